@@ -1,7 +1,7 @@
 """The miner as a daemon: configuration and credentials, the node, the port, an orderly end.
 
-It dials nobody. Renewed certificates and a new deny-list are taken up while it runs. Before it listens it has checked its
-certificate, its keys and that nobody else uses the state directory. When `stop` is set it says NOT_SERVING, answers those
+It opens no connection. Renewed certificates and a new deny-list are taken up while it runs. Before it listens it has checked its
+certificate, its keys and that no other process uses the state directory. When `stop` is set it says NOT_SERVING, answers those
 who wait in a poll, gives running calls their grace, stops learning (which begins anew at the next start) and closes the
 catalogue. Being killed instead loses nothing that was acknowledged. Whom it refused, and which certificate it shows, stands in
 its audit log (`verticil.miner.storage.audit`).
@@ -88,11 +88,11 @@ async def run_miner(
     Args:
         config: miner.toml.
         stop: set it to end the daemon.
-        started: told the port once the miner serves.
+        started: called with the port once the miner serves.
         seed_derived: releases say that the parties' secrets come from a seed (the demo).
         accept_older: end what the catalogue has forgotten, in place of refusing.
         grace_seconds: what running calls get to end.
-        vitals: told when it serves, and how it is.
+        vitals: notified when it serves, and asks how it is.
 
     Raises:
         Misuse: FILE_MISSING, CONFIG_INVALID (the port is taken).

@@ -13,18 +13,18 @@ Promises
   last line; the next one cuts it off and says so in a line of its own. A log that was cut off before its anchor is continued,
   with a line that says what was missing; `ChainedLog.verify` never forgives that.
 
-What it cannot do: the chain has no secret. Whoever may write both the file and the anchor can write another history. The file
+What it cannot do: the chain has no secret. A program that writes both the file and the anchor can write another history. The file
 is never rotated; who writes to it bounds what is written (`verticil.shared.audit`).
 
 Refused calls. Calls that were refused for who made them are written down without letting the callers fill the disk.
 
 Promises
 - The first refusal of a kind (a caller's certificate and an error's code) is written as soon as the listener's task runs. Further
-  ones are counted, and told by one line with their number when the period is over.
+  ones are counted, and written as one line with their number when the period is over.
 - A period is ten minutes and names at most `MOST_KINDS` kinds; what goes beyond is counted together, for all callers. So a period
   takes at most 2 `MOST_KINDS` + 1 lines, whatever is done: four megabytes a day from a whole federation of attackers, some
   hundred kilobytes from one certificate, until it is revoked.
-- What was counted is told in good order when the node stops; a node that is killed loses the count of its last period, never the
+- What was counted is written when the node stops orderly; a node that is killed loses the count of its last period, never the
   first refusal.
 
 Only what happens after the TLS handshake can be seen here: a certificate of another authority, or one that had expired before the
@@ -532,7 +532,7 @@ class ExpiryNotice:
     """A warning that a certificate ends.
 
     Attributes:
-        sha256: another one for each certificate and each warning (30, 7, 1 days before; expired), so that each is told once.
+        sha256: another one for each certificate and each warning (30, 7, 1 days before; expired), so that each is written once.
         detail: for people.
     """
 
@@ -572,7 +572,7 @@ async def audit_writer(
     tasks = (asyncio.create_task(refusals.run(write, clock)), asyncio.create_task(_looking(look, over)))
     try:
         yield
-    finally:  # told, not cancelled: a worker thread that writes must not outlive the log's files
+    finally:  # asked to end, not cancelled: a worker thread that writes must not outlive the log's files
         refusals.stop()
         over.set()
         await asyncio.gather(*tasks)

@@ -19,7 +19,7 @@ from verticil.shared.errors import Misuse
 from verticil.shared.table import Table, is_name
 
 RELAY: Final = "relay"
-"""In place of host:port in [peers]: nobody can dial that party, what is for it goes through the miner, sealed."""
+"""In place of host:port in [peers]: that party cannot be dialled, what is for it goes through the miner, sealed."""
 
 
 def read_toml(path: Path, *, code: str = "CONFIG_INVALID") -> Table:
@@ -88,7 +88,7 @@ class Federation:
 
     @property
     def miner_endpoint(self) -> str:
-        """`endpoint`, for whoever needs the miner.
+        """`endpoint`, for callers that need the miner.
 
         Raises:
             Misuse: CONFIG_INVALID, this federation has none.

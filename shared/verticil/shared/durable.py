@@ -1,7 +1,7 @@
 """The one way to the disk that lasts: every step after which something survives a power cut is taken here.
 
 A step is the flush of a file or of a folder's names, a renaming, a removal, or the commit of a database. What a node promises
-about crashes rests on the order of these steps, and so they have one seam: whoever calls `watched` is told of each step right
+about crashes rests on the order of these steps, and so they have one seam: a watcher (`watched`) is called with each step right
 before and right after it. The crash tests kill a process there, at every step that a run takes, so that a step that is added
 later is covered by itself. A test reads the sources and keeps every other way shut.
 
@@ -21,7 +21,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step, as a watcher is told of it.
+    """One step, as a watcher gets it.
 
     Attributes:
         kind: what is done.

@@ -164,7 +164,7 @@ CODES: Final[dict[str, tuple[str, int]]] = {
 }
 """Code -> (family, exit code). Codes are never renamed or reused; `INTERRUPTED` (exit 130) is Ctrl-C and has no class.
 
-``DATA_VALUE_OUTSIDE`` and ``DATA_ID_DUPLICATE`` are told by earlier versions only; here they are the names of remarks of ``party
+``DATA_VALUE_OUTSIDE`` and ``DATA_ID_DUPLICATE`` are sent by earlier versions only; here they are the names of remarks of ``party
 check``, and so is ``DATA_CATEGORY_UNSEEN`` of a party's table."""
 
 _FAMILIES: Final[dict[str, type[VerticilError]]] = {

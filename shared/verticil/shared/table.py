@@ -175,7 +175,7 @@ class Table:
         return tuple(self._values)
 
     def finish(self) -> None:
-        """Refuse every key that nobody asked for."""
+        """Refuse every key that was not asked for."""
         self._refuse_unknown(self._asked)
 
     def _refuse_unknown(self, known: set[str]) -> None:

@@ -7,7 +7,7 @@ Promises
 - A bundle counts as taken in when the journal names it; a kill or a full disk before leaves what was committed, and importing the
   same file again goes on from there: lists and columns go on from the committed offset. Importing it once more after changes
   nothing.
-- What a party would be told if it called is asked of the service under its identity. Everything it could ask for now is in the
+- What a party would hear if it called is asked of the service under its identity. Everything it could ask for now is in the
   bundle: each of its studies, the common people, the blinded lists whose next station it is, the receipts of what is here, a
   release that waits for its countersignature, and the published ones that are asked for.
 - One bundle at a time.
@@ -160,7 +160,7 @@ class Exchange:
     async def export_bundle(
         self, party: str, out: Path, *, releases: tuple[str, ...] = (), plain: bool = False
     ) -> Exported:
-        """Write what a party is to be told into a new file.
+        """Write the answers for a party into a new file.
 
         Args:
             party: its name.
@@ -393,7 +393,7 @@ async def fill(
     deny_list: bytes,
     releases: frozenset[bytes],
 ) -> None:
-    """Put in all that the party would be told.
+    """Put in every answer that the party could ask for.
 
     Args:
         entries: to be filled.

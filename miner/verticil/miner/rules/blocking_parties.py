@@ -1,6 +1,6 @@
 """Who holds a study up: what is missing of each party, and which parties it went on without, from durable facts alone.
 
-A closed list of words, so that what the analyst is told can depend on nobody's data. Pure functions.
+A closed list of words, so that what the analyst reads depends on no party's data. Pure functions.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def left_out(record: StudyRecord) -> tuple[LeftOut, ...]:
 
 
 def refuse_left_out(record: StudyRecord, party: str) -> Refusal | None:
-    """What a party is told that the study went on without; None: it is in it."""
+    """The answer to a party that the study went on without; None: it is in it."""
     for item in left_out(record):
         if item.party == party:
             return Refusal(

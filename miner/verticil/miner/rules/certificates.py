@@ -1,7 +1,7 @@
 """What revoked and expired certificates mean at the miner: an approval is void, and a party cannot be waited for as before.
 
 An approval counts when the last party has approved. One that was signed with a certificate which is on the deny-list by then is
-dropped, and asked for again: whoever had the key can have signed it. What had become effective before stays.
+dropped, and asked for again: anyone who had the key can have signed it. What had become effective before stays.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Certificates:
     def see(self, identity: Identity, certificate: x509.Certificate, *, carried: bool = False) -> None:
         """A node showed its certificate, in a call (also in one that is refused) or on a file. Fast; `keep` writes it down.
 
-        One that is older than the party's newest changes nothing: whoever has a former key cannot speak for the present one.
+        One that is older than the party's newest changes nothing: the holder of a former key cannot speak for the present one.
         """
         if identity.role is not Role.PARTY:
             return

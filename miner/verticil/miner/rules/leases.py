@@ -32,7 +32,7 @@ class Progress:
         stage: approving, reading, linking, randomizing or uploading; empty: nothing was said.
         percent: of the stage.
         approvers, approvers_needed: how many have said yes, and how many must; 0 and 0: not known.
-        objections: what its policy says of the study, each as code and message; None: not told.
+        objections: what its policy says of the study, each as code and message; None: not reported.
     """
 
     stage: str = ""
@@ -80,7 +80,7 @@ class Changes:
         event.set()
 
     def close(self) -> None:
-        """Wake everyone and let nobody wait any more: the miner is about to stop."""
+        """Wake every caller and let none wait from now on: the miner is about to stop."""
         self.closed = True
         self.notify()
         for tell in self.closing:
@@ -157,7 +157,7 @@ class Presence:
 
     @contextlib.contextmanager
     def call(self, party: str) -> Generator[None]:
-        """A call of the party: its arrival begins the lease anew, its end does not, for nobody knows who hears the answer."""
+        """A call of the party: its arrival begins the lease anew, its end does not: the answer may not have arrived."""
         self.hear(party)
         yield
 

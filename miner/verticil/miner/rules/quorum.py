@@ -3,7 +3,7 @@
 `verticil.shared.study.sub_model` says which absences can be left out, and why no others. Here stands when: at the deadline and
 not before, even where everybody else has long been there, because until then the analyst can still cancel and ask anew; a denial
 that the quorum bears is an absence like any other. The parties that remain have the declared time once more, from the decision.
-There is one decision at most; whoever is missing after it ends the study.
+There is one decision at most; a party that is missing after it ends the study.
 
 The decision is one transaction (`verticil.miner.storage.tables`), made from facts alone: a miner that dies before it decides
 again from the facts that it then finds, one that dies after it goes on with the sub-model. The pseudonyms that a party had sent

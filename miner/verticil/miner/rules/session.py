@@ -342,7 +342,7 @@ class Session:
         self.fix_effective(digest)
 
     def _check_size(self, record: StudyRecord, statement: approval.Approval) -> None:
-        """Refuse a declaration that would make the effective study too large to be told to the parties."""
+        """Refuse a declaration that would make the effective study too large to be sent to the parties."""
         units = dict(statement.declarations())
         for signed in record.approvals.values():
             units.update(_approval(signed.body).declarations())
@@ -537,7 +537,7 @@ def countersign(session: Session, digest: bytes, party: str, signed: common_pb2.
 
 
 def awaited(session: Session, record: StudyRecord) -> tuple[str, ...]:
-    """The parties that may still countersign a release that waits; nobody, when there are enough or none is asked for."""
+    """The parties that may still countersign a release that waits; none, when there are enough or none is asked for."""
     study = session.current(record)
     if len(record.countersignatures) >= study.countersignatures_needed:
         return ()

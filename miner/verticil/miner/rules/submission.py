@@ -1,7 +1,7 @@
 """Who may submit how many studies, and how the miner's operator closes one.
 
 Rules of `session`, and as those they read durable facts and add at most one; all functions block. An id belongs to the analyst
-who submitted it: nobody can take it from another one. What an analyst has open and has submitted is counted from the catalogue,
+who submitted it: no other analyst can take it. What an analyst has open and has submitted is counted from the catalogue,
 so neither a restart nor another connection gives more room. The same proposal again is the same study, and costs nothing.
 """
 

@@ -167,7 +167,7 @@ def learn_and_write(
 
     Args:
         job: what to learn.
-        progress: told stage and percent.
+        progress: called with stage and percent.
         cancelled: asked now and then; when it says so, learning stops.
         clock: UTC now, for the time of publication.
 
@@ -265,7 +265,7 @@ def search_structure(
 
     Args:
         job: what to search.
-        progress: told stage and percent.
+        progress: called with stage and percent.
         cancelled: asked now and then; when it says so, the search stops.
 
     Returns:

@@ -5,7 +5,7 @@ Rules
   columns, too.
 - A published study keeps its randomized columns for `[retention] randomized_days`, so that the release can be made again from
   them, and then loses them. When a party revokes it loses them at once, those of the other parties as well: a study without
-  one party's columns serves nobody.
+  one party's columns cannot be learned.
 - Each party whose columns were deleted gets a signed statement of what was deleted (`verticil.shared.formats.deletion`).
   Receipts, digests and the release stay.
 
@@ -106,7 +106,7 @@ class Retention:
         return due is None or due <= self._session.clock()
 
     def _unstated(self, record: StudyRecord) -> tuple[str, ...]:
-        """Parties that are to be told of the deletion: those whose columns go now, and those that asked for it."""
+        """Parties that get a statement of the deletion: those whose columns go now, and those that asked for it."""
         owners = () if record.columns_removed else [unit.owner for unit in self._units(record)]
         return tuple(name for name in dict.fromkeys([*owners, *record.revocations]) if name not in record.deletions)
 

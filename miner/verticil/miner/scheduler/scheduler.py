@@ -61,7 +61,7 @@ class Conductor:
 
     Args:
         session: the rules.
-        changes: wakes the loop, and is told of changes.
+        changes: wakes the loop, and is notified of changes.
         presence: progress to forget at a study's end.
         executor: runs learning jobs.
         signer: signs releases.
@@ -172,7 +172,7 @@ class Conductor:
             self._presence.forget(digest)
             await _to_the_end(self._retention.settle, digest)
             if digest not in await asyncio.to_thread(self._session.catalogue.unsettled):
-                self._changes.notify()  # who revoked is told what was deleted
+                self._changes.notify()  # a party that revoked gets the statement of what was deleted
 
     def _awaited(self, digest: bytes) -> tuple[str, ...]:
         return awaited(self._session, self._session.record(digest))

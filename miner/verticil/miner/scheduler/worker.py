@@ -4,7 +4,7 @@ One line of JSON comes in (the job), lines of JSON go out: ``{"stage", "percent"
 at the end ``{"done": true, "result"}`` (a search's structure in hexadecimal; empty after learning) or ``{"code", "message",
 "hint"}``. A second line that comes in asks to stop: a search stops at its next step and leaves a checkpoint, everything else ends
 at once; both without a word. Standard input stays open as long as the miner lives: when it ends, this process ends at once; on
-Linux the kernel sees to that, too, for the case that a library keeps all threads of Python waiting. An unexpected error is told
+Linux the kernel sees to that, too, for the case that a library keeps all threads of Python waiting. An unexpected error is sent
 as its type and place in our code, never its text, which could quote data.
 """
 
@@ -126,7 +126,7 @@ def main() -> int:
         pass
     except VerticilError as error:
         tell({"code": error.code, "message": error.message, "hint": error.hint})
-    except Exception as error:  # noqa: BLE001 (the last place where it can be told)
+    except Exception as error:  # noqa: BLE001 (the last place where it can be reported)
         tell({"code": "LEARNING_FAILED", **_in_words(error, memory_bytes)})
     else:
         tell({"done": True, "result": result})

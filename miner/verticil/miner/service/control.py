@@ -1,6 +1,6 @@
 """The service for analysts, consumers and auditors: submit, look, withdraw, fetch.
 
-A consumer is told of published studies only; any other one does not exist for them. Who may call what at all is decided before
+A consumer sees published studies only; any other one does not exist for them. Who may call what at all is decided before
 (`verticil.shared.transport.authorization`).
 
 What is shown of a study in progress is who has done what, never anything that depends on data but the final common count,
@@ -46,7 +46,7 @@ class Control:
     Args:
         session: the rules.
         submissions: takes studies in.
-        changes: wakes those who wait, and is told of changes.
+        changes: wakes callers that wait, and is notified of changes.
         presence: leases and progress.
         certificates: what parties showed last.
         detail: stage of estimation and search of a study, for people; empty when it does not run.
@@ -147,7 +147,7 @@ class Control:
                 yield part
 
     def _find(self, name: str, identity: Identity) -> bytes:
-        """The digest of the study that the caller means, of those that they are told of."""
+        """The digest of the study that the caller means, of those that they may see."""
         told = [
             study
             for study in self._session.catalogue.submissions.names()

@@ -53,11 +53,11 @@ class Coordinator:
 
     Args:
         session: the rules.
-        changes: wakes pollers, and is told of changes.
+        changes: wakes pollers, and is notified of changes.
         presence: leases and progress.
         scores: answers for studies between peers.
         relay: passes sealed envelopes on between them.
-        revocations: the deny-list, which parties are told.
+        revocations: the deny-list, which is sent to parties.
         max_concurrent_uploads: streams received at the same time; others wait for their turn.
     """
 
@@ -175,7 +175,7 @@ class Coordinator:
         return task
 
     def _ended_without(self, record: StudyRecord, refusal: Refusal) -> coordinator_pb2.StudyTask:
-        """What a party is told that was left out: for it the study has ended, whatever becomes of it."""
+        """The task of a party that was left out: for it the study has ended, whatever becomes of it."""
         return coordinator_pb2.StudyTask(
             study_digest=record.digest,
             version=record.version,

@@ -1,7 +1,7 @@
 """What parties ask of the miner in linkage ``order-commitment`` and ``dh-psi``: row orders, blinded lists, statements.
 
 A statement counts when its party signed it and it says exactly what the miner computes from what came with it. A blinded list
-is taken from the party whose turn it is, and given to the next one only: nobody but the miner sees two lists, and the miner
+is taken from the party whose turn it is, and given to the next one only: only the miner sees two lists, and the miner
 sees only blinded ones.
 """
 

@@ -36,7 +36,7 @@ def miner_gauges(
 
     Args:
         session: the studies.
-        presence: who is there. Only parties of studies that have not ended are told.
+        presence: who is there. Only parties of studies that have not ended are listed.
         relay: sealed envelopes on their way.
         directory: state directory, for the disk.
         credentials: the miner's own, as they are by now.

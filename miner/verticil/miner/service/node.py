@@ -58,7 +58,7 @@ class MinerNode:
         free_bytes: free space on the disk of a path; the operating system's answer unless given.
         simulation: releases say that everything ran on one machine.
         seed_derived: releases say that the parties' secrets come from a seed.
-        revocations: the deny-list, which parties are told.
+        revocations: the deny-list, which is sent to parties.
         accept_older: end what the catalogue has forgotten, in place of refusing (`verticil.miner.storage.memory`).
 
     Raises:

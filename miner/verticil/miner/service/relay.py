@@ -10,7 +10,7 @@ where it was, so nothing else is lost. After a restart a box has another name, b
 
 Limits: an envelope of 528 KiB; 16 MiB and 1024 envelopes from one party to another; a quarter of all room from one party. What
 goes beyond is RESOURCE_EXHAUSTED, and the sender waits. Only for a party that is here, taking, anything is accepted; for others
-the sender is told UNREACHABLE at once. An envelope that is left twice while it lies there lies there once.
+the sender gets UNREACHABLE at once. An envelope that is left twice while it lies there lies there once.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Relay:
     """Boxes of sealed envelopes. Belongs to one event loop; computes nothing that takes long.
 
     Args:
-        changes: tells when the miner is about to stop; nobody waits any more then.
+        changes: calls when the miner is about to stop, and no call waits from then on.
         max_bytes: of all envelopes together.
         monotonic: seconds.
 

@@ -1,12 +1,12 @@
 """Model I with a learned structure: the miner as a coordinator that holds no data (issue 3; Ma & Sivakumar, section 4).
 
 Each party sends the information of the pairs that it scores and nothing else; when those of all parties are there, the structure
-is searched, signed and told to every party that asks, as often as it asks. The study is the effective one that the parties
+is searched, signed and sent to every party that asks, as often as it asks. The study is the effective one that the parties
 agreed on among themselves; it is named by its digest. Parties that mean different studies would wait for each other in vain,
 which their own comparison of digests precludes.
 
 Order rules. A party's first scores stay; others for the same study are refused. The search begins with the last party's scores
-and ends with a structure or a failure; the first end stays. What is told follows from durable facts alone, so a miner that was
+and ends with a structure or a failure; the first end stays. Every answer follows from durable facts alone, so a miner that was
 killed goes on where it stood: a search that was under way goes on from its checkpoint and, being a function of scores and study,
 ends alike.
 Nothing blocks the event loop.
@@ -55,7 +55,7 @@ class Scores:
     Args:
         session: facts, files, the clock, and the signature of structures. A checkpoint is removed when its search has ended.
         executor: runs searches.
-        changes: wakes those who wait, and is told of changes.
+        changes: wakes callers that wait, and is notified of changes.
     """
 
     def __init__(self, session: Session, executor: Executor, changes: Changes) -> None:

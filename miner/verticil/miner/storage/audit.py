@@ -1,8 +1,8 @@
-"""The miner's audit log: whom it refused, which certificate it showed, how much it knew, in lines nobody changes unnoticed.
+"""The miner's audit log: whom it refused, which certificate it showed, how much it knew, in lines whose change is noticed.
 
 ``audit.jsonl`` in the state directory is the same hash-chained log as a party's (`verticil.shared.audit`); its head is
-kept in ``audit.anchor`` beside it. What happens in studies is not told twice: it is in the catalogue, in signed receipts and in
-the parties' own logs. The state directory's lock makes the daemon the only writer; whoever reads needs no lock, because a line
+kept in ``audit.anchor`` beside it. It does not repeat what happens in studies: that is in the catalogue, in signed receipts and
+in the parties' own logs. The state directory's lock makes the daemon the only writer; a reader needs no lock, because a line
 is on the disk before the anchor knows of it.
 """
 

@@ -264,7 +264,7 @@ class Catalogue(Table):
         return True
 
     def checkpoint(self) -> None:
-        """Move everything from the write-ahead log into the file itself: whoever loses the log then loses none of it."""
+        """Move everything from the write-ahead log into the file itself: it is kept when the log is lost."""
         self.database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def release_file(self, study: bytes, path: str) -> ReleaseFile | None:

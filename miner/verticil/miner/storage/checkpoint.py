@@ -2,8 +2,8 @@
 
 One file for a search: a magic word, the *binding* (a digest of everything that the search is a function of: study, columns or
 scores, software), the SHA-256 of all that follows and precedes, and the arrays as numpy's npz, without pickle. It is replaced
-whole (`store.write_durably`). A file that is torn, or of another search, is not used: the search begins anew, which is told in
-the log. A checkpoint is never needed: where it cannot be written, that is told, and the search goes on.
+whole (`store.write_durably`). A file that is torn, or of another search, is not used: the search begins anew, and says so in
+the log. A checkpoint is never needed: where it cannot be written, the log says so, and the search goes on.
 
 It holds no record: networks under construction, their scores, the state of the search's random numbers. Whoever can write the
 miner's state directory can change it, as they could change the miner; constraints are checked on the result, not here.
@@ -114,7 +114,7 @@ class CheckpointFile:
         self._due = clock() + seconds
 
     def read(self) -> Checkpoint | None:
-        """What was written last; None where there is nothing that can be used, which is told in the log."""
+        """What was written last; None where there is nothing that can be used, which the log says."""
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:

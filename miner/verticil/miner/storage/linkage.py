@@ -6,8 +6,8 @@
 - ``dh-psi``: every list has been blinded by every party; the last hops are intersected.
 
 Contract, section 2. A pseudonym is 16 bytes and means nothing to the miner; a list is strictly ascending, which also means that
-no pseudonym is there twice. The common list is ascending too, so its order is the same whoever computes it; its SHA-256 lets
-each party check that. Only the number of common people is ever told, with a bitmap for each party of those among its own. Memory
+no pseudonym is there twice. The common list is ascending too, so every node computes the same order; its SHA-256 lets
+each party check that. Only the number of common people is ever sent, with a bitmap for each party of those among its own. Memory
 is bounded by the lists' own size: they are read through the page cache. Repeatable; a fact is recorded, after its files, only
 when there are enough common people.
 """

@@ -4,7 +4,7 @@ A catalogue is never behind either of them. A study has its folder only after it
 time to time how many studies and versions there were, which only grow. So a catalogue that is empty or older beside them has lost
 something (an old copy, a lost or broken ``catalogue.sqlite-wal``, a file that was put elsewhere), and a miner that went on would
 keep columns of studies that it does not know. It does not start; with `accept_older` it ends what it has forgotten: linkage and
-columns are deleted, and a party that asks for such a study is told (`PollReply.forgotten`).
+columns are deleted, and a party that asks for such a study learns it (`PollReply.forgotten`).
 """
 
 from __future__ import annotations

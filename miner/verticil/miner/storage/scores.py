@@ -1,8 +1,8 @@
 """The catalogue's part for Model I with a learned structure: the parties' scores, and the structure that came of them.
 
-A study here is an *effective* study, and has nothing to do with the studies of analysts: nobody submitted it, and the miner holds
-no column and no pseudonym of it. Promises are those of `catalogue`, whose transactions are used. A study is forgotten when its
-last valid day has passed.
+A study here is an *effective* study, and has nothing to do with the studies of analysts: it was never submitted, and the miner
+holds no column and no pseudonym of it. Promises are those of `catalogue`, whose transactions are used. A study is forgotten when
+its last valid day has passed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from verticil.shared.storage.database import Database
 
 MAX_STUDIES: Final = 1000
 MAX_STUDIES_OF_ONE: Final = 250
-"""Studies that one party was the first to bring: nobody can keep the others out."""
+"""Studies that one party was the first to bring: no party can keep the others out."""
 
 
 def _packed(scores: Sequence[int]) -> bytes:

@@ -230,7 +230,7 @@ class DeletionTable(Table):
             self._grow(study)
 
     def record(self, study: bytes, statements: Mapping[str, StoredSignature]) -> None:
-        """The study's randomized columns are deleted, and this is what each party is told."""
+        """The study's randomized columns are deleted, and these are the statements that the parties get."""
         with self._database.transaction():
             self._database.write("UPDATE study SET columns_removed = 1 WHERE digest = ?", (study,))
             new = [

@@ -39,7 +39,7 @@ class Journal:
 
     Attributes:
         made, taken: by this side, from the other side.
-        told: of each made bundle, by its number, what it tells that must be known to have arrived: kind and digest of a study.
+        told: of each made bundle, by its number, what it says that must be known to have arrived: kind and digest of a study.
         refused: serialized `CarriedRefusal` for the last bundle that was taken in.
     """
 

@@ -7,7 +7,7 @@ A leaf stands for a block of `BLOCK_RECORDS` rows and is a MAC that only holders
     root  = SHA-256(0x02 ‖ "verticil/order/v1" ‖ number of rows, uint64 big-endian ‖ top node)
 
 A party sends one level of its tree: the leaves, or with more than `MAX_NODES` of them the lowest level that has no more. Two
-parties' levels are folded to the higher one before they are compared. Whoever compares learns the numbers of rows and which
+parties' levels are folded to the higher one before they are compared. The comparing side learns the numbers of rows and which
 blocks are equal, and nothing about an id: equal blocks have equal digests, and that is all a digest tells without the key.
 """
 

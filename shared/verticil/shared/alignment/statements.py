@@ -1,4 +1,4 @@
-"""What parties sign while they align: canonical bodies that whoever checks them writes anew and compares.
+"""What parties sign while they align: canonical bodies that the checking side writes anew and compares.
 
 Nothing is ever read out of a body: the checker knows every figure already, from the list that came with it or from its own
 computation, and the body is right when it is exactly the one that follows from them. `check_common` is what stands between the
@@ -89,7 +89,7 @@ def blinded_body(*, study: bytes, owner: str, hop: int, party: str, size: int, s
 def _body(said: dict[str, str | int]) -> bytes:
     try:
         return rfc8785.dumps(said)
-    except rfc8785.IntegerDomainError:  # whoever checks has the number from the other side
+    except rfc8785.IntegerDomainError:  # the checking side has the number from the other one
         raise PeerFault(
             "MESSAGE_INVALID", f"{said['form']}: a number above 2**53 - 1, expected the size of a list"
         ) from None

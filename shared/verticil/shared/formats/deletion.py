@@ -6,7 +6,7 @@ It is written when the party's randomized columns leave the miner's disk: becaus
 study ended without a release, or because the days of retention have passed. Pseudonyms, alignment and transfers under way were
 deleted before. It names every artifact that was deleted by the SHA-256 of its receipt, so that the party can compare the two.
 
-What it is not: a proof. Whoever signs it says what it did with the files of its state directory; copies that it made before,
+What it is not: a proof. The signer says what it did with the files of its state directory; copies that it made before,
 its backups, and what a release already says of the data are not in it.
 
 A peer's statement (Model I) is the counterpart of the miner's. It names what the other party can compare with its
@@ -14,7 +14,7 @@ own record: its randomized columns and its signed parameters, by SHA-256 and siz
 (pseudonyms, blinded lists, working files) is gone, too, and is not named: the size of a list would tell how many
 people two parties have in common.
 
-What it is not: a proof. Whoever signs it says what it did with the files of its state directory; copies that it made before, its
+What it is not: a proof. The signer says what it did with the files of its state directory; copies that it made before, its
 backups, and what a release already says of the data are not in it. `ended` is `published` at a peer that has the release: that
 stays, and cannot be recalled.
 

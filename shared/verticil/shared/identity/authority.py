@@ -1,6 +1,6 @@
 """The authority of a federation: its own key and certificate, and the certificates that it makes for others' keys.
 
-`issue` makes a node's keys, too, so whoever runs it sees every private key: that is for trials and the demonstration. In a real
+`issue` makes a node's keys, too, so its operator sees every private key: that is for trials and the demonstration. In a real
 federation each site makes its own keys and has them signed (`verticil.shared.membership`). Files: ``ca.crt``, ``ca.key``, and
 ``issued/`` with every certificate that was made; for a node ``NAME.crt`` (TLS certificate, then signing certificate),
 ``NAME.key`` (TLS, ECDSA P-256), ``NAME.sign`` (Ed25519) and, of a party, ``NAME.seal`` (X25519, in no certificate). Private files

@@ -6,7 +6,7 @@ keys; and the authority's certificate, which federation.toml names together with
 host name; what a certificate says of identity is read here and nowhere else. `authority` makes all of these.
 
 A renewal with new keys lies beside the old ones as ``NAME.next.key`` and ``NAME.next.sign`` until the certificate is there, and
-putting the certificate in its place is what makes it count: whoever reads a private key takes the one that fits the certificate.
+putting the certificate in its place is what makes it count: a reader of a private key takes the one that fits the certificate.
 Messages name files, identities and times, never key material.
 """
 

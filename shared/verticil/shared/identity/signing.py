@@ -120,7 +120,7 @@ def verify_signed(
         name: whose statement it must be; anybody's of that role when absent.
         at: when the certificates must have been valid; not checked when absent (a release outlives its signer's certificate).
         revoked: the deny-list, serial number -> since when. A certificate that was on it at `at` is refused; without `at` one
-            that is on it at all, because nobody can say then that the statement is older.
+            that is on it at all, because nothing then shows that the statement is older.
 
     Returns:
         The signer, of the authority's federation.

@@ -150,7 +150,7 @@ class FollowedCredentials:
     def _warn(self) -> None:
         now = self._clock()
         due = expiry_warning(self._now.not_after, now)
-        # Under the marked authority of a demonstration certificates are of a day, and nobody renews one.
+        # Under the marked authority of a demonstration certificates are of a day, and none is renewed.
         if due is not None and due != self._warned and not (due and self._now.is_demo):
             self._warned = due
             _log.warning(

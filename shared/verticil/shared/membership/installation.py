@@ -1,7 +1,7 @@
 """What a site does with the authority's answer: verify it against its own keys and the fingerprint, then put it in place.
 
-The answer came over a channel that nobody trusts, so everything is verified: the authority's certificate has the SHA-256
-that the operator was told (by telephone) and that federation.toml says; it signed both certificates; they are the node's,
+The answer came over a channel that is not trusted, so everything is verified: the authority's certificate has the SHA-256
+that the operator heard (by telephone) and that federation.toml says; it signed both certificates; they are the node's,
 of its two private keys, which lie here and were not sent anywhere.
 
 Putting the certificate file in its place is the one step that counts, and it is atomic: before it the old certificate and
@@ -178,7 +178,7 @@ def _key_of(certificate: x509.Certificate, path: Path, *, what: str) -> Path:
 
 
 def move_in(key: Path, *, at: dt.datetime | None = None) -> None:
-    """Give a key that had waited its name; the one before it is kept aside, for nobody overwrites a key."""
+    """Give a key that had waited its name; the one before it is kept aside: a key is never overwritten."""
     if ".next." not in key.name:
         return
     target = key.with_name(key.name.replace(".next.", "."))

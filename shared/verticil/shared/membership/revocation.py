@@ -2,8 +2,8 @@
 
 It is a certificate revocation list (RFC 5280 section 5) that the authority signs: ``revoked.crl`` beside ``ca.crt``, in PEM
 form, readable by ``openssl crl``. Its number grows with every revocation, and a node never goes back to a lower one. A node
-reads it beside the authority's certificate that its federation.toml names; a party is also told it by the miner (Hello,
-Poll) and by peers, and keeps what it was told in its state folder. Where there is no list nobody is revoked. A list does
+reads it beside the authority's certificate that its federation.toml names; a party also gets it from the miner (Hello,
+Poll) and from peers, and keeps what it got in its state folder. Without a list no certificate is revoked. A list does
 not go out of date: it is the short life of certificates that bounds what a node does not hear of.
 """
 

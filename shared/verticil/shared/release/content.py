@@ -1,6 +1,6 @@
 """What a release consists of, as one value, before it becomes files.
 
-Whoever publishes (the miner, or in Model I every party) puts it together; `bundle` writes it. The value is checked once, here:
+The publisher (the miner, or in Model I every party) puts it together; `bundle` writes it. The value is checked once, here:
 its parts belong to the same study and to each other.
 """
 
@@ -79,7 +79,7 @@ class ReleaseContent:
         receipts: the miner's signed receipts, one for each unit; none in Model I.
         provenance: versions and whatever else tells how the release was made.
         search: how the structure was found.
-        simulation: everything ran on one machine; nobody's data were protected from whoever ran it.
+        simulation: everything ran on one machine; its user could read the data of all parties.
         seed_derived: site secrets and linkage key were derived from a seed, so the noise can be computed again.
         published_at: time of publication, UTC.
         statements: Model I: each party's signed parameters, in the study's order.

@@ -46,7 +46,7 @@ class Denied:
     """The reader's deny-list, and what it found.
 
     What had been signed before its certificate was revoked stays valid, and is remembered for the reader. The time of signing is
-    the signer's own word: whoever has stolen a key can backdate with it.
+    the signer's own word: the thief of a key can backdate with it.
 
     Args:
         since: serial number -> since when.

@@ -2,7 +2,7 @@
 
 No party can be made to say what it did not: each statement carries its party's signature, all of them rest on the same common
 list and the same structure, two readers of a column have read the same bytes, and the model is computed again from the
-statements and compared number by number. What nobody can check from a release: that a party computed its parameters from its
+statements and compared number by number. What cannot be checked from a release: that a party computed its parameters from its
 true data.
 """
 

@@ -8,7 +8,7 @@ chance and noise explain. A wrong verdict of the second kind has at most the pro
 pair. The verdict is about the network; synthetic records differ from it by how they were drawn.
 
 All of it is made from what the miner has anyway. Of two columns that are both sent as they are the table is exact: there, what
-fewer than `FEW` people have in common is not shown. In Model I nobody has the tables: a party's statement holds conditional
+fewer than `FEW` people have in common is not shown. In Model I no party has the tables: a party's statement holds conditional
 probabilities of its own columns, from which the pair's shares do not follow.
 """
 

@@ -80,7 +80,7 @@ def sample_chunks(
 ) -> Iterator[list[Codes]]:
     """Draw records, `CHUNK` at a time; up to that many they are those of `sample_codes`. Arguments and errors are the same.
 
-    Whoever uses the generator between two chunks (`decode` does) gets other records behind them, always the same.
+    A caller that uses the generator between two chunks (`decode` does) gets other records behind them, always the same.
     """
     plan = _planned(network, given, method)
     for start in range(0, max(n, 1), CHUNK):

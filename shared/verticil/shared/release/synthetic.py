@@ -1,6 +1,6 @@
 """The synthetic records of a release, read back and held against the network that they are said to be drawn from.
 
-`read_records` turns synthetic.csv and synthetic.parquet into codes, piece by piece; whoever wrote them may mean harm.
+`read_records` turns synthetic.csv and synthetic.parquet into codes, piece by piece; their writer may mean harm.
 `unlikely_family` is the test. Every record is drawn family by family, so given the counts of a family's parent configurations
 n_j the counts n_jk of its child are draws from the published rows p_j. With p^_jk = n_jk / n_j, of K_j possible categories,
 

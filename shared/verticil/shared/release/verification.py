@@ -8,7 +8,7 @@ Without an anchor of the reader's own (the CA certificate, or a fingerprint from
 the result is still "untrusted": anybody can make a consistent release.
 
 A release outlives the certificates it was signed with. So validity is checked at the time at which the publisher says that it
-published (each receipt: was received), not now. That time is the publisher's own word: whoever steals a signing key can sign
+published (each receipt: was received), not now. That time is the publisher's own word: the thief of a signing key can sign
 backdated releases with it after its certificate has ended. A deny-list is held against the same time: what was signed before its
 certificate was revoked stays valid, and the result says so.
 """
@@ -125,7 +125,7 @@ def verify_release(
         fingerprint: SHA-256 of the CA certificate's or of the publisher's signing certificate's DER, from a trusted place; hex,
             colons and blanks allowed.
         revoked: the deny-list of the federation (revoked.crl, PEM or DER): what was signed with a certificate after this was
-            revoked is refused. What was signed before stays valid, and is told.
+            revoked is refused. What was signed before stays valid, and is named in the result.
         before_publication: the parties are still to look at it: countersignatures may be missing, those that are there must hold.
 
     Returns:
@@ -171,7 +171,7 @@ def verify_release(
         trust,
         study_digest=manifest["study_digest"].text(),
         manifest_sha256=hashlib.sha256(manifest_bytes).digest(),
-        # In a simulation on one machine there is nobody who could look, as there is nobody who could give a receipt.
+        # In a simulation on one machine no party can look, as no miner can give a receipt.
         complete=not before_publication and (checked.receipts > 0 or not manifest["simulation"].boolean()),
     )
 

@@ -191,7 +191,7 @@ class Database:
     def transaction(self) -> Generator[None]:
         """All or nothing, on the disk when the block ends. An inner one belongs to the outer one.
 
-        Of a database that is only read: one view of it, whatever others write meanwhile; nobody is kept waiting.
+        Of a database that is only read: one view of it, whatever others write meanwhile; no writer is kept waiting.
 
         Raises:
             DataFault: DISK_FULL, STATE_CORRUPT, STATE_LOCKED; nothing was written.
@@ -212,7 +212,7 @@ class Database:
             except BaseException:
                 if self._connection.in_transaction:
                     with contextlib.suppress(OSError):
-                        for undo in reversed(self._undo):  # nobody else writes yet
+                        for undo in reversed(self._undo):  # no other process writes yet
                             undo()
                     self._connection.execute("ROLLBACK")
                 raise

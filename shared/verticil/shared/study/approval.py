@@ -1,4 +1,4 @@
-"""A party's approval: what it says, how it becomes the effective study, and how the party checks what it is told later.
+"""A party's approval: what it says, how it becomes the effective study, and how the party checks the study that it gets later.
 
 An approval binds to everything that gives it meaning: the digest of the proposal (categories in order, matrices, linkage,
 expiry), the party's own declared units, the fingerprint of the data of each, and the smallest number of common records.

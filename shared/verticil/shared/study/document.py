@@ -324,7 +324,7 @@ class QuorumRule:
     goes on at the deadline with the parties that are there, if they are so many: as a sub-model, whose effective study says who
     was left out (`sub_model`). The rule is part of the study's digest, so who approves the study approves every such sub-model.
 
-    Between peers there is no sub-model: nobody stands between the parties who could fix, at one moment and for all of them, who
+    Between peers there is no sub-model: no node stands between the parties that could fix, at one moment and for all of them, who
     is left out. Two of them that saw a third one differently would learn from different people, and each sub-model more would be
     another release about nearly the same people.
 
@@ -441,7 +441,7 @@ class Study:
         breach: what no unit may allow; None: the study has no such rule.
         share: Model I: what is done before parameters are shared; None in Model II only.
         quorum: when a study that waits for a party ends; None: on its last valid day.
-        publish: who countersigns the release before it is published; None: nobody.
+        publish: who countersigns the release before it is published; None: no party does.
         left_out: of an effective study that is a sub-model: the parties of the proposal that are not in it; never in a proposal.
     """
 

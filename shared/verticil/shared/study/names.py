@@ -1,7 +1,7 @@
 """By which names people call a study: its id, ``ANALYST/id``, its digest, or at least 8 hexadecimal digits that begin it.
 
 An id belongs to the analyst who submitted it: two analysts may use the same one. Who submitted a study is what the miner says of
-it. Between peers, and with a miner that does not say, nobody is named, and an id stands alone.
+it. Between peers, and with a miner that does not say, no analyst is named, and an id stands alone.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def fits(name: str, study: Named) -> bool:
 def chosen(name: str, studies: Iterable[Named], *, caller: str = "") -> Named | None:
     """The study that `name` means; None: none does.
 
-    A whole digest means one study. An analyst's own id means her study, whoever else uses the same one; of several studies that
+    A whole digest means one study. An analyst's own id means her study, whatever others use; of several studies that
     one analyst submitted under one id, the newest.
 
     Args:

@@ -1,7 +1,7 @@
 """The protocol ``peer`` (Model I): the parties send randomized columns to each other, each learns its own variables' families.
 
 Ma & Sivakumar, section 4. A variable is *cross* when one of its parents is at another party; those parents are *cross parents*.
-With a structure, a unit is read by the parties that own a child of one of its variables, and by nobody else. Where the structure
+With a structure, a unit is read by the parties that own a child of one of its variables, and by no other. Where the structure
 is learned, a miner searches it from scores of pairs and has nothing else; each pair of variables is scored by exactly one party,
 which holds one of them raw: both at one party, that party; else the owner that stands first in the study; so a unit is also read
 by every party before its owner.

@@ -1,6 +1,6 @@
 """The states of a study's life (contract.md section 5), derived from durable facts and from nothing else.
 
-No event moves a state: whoever has the same facts derives the same state, so both sides agree again after any crash.
+No event moves a state: the same facts give the same state, so both sides agree again after any crash.
 
 Order rules:
 

@@ -132,7 +132,7 @@ def study_table(study: Study, n: int | None = None) -> StudyTable:
 
 
 def family_records(study: Study, child: int, parents: tuple[int, ...], n: float) -> float:
-    """How many unrandomized records n records are worth to whoever learns a family: n prod a^2 over its randomized columns.
+    """How many unrandomized records n records are worth to the node that learns a family: n prod a^2 over its randomized columns.
 
     a is a column's `contrast_factor`, the association of the two categories that are hardest to tell apart. Exact for symmetric
     and binary matrices; a lower bound for the others, where some contrasts are kept better. A party that learns the family has

@@ -2,13 +2,13 @@
 
 Which absences can be left out, and which cannot
 - A party that had not approved at the deadline, or had denied: nothing of it had left its site.
-- One that had approved, and had sent no (whole) linkage tags: nobody had asked yet which people all parties have in common. Under
+- One that had approved, and had sent no (whole) linkage tags: it was not asked yet which people all parties have in common. Under
   ``dh-psi`` it cannot be left out there: every list has to go through every party's key, so the round ends with its first gap.
-- Once the common list is fixed nobody is left out any more, and a missing part ends the study by name (DEADLINE_PASSED): a second
+- Once the common list is fixed, no party is left out, and a missing part ends the study by name (DEADLINE_PASSED): a second
   common list, of fewer parties, would differ from the first by just the people whom the absent party does not have, and every
   party would learn who they are. For the same reason there is one sub-model of a study at most, and never beside the full one.
 
-What is approved. `quorum.min` is part of the proposal, so whoever signs its digest says yes to every sub-model with at least so
+What is approved. `quorum.min` is part of the proposal, so the signer of its digest says yes to every sub-model with at least so
 many parties that it is in itself. Each remaining party checks the sub-model all the same as if it were proposed anew: its policy
 (`minimum_parties` and the others), its own columns, the number of common people.
 
@@ -17,8 +17,8 @@ What a sub-model is. The effective study without the left-out parties, their var
 or forbidden edge, a tier, a custom network, given parents) there is none: what the analyst meant would not be what is learned.
 
 How it is fixed. At one moment, before any common list, by the miner, who signs a statement of it: proposal, effective study,
-who was left out and why, and when. The statement is kept with the effective study in one transaction, told to the parties,
-and goes into the release's manifest. It is the miner's word that the party was missing; nobody else can know.
+who was left out and why, and when. The statement is kept with the effective study in one transaction, sent to the parties,
+and goes into the release's manifest. It is the miner's word that the party was missing; no other node can know.
 
 Pure functions of values; no clock, no files.
 """
@@ -113,7 +113,7 @@ def narrowed(study: Study, left_out: tuple[LeftOut, ...]) -> Study:
 
     Args:
         study: as proposed, or with the declarations of parties.
-        left_out: parties of it, in its order; nobody: the study as it is.
+        left_out: parties of it, in its order; none: the study as it is.
 
     Raises:
         Misuse: STUDY_INVALID, there is no such sub-model (`obstacle` says why), or it breaks a rule for studies.

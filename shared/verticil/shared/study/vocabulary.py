@@ -35,7 +35,7 @@ class Method:
 
     Attributes:
         scores: what it can make large; the first is its default.
-        on_pairs: it needs nothing but the scores of pairs; between peers nobody has more.
+        on_pairs: it needs nothing but the scores of pairs; between peers no node has more.
         keys: of the study's structure that go with it and with no other.
         one_parent: a variable has one parent at most.
     """
@@ -69,7 +69,7 @@ def scores() -> tuple[str, ...]:
 
 
 def pair_methods() -> tuple[str, ...]:
-    """Methods that need nothing but the scores of pairs; between peers nobody has more."""
+    """Methods that need nothing but the scores of pairs; between peers no node has more."""
     return tuple(name for name, method in METHODS.items() if method.on_pairs)
 
 

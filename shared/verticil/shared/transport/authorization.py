@@ -1,7 +1,7 @@
 """The gate before every service: who calls, whether that counts now, whether it may call this, and how often at a time.
 
 Identity comes from the certificate of the connection only, read anew for each call together with its validity and the
-deny-list; the role table decides what may be called. Each call that is refused for who its caller is, is logged and told to
+deny-list; the role table decides what may be called. Each call that is refused for who its caller is, is logged and passed to
 `on_refusal`. Nothing here knows what a call does.
 
 The roles of a method stand in its table (`verticil.shared.transport.interface`); a method that is in none is refused to all.
@@ -57,7 +57,7 @@ class RefusedCall:
         caller: the identity in its certificate; empty when there is none.
         serial: of its certificate, lower-case hex; empty when there is none.
         method: full name of the method.
-        code: of the error that it was told.
+        code: of the error that it got.
         message: of that error.
     """
 
@@ -225,8 +225,8 @@ class Authorizer:
         maximum: calls at a time; one caller may have a quarter of them under way.
         clock: the time that certificates are checked against.
         revocations: the deny-list by which callers' certificates are refused.
-        on_refusal: told of each call that is refused for who its caller is. Must be quick.
-        on_caller: told of who calls, with which certificate, also when the call is refused. Must be quick.
+        on_refusal: called with each call that is refused for who its caller is. Must be quick.
+        on_caller: called with who calls and with which certificate, also when the call is refused. Must be quick.
     """
 
     def __init__(

@@ -394,7 +394,7 @@ def _stays_open(host: str, port: int, context: ssl.SSLContext, name: str, timeou
 
 
 def _who_answers(endpoint: str, credentials: Credentials, timeout_seconds: float) -> str:
-    """The identity in the certificate of the node that answers, which our authority issued; empty when it cannot be told."""
+    """The identity in the certificate of the node that answers, which our authority issued; empty when it cannot be read."""
     host, port = split_endpoint(endpoint)
     context = _context(credentials)
     context.check_hostname = False  # only to tell who it is: nothing is sent, and the chain is still verified

@@ -86,11 +86,11 @@ def to_detail(error: VerticilError) -> common_pb2.ErrorDetail:
 
 
 def from_detail(detail: common_pb2.ErrorDetail, *, teller: str = "") -> VerticilError:
-    """The error that a peer told.
+    """The error that a peer sent.
 
     Args:
         detail: as it came.
-        teller: who told it, to be named in front of its message and its hint; empty: the caller says it elsewhere.
+        teller: who sent it, to be named in front of its message and its hint; empty: the caller says it elsewhere.
 
     >>> told = common_pb2.ErrorDetail(code="NOT_OWNER", message="unit 3", hint="ask")
     >>> str(from_detail(told)), str(from_detail(told, teller="the miner"))
@@ -111,7 +111,7 @@ def status_of(error: VerticilError) -> grpc.StatusCode:
 
 
 def without_text(error: Exception, *, method: str) -> InternalFault:
-    """What a caller is told of an unexpected exception; the log gets its type and place (see `verticil.shared.logs`)."""
+    """What a caller gets for an unexpected exception; the log gets its type and place (see `verticil.shared.logs`)."""
     incident = secrets.token_hex(4)
     _log.error("%s: unexpected error, incident %s", method, incident, exc_info=error)
     return InternalFault(

@@ -100,7 +100,7 @@ async def fetch_file(call: Call, target: Path, *, limit_bytes: int, what: str) -
     try:
         return await _fetch(call, sink, limit_bytes=limit_bytes, what=what)
     except OSError as error:
-        raise write_fault(error, target) from error  # the cause tells it from a fault that the other side has told
+        raise write_fault(error, target) from error  # its cause distinguishes it from a fault that the other side sent
     finally:
         await asyncio.to_thread(sink.close)
 
@@ -282,7 +282,7 @@ class _Reading:
         elif self._empty:
             raise PeerFault("MESSAGE_INVALID", f"{self._what}: a stream of parts without a byte")
         else:
-            self._empty = True  # an empty rest is told by one such part
+            self._empty = True  # one such part says that the rest is empty
         return True
 
     def _announced(self, part: peer_pb2.Part) -> None:
@@ -354,7 +354,7 @@ ATTEMPTS: Final = 5
 """Tries per file without a single new byte before giving up."""
 MANIFEST_LIMIT: Final = 64 * 2**20
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
-"""Of a file of a release. Whoever wrote the manifest may mean harm: no path, no NUL, nothing that a disk cannot name."""
+"""Of a file of a release. The manifest is foreign: no path, no NUL, nothing that a disk cannot name."""
 
 
 async def fetch_release(

@@ -75,7 +75,7 @@ class _InMemory(Calls):
                     reply = _sent(await anext(replies))
                 except StopAsyncIteration:
                     return
-                except Exception as error:  # noqa: BLE001 (whatever a service raises is told as over the network)
+                except Exception as error:  # noqa: BLE001 (whatever a service raises is sent as over the network)
                     raise self._told(error, method) from None
                 yield reply
 

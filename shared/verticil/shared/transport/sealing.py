@@ -12,7 +12,7 @@ federation, the sender and the recipient, in this order, so that an envelope ope
 not when it is sent back. What it says (which call, which piece, the last or not; `verticil.wire.v1.relay_pb2`) is sealed.
 
 The miner learns who tells whom something, when, and how many bytes. It can delay, drop and repeat envelopes, which costs time
-and nothing else: repeated ones are told from new ones by replay protection and by the pieces' sequence.
+and nothing else: repeated ones are distinguished from new ones by replay protection and by the pieces' sequence.
 
 HPKE is hybrid public key encryption with an authenticated sender: RFC 9180, mode Auth, in single shots. The suite is
 DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, ChaCha20Poly1305. A message can be opened by the holder of the recipient's private key

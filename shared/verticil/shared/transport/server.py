@@ -3,7 +3,7 @@
 Three gates stand before a service, and each is shut unless it is opened: TLS accepts only certificates that the
 federation's authority issued for this purpose; the caller's identity is the URI in that certificate, read anew for each
 call together with its validity and the deny-list (a stream also looks at that with each message, and what was revoked
-meanwhile gets no answer); the role table says who may call the method. Which call was refused for whom is logged, and told
+meanwhile gets no answer); the role table says who may call the method. Which call was refused for whom is logged, and passed
 to `on_refusal`, and so is a call of a method that there is not. A service object (see `coordinator`) then gets the identity
 and the parsed request. A `VerticilError` goes back as `ErrorDetail` in the trailing metadata, anything else as INTERNAL
 without text. Limits: 4 MiB a message, `maximum_concurrent_rpcs` calls at a time, a quarter of them for one caller, an idle
@@ -89,12 +89,12 @@ class RpcServer:
         idle_timeout_seconds: a stream that makes no progress for so long is ended.
         maximum_concurrent_rpcs: further calls are answered with RESOURCE_EXHAUSTED; so are those of a caller who has a quarter of
             them under way.
-        roles: full method name -> roles that may call it; what is not there, nobody may call.
+        roles: full method name -> roles that may call it; what is not there is refused to all.
         metrics: counts every call and its bytes.
         clock: the time that certificates are checked against at each call.
         revocations: the deny-list by which callers' certificates are refused.
-        on_refusal: told of each call that is refused for who its caller is. Must be quick.
-        on_caller: told of who calls, with which certificate, also when the call is refused. Must be quick.
+        on_refusal: called with each call that is refused for who its caller is. Must be quick.
+        on_caller: called with who calls and with which certificate, also when the call is refused. Must be quick.
     """
 
     def __init__(
@@ -279,7 +279,7 @@ class RpcServer:
         except VerticilError as error:
             self._gate.note(method, caller, error)
             return error
-        except Exception as error:  # noqa: BLE001 (a caller is never told of what we did not foresee)
+        except Exception as error:  # noqa: BLE001 (a caller never gets the text of what we did not foresee)
             return without_text(error, method=method)
 
     def _of_ourselves(self) -> tuple[tuple[str, str], ...]:
@@ -316,7 +316,7 @@ class RpcServer:
 
 
 class _Unknown(grpc.GenericRpcHandler):
-    """Stands behind all services: what arrives here, none of them has. The caller is told so as by gRPC itself."""
+    """Stands behind all services: what arrives here, none of them has. The caller gets the answer that gRPC itself would give."""
 
     def __init__(self, gate: Authorizer) -> None:
         self._gate = gate

@@ -1,7 +1,7 @@
 """Which versions of the protocol work together: a version and the one before it.
 
 The version grows when nodes of different releases must know of each other's; the wire contract itself only adds fields. It
-is told in Hello, where both sides settle on the lower one, and with every call of any service in its metadata, so that
+is sent in Hello, where both sides settle on the lower one, and with every call of any service in its metadata, so that
 analysts and consumers are covered, too, who never say Hello. A caller that tells none is one of version 1, which did not
 yet tell.
 

@@ -401,7 +401,7 @@ def _shares(content: ReleaseContent, owner_index: Mapping[str, int]) -> list[Sha
 
 
 def _facts(content: ReleaseContent) -> list[tuple[str, str]]:
-    """How the release was made, for whoever wants to do it again."""
+    """How the release was made, for readers who want to make it again."""
     study = content.study
     facts = [
         ("Published", content.published_text),

@@ -60,7 +60,7 @@ class RowCounts:
 
     Attributes:
         possible: those that the study does not declare impossible.
-        unstable: the possible ones that are too rare to be told from the noise.
+        unstable: the possible ones that are too rare to be distinguished from the noise.
         impossible: the others.
     """
 

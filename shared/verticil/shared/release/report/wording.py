@@ -6,10 +6,10 @@ What is an upper bound is rounded up, what is a lower bound is rounded down; est
 
 Warnings are what a reader of a release should know before trusting a column or a table, from what is published anyway.
 
-- A column in which one category alone can be told from absent looks constant. Learning goes on: such a column depends on
+- A column in which one category alone can be distinguished from absent looks constant. Learning goes on: such a column depends on
   nothing and nothing on it, and that it looks so is in its published shares. It is said, because it is hardly ever meant: a code
   that was not recognised goes to `other` or to missing, and a column never observed looks exactly so.
-- Categories that cannot be told from absent: declared and, as far as anybody can see, never reported. The miner sees randomized
+- Categories that cannot be distinguished from absent: declared and, as it seems, never reported. The miner sees randomized
   values only, so it cannot know more than that; without noise it is so.
 - A table with more cells than the records are worth: most of its probabilities are made by the prior, or come from tables with
   fewer parents.
