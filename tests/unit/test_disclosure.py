@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from verticil.shared.evaluation.disclosure import Known, disclosure, gcap, majority_share
+from verticil.shared.evaluation.disclosure import Known, cap, disclosure, gcap, majority_share
 
 
 def known(*records: tuple[int, ...]) -> Known:
@@ -39,8 +39,16 @@ def test_generalized_attribution_of_the_worked_example() -> None:
     assert found.mean == pytest.approx(0.708333, abs=5e-7)
     assert found.distance.tolist() == [0, 0, 0, 2]
     assert found.matched == 0.75
-    assert found.vote.tolist() == [0, 1, 0, 0]
-    assert found.accuracy == 0.75
+
+
+def test_attribution_by_complete_match_is_undefined_without_one() -> None:
+    found = cap(ORIGINAL, SYNTHETIC)
+    assert found.probability[:3].tolist() == [0.5, 1, 1]
+    assert np.isnan(found.probability[3])
+    assert found.mean == pytest.approx(0.833333, abs=5e-7)
+    assert found.vote.tolist() == [0, 1, 0, -1]
+    assert found.accuracy == 0.75  # no vote is no right answer
+    assert np.isnan(cap(known((7, 7, 0)), SYNTHETIC).mean)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -55,6 +63,11 @@ def test_attribution_agrees_with_the_formula_record_by_record(seed: int) -> None
     shares, distances = brute_force(attacked, published)
     assert found.probability.tolist() == pytest.approx(shares)
     assert found.distance.tolist() == distances
+    exact = cap(attacked, published)
+    assert (np.isnan(exact.probability) == (found.distance > 0)).all()
+    assert exact.probability[found.distance == 0].tolist() == pytest.approx(
+        found.probability[found.distance == 0].tolist()
+    )
 
 
 def test_keys_too_wide_for_one_number_are_told_apart() -> None:
@@ -81,6 +94,7 @@ def test_members_are_attacked_beside_others_and_the_baseline() -> None:
     assert found.others_gcap == pytest.approx(0.58, abs=0.03)
     assert found.others_vote == pytest.approx(found.others_baseline, abs=1e-3)
     assert found.baseline == majority_share(members.sensitive) == pytest.approx(0.7, abs=0.03)
+    assert found.beyond_others == pytest.approx(found.gcap - found.others_gcap)
 
 
 def test_unfit_records_are_refused() -> None:

@@ -2,7 +2,7 @@
 
 The attacker knows the key attributes of a person and looks for the published records nearest to them (Hamming distance rho). The
 generalized correct attribution probability is the share of the person's true sensitive value among those (GCAP; Hittmeir, Mayer &
-Ekelhart 2022, eq. 1).
+Ekelhart 2022, eq. 1). CAP (Elliot 2014; Taub et al. 2018) asks for a complete match, rho = 0, and is undefined without one.
 
 A number alone says little: whoever knows the margins guesses the most common value, and a good model tells about people in
 general, whether their records were used or not. So `disclosure` puts two more beside it: the share of the most common value, and
@@ -51,9 +51,9 @@ class Attribution:
     """What the attack gives for each attacked record.
 
     Attributes:
-        probability: (n,), share of the true value among the nearest published records.
+        probability: (n,), share of the true value among the nearest published records; NaN where it is undefined.
         distance: (n,), key attributes in which the nearest published record differs, rho.
-        vote: (n,), the most common sensitive value among them, of equals the smallest.
+        vote: (n,), the most common sensitive value among them, of equals the smallest; -1 where there is none.
         correct: (n,), bool: the vote is the true value.
     """
 
@@ -64,12 +64,13 @@ class Attribution:
 
     @property
     def mean(self) -> float:
-        """Mean probability; NaN where there is no record."""
-        return float(self.probability.mean()) if len(self.probability) else float("nan")
+        """Mean probability over the records where it is defined; NaN where there is none."""
+        defined = self.probability[~np.isnan(self.probability)]
+        return float(defined.mean()) if len(defined) else float("nan")
 
     @property
     def accuracy(self) -> float:
-        """Share of the records whose true value is the vote."""
+        """Share of the records whose true value is the vote; one without a vote counts as wrong."""
         return float(self.correct.mean()) if len(self.correct) else float("nan")
 
     @property
@@ -97,9 +98,14 @@ class Disclosure:
     others_vote: float
     others_baseline: float
 
+    @property
+    def beyond_others(self) -> float:
+        """How much more is attributed rightly of members than of others."""
+        return self.gcap - self.others_gcap
+
 
 def gcap(attacked: Known, published: Known) -> Attribution:
-    """Generalized correct attribution probability of each attacked record.
+    """Generalized correct attribution probability of each attacked record; always defined.
 
     Args:
         attacked: the original records.
@@ -114,38 +120,12 @@ def gcap(attacked: Known, published: Known) -> Attribution:
     >>> gcap(original, synthetic).probability.round(4).tolist()
     [0.5, 1.0, 1.0, 0.3333]
     """
-    if len(attacked.keys) != len(published.keys):
-        raise ValueError(f"{len(attacked.keys)} and {len(published.keys)} key attributes, expected as many")
-    n = len(attacked.sensitive)
-    if not len(published.sensitive):
-        raise ValueError("there is no published record")
-    n_values = 1 + int(max(published.sensitive.max(), attacked.sensitive.max(initial=0)))
-    joined = [np.concatenate(columns) for columns in zip(attacked.keys, published.keys, strict=True)]
-    groups = _groups(joined)
-    # Each distinct key is handled once: its published records as a table of their sensitive values.
-    asked, first_asked, of_record = np.unique(groups[:n], return_index=True, return_inverse=True)
-    offered, first_offered, of_published = np.unique(groups[n:], return_index=True, return_inverse=True)
-    tables = np.zeros((len(offered), n_values))
-    np.add.at(tables, (of_published, published.sensitive), 1.0)
-    place = np.minimum(np.searchsorted(offered, asked), len(offered) - 1)
-    matched = offered[place] == asked
-    found = np.where(matched[:, None], tables[place], 0.0)
-    distance = np.where(matched, 0, len(joined))
-    if not matched.all():
-        lost = np.flatnonzero(~matched)
-        found[lost], distance[lost] = _nearest(
-            np.stack([column[:n][first_asked[lost]] for column in joined], axis=1),
-            np.stack([column[n:][first_offered] for column in joined], axis=1),
-            tables,
-        )
-    share = found / found.sum(axis=1, keepdims=True)
-    vote = found.argmax(axis=1)[of_record]
-    return Attribution(
-        probability=share[of_record, attacked.sensitive],
-        distance=distance[of_record],
-        vote=vote,
-        correct=vote == attacked.sensitive,
-    )
+    return _attribution(attacked, published, generalized=True)
+
+
+def cap(attacked: Known, published: Known) -> Attribution:
+    """Correct attribution probability; undefined where the whole key is not published. Arguments and errors as for `gcap`."""
+    return _attribution(attacked, published, generalized=False)
 
 
 def majority_share(sensitive: Codes) -> float:
@@ -174,6 +154,42 @@ def disclosure(members: Known, others: Known, published: Known) -> Disclosure:
         others_gcap=of_others.mean,
         others_vote=of_others.accuracy,
         others_baseline=majority_share(others.sensitive),
+    )
+
+
+def _attribution(attacked: Known, published: Known, *, generalized: bool) -> Attribution:
+    if len(attacked.keys) != len(published.keys):
+        raise ValueError(f"{len(attacked.keys)} and {len(published.keys)} key attributes, expected as many")
+    n = len(attacked.sensitive)
+    if not len(published.sensitive):
+        raise ValueError("there is no published record")
+    n_values = 1 + int(max(published.sensitive.max(), attacked.sensitive.max(initial=0)))
+    joined = [np.concatenate(columns) for columns in zip(attacked.keys, published.keys, strict=True)]
+    groups = _groups(joined)
+    # Each distinct key is handled once: its published records as a table of their sensitive values.
+    asked, first_asked, of_record = np.unique(groups[:n], return_index=True, return_inverse=True)
+    offered, first_offered, of_published = np.unique(groups[n:], return_index=True, return_inverse=True)
+    tables = np.zeros((len(offered), n_values))
+    np.add.at(tables, (of_published, published.sensitive), 1.0)
+    place = np.minimum(np.searchsorted(offered, asked), len(offered) - 1)
+    matched = offered[place] == asked
+    found = np.where(matched[:, None], tables[place], 0.0)
+    distance = np.where(matched, 0, len(joined))
+    if generalized and not matched.all():
+        lost = np.flatnonzero(~matched)
+        found[lost], distance[lost] = _nearest(
+            np.stack([column[:n][first_asked[lost]] for column in joined], axis=1),
+            np.stack([column[n:][first_offered] for column in joined], axis=1),
+            tables,
+        )
+    totals = found.sum(axis=1)
+    share = np.divide(found, totals[:, None], out=np.full(found.shape, np.nan), where=totals[:, None] > 0)
+    vote = np.where(totals > 0, found.argmax(axis=1), -1)[of_record]
+    return Attribution(
+        probability=share[of_record, attacked.sensitive],
+        distance=distance[of_record],
+        vote=vote,
+        correct=vote == attacked.sensitive,
     )
 
 
