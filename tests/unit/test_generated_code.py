@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pkgutil
+import re
 import runpy
 import sysconfig
 from pathlib import Path
@@ -26,3 +28,11 @@ def test_generated_code_equals_committed_code(
     assert [name for name in made if made[name] != kept[name]] == [], "run: python protos/generate.py"
     said = [line for line in capfd.readouterr().err.splitlines() if "fork_posix.cc" not in line]
     assert said == []  # gRPC says that it was there when the generators are started after other tests of this process
+
+
+def test_the_modules_and_functions_that_the_protos_name_exist() -> None:
+    protos = (ROOT / "protos" / "verticil" / "wire" / "v1").glob("*.proto")
+    named = {name for proto in protos for name in re.findall(r"verticil\.shared(?:\.\w+)+", proto.read_text("utf-8"))}
+    assert len(named) >= 8
+    for name in sorted(named):
+        pkgutil.resolve_name(name)

@@ -239,7 +239,7 @@ class ReportRequest(_message.Message):
     def progress(self) -> Global___Progress: ...
     @_builtins.property
     def countersign(self) -> _common_pb2.Signed:
-        """the party has looked at the release; body: verticil.shared.release.countersignature"""
+        """the party has looked at the release; body: verticil.shared.release.evidence"""
 
     @_builtins.property
     def withdrawal(self) -> Global___Withdrawal:
@@ -719,7 +719,7 @@ class PutScoresRequest(_message.Message):
     """at most 60"""
     @_builtins.property
     def information(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """1e-9 nats, of this party's pairs in the order of verticil.shared.study.structure_document"""
+        """1e-9 nats, of this party's pairs in the order of verticil.shared.study.peer.scored_pairs"""
 
     def __init__(
         self,

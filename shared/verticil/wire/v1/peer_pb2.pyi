@@ -379,7 +379,7 @@ class GetDeletionReply(_message.Message):
     HELD_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def deletion(self) -> _common_pb2.Signed:
-        """body: see verticil.shared.formats.peer_deletion"""
+        """body: see verticil.shared.formats.deletion"""
 
     @_builtins.property
     def held(self) -> _containers.RepeatedCompositeFieldContainer[Global___Held]:
@@ -412,7 +412,7 @@ class Held(_message.Message):
     """of the study, canonical JSON"""
     @_builtins.property
     def statement(self) -> _common_pb2.Signed:
-        """body: see verticil.shared.formats.peer_deletion"""
+        """body: see verticil.shared.formats.deletion"""
 
     @_builtins.property
     def approval(self) -> _common_pb2.Signed:
