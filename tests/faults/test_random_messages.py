@@ -35,7 +35,7 @@ from hypothesis import strategies as st
 from verticil.party.config import load_party
 from verticil.party.protocol.context import Node
 from verticil.party.protocol.peer.artifact_store import ArtifactStore
-from verticil.party.protocol.peer.service import Answers
+from verticil.party.protocol.peer.service import PeerService
 from verticil.party.protocol.randomization import Spool
 from verticil.party.site import Site
 from verticil.shared.config import load_federation
@@ -246,7 +246,7 @@ class Stage:
             authority = config.federation.ca_certificate.read_bytes()
             own = Node(site=site, spool=spool, signing_key=signing_key, authority=authority, clock=utc_now)
             store = ArtifactStore(config.state_directory / "peer", site.database)
-            self.services[f"Peer of {name}"] = Answers(own, store, software=software_text())
+            self.services[f"Peer of {name}"] = PeerService(own, store, software=software_text())
             self.sites[name] = site
 
     def line(self, service: str, identity: Identity) -> Any:

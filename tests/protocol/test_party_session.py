@@ -56,7 +56,7 @@ from verticil.party.operator.view_model import Spent
 from verticil.party.policy.approval import parsed
 from verticil.party.protocol.context import Node
 from verticil.party.protocol.peer.artifact_store import ArtifactStore
-from verticil.party.protocol.peer.service import Answers
+from verticil.party.protocol.peer.service import PeerService
 from verticil.party.protocol.randomization import Spool
 from verticil.party.protocol.retry import Backoff
 from verticil.party.site import Site
@@ -913,7 +913,7 @@ async def test_what_is_randomized_for_the_miner_is_served_to_no_fellow_party(fed
             clock=utc_now,
         )
         assert node.spool.holds(site.state.artifacts(digest, record.task.effective_digest)[unit].sha256)
-        service = Answers(node, ArtifactStore(config.state_directory / "peer", site.database), software="")
+        service = PeerService(node, ArtifactStore(config.state_directory / "peer", site.database), software="")
         request = peer_pb2.GetColumnRequest(
             effective_digest=record.task.effective_digest, unit=unit, common_sha256=record.common_sha256 or b""
         )

@@ -35,7 +35,7 @@ from verticil.party.policy.ledger import Ledger
 from verticil.party.protocol.peer.artifact_store import Kind
 from verticil.party.protocol.peer.held import collect_confirmations
 from verticil.party.protocol.peer.publication import release_folder
-from verticil.party.protocol.peer.service import Answers
+from verticil.party.protocol.peer.service import PeerService
 from verticil.party.protocol.peer.study import PeerStudy
 from verticil.party.site import Site
 from verticil.party.storage.database import Database
@@ -384,7 +384,7 @@ async def test_study_digests_that_disagree_are_shown_at_both(make):
 class Equivocator:
     """Answers as the party does, but has another approval for one of its peers."""
 
-    def __init__(self, service: Answers, deceived: str, signed: common_pb2.Signed) -> None:
+    def __init__(self, service: PeerService, deceived: str, signed: common_pb2.Signed) -> None:
         self._service = service
         self._deceived = deceived
         self._signed = signed

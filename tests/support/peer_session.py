@@ -21,7 +21,7 @@ from verticil.party.protocol.peer.artifact_store import ArtifactStore
 from verticil.party.protocol.peer.context import PeerContext
 from verticil.party.protocol.peer.network import Peers
 from verticil.party.protocol.peer.publication import release_folder
-from verticil.party.protocol.peer.service import Answers
+from verticil.party.protocol.peer.service import PeerService
 from verticil.party.protocol.peer.study import PeerStudy
 from verticil.party.protocol.randomization import Spool
 from verticil.party.site import Site, init_state
@@ -270,7 +270,7 @@ class Party:
             software=federation.software.get(name, software_text()),
         )
         self.study = PeerStudy(self.work, federation.digest)
-        federation.services[name] = Answers(node, self.store, software=self.work.software)
+        federation.services[name] = PeerService(node, self.store, software=self.work.software)
 
     @property
     def record(self) -> StudyRecord:
@@ -303,7 +303,7 @@ class Federation:
         self.miner = miner
         self.now = NOW
         self.revocations: Revocations = EMPTY_DENY_LIST
-        self.services: dict[str, Answers] = {}
+        self.services: dict[str, PeerService] = {}
         self.parties: dict[str, Party] = {}
         self.software: dict[str, str] = {}
         self.calls: list[tuple[str, str, str, int | None]] = []

@@ -38,7 +38,7 @@ from verticil.party.protocol.engine import Engine, caught
 from verticil.party.protocol.peer.context import PeerContext
 from verticil.party.protocol.peer.held import charge_held, collect_confirmations
 from verticil.party.protocol.peer.network import PeerNetwork
-from verticil.party.protocol.peer.service import Answers
+from verticil.party.protocol.peer.service import PeerService
 from verticil.party.protocol.registry import study_of_miner, study_of_parties
 from verticil.party.protocol.retry import Backoff, Pace, ends_the_daemon
 from verticil.party.storage.studies import Heartbeat, stamp
@@ -121,7 +121,7 @@ class PeerNode:
             VerticilError: what no retry mends at this machine.
         """
         node, peers = self._between.node, self._between.peers
-        service = Answers(node, self._between.store, software=self._between.software)
+        service = PeerService(node, self._between.store, software=self._between.software)
         failure: list[VerticilError] = []
         try:
             async with self._network.serve(service) as port:

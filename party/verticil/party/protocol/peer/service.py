@@ -84,7 +84,7 @@ _ENDED: Final[Mapping[State, Ended]] = {
 }
 
 
-class Answers:
+class PeerService:
     """Answers `verticil.shared.transport.interface.Peer`.
 
     Args:
