@@ -10,7 +10,7 @@ Promises
 Accepting a common list: who is in it is compared with who was in earlier studies, and remembered.
 
 What is remembered, and why, stands in `verticil.party.audit.common_sets`. The site's people read of a small difference in
-the log, in `verticil party status` and in the audit log; where the policy says so the study ends instead. Others are told no
+the log, in `verticil party status` and in the audit log; where the policy says so the study ends instead. Others receive no
 more than that, not which study it was.
 """
 
@@ -302,7 +302,7 @@ class StudyContext:
         Args:
             n_common: people in it.
             common_sha256: names it.
-            nodes: what others compare it by; None: they have the list, and only the statement is told.
+            nodes: what others compare it by; None: they have the list, and only the statement is sent.
         """
         statement = self.node.signing_key.sign(self.common_statement(self.me, n_common, common_sha256))
         return common_pb2.Commitment(statement=statement, nodes=nodes, n_records=0 if nodes is None else n_common)

@@ -1,7 +1,7 @@
 """What the other side may read of a failure here.
 
 No value of a table makes a failure before data are sent. But a failure's message is written for the site's own people: it names
-columns that nobody asked about ("did you mean 'salary'?"), files and places in party.toml. So of faults of the local table,
+columns that no study asks for ("did you mean 'salary'?"), files and places in party.toml. So of faults of the local table,
 machine and configuration only the code leaves; `verticil party status` and the log have the rest. Refusals name limits, columns
 of the study and epsilons, never counts of people, and leave as they are; but which column's data changed since an approval stays
 here.
@@ -54,7 +54,7 @@ def told_objections(site: Site, record: StudyRecord, at: dt.datetime) -> common_
         at: now, UTC.
 
     Returns:
-        None: it cannot be said without the table, or its machine; then nothing is told.
+        None: it cannot be said without the table, or its machine; then nothing is sent.
     """
     try:
         found = objections(site.voting, record, at)

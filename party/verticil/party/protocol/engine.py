@@ -7,7 +7,7 @@ How a protocol is written
 - A step that cannot be done now raises one of `verticil.party.protocol.planning`, or returns whom it waits for.
 
 What the engine promises, whatever the protocol
-- A study's fault is that study's. It is written down once (`Node.fail`), shown in ``status``, and the planner has it told; the
+- A study's fault is that study's. It is written down once (`Node.fail`), shown in ``status``, and the planner has it sent; the
   others go on. Only what makes the whole daemon useless (`ends_the_daemon`) is raised; what another node says never is.
 - What time or people elsewhere mend (`StudyRun.waited_out`) is tried again after a growing wait, and shown meanwhile.
 - A full disk of this machine makes the daemon unhealthy while it lasts (`Node.waiting`).
@@ -191,7 +191,7 @@ class StudyRun(ABC):
         return None
 
     async def untold(self) -> None:
-        """Go on after the failure of this party could not be told: the other side does not want to hear of it."""
+        """Go on after the failure of this party could not be sent: the other side refuses it."""
         return
 
     # ---- what all protocols share
@@ -206,7 +206,7 @@ class StudyRun(ABC):
             Whether something was done, others are waited for (`status` says for whom), or the study has ended here.
 
         Raises:
-            VerticilError: of this party; what is a peer's fault has been recorded and is told.
+            VerticilError: of this party; what is a peer's fault has been recorded and is sent.
         """
         record, found = await asyncio.to_thread(self._plan)
         self._waiting = None

@@ -9,7 +9,7 @@ tells all of that when a party connects, before anything is sent; the daemon the
 on. What cannot be mended: sends that never became whole at the miner (a unit that was begun and broken off).
 
 A miner's word alone is no send. It shows the approval that this party signed, and its own signed receipt of just this unit of the
-study that was approved; the receipt of a study that nobody here approved proves nothing. What it claims without both is never
+study that was approved; a receipt of a study that this party did not approve is no proof. What it claims without both is never
 charged and ends nothing: the study waits, and people read whose claim it is.
 """
 
@@ -54,7 +54,7 @@ def claim_words(names: Iterable[str]) -> str:
 
 
 def unknown_units(site: Site, task: Task) -> tuple[tuple[str, ...], ...]:
-    """The variables of the units of this party that the miner tells to have, and that the ledger does not know."""
+    """The variables of the units of this party that the miner says to have, and that the ledger does not know."""
     study = parsed(task.effective or task.proposal)
     own = [study.units[unit].variables for unit in study.units_of(site.config.name) if unit in task.units_received]
     sent = site.ledger.columns_sent(task.digest) if own else frozenset()
@@ -73,7 +73,7 @@ def proven(
 
     Args:
         site: this party.
-        told: what the miner tells.
+        told: the task that the miner sent.
         deleted: units that it signed to have deleted; that is as good as a receipt.
         authority: the federation's, PEM.
         revoked: the deny-list.
@@ -149,7 +149,7 @@ def reckon(
 
     Args:
         site: this party.
-        task: what the miner tells.
+        task: as the miner sent it.
         deleted: units that it signed to have deleted.
         shown: units that it shows to have come from this party, see `proven`; others count for nothing.
         accept_older: mend the ledger in place of refusing.

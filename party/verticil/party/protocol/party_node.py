@@ -1,18 +1,18 @@
 """One running party: dials the miner again and again, polls, and serves its peers beside.
 
-Order within a connection: greet, then poll; nothing is sent for a study before the first poll has told everything, because that
+Order within a connection: greet, then poll; nothing is sent for a study before the first poll has brought all, because that
 may show that the ledger has forgotten something.
 
 Nothing that a miner says ends the daemon. An error that it sends, a reply that is no reply or another federation's name closes
 the connection, which is dialled again with backoff; a task that is none is refused, and the other studies go on. Replies that
-come faster than they were asked for, or tell nothing new, are waited out (`Pace`). Only this machine's own faults end the
+come faster than they were asked for, or bring nothing new, are waited out (`Pace`). Only this machine's own faults end the
 daemon: its configuration, its state, its certificate.
 
 Of all studies between peers at this party there is one task for each, beside the service that answers the peers. A study's work
 goes on whenever somebody of this site has written to the database, and else after a wait: nothing is pushed, so a peer's progress
 is found by asking. The wait is short at first and grows, to a few seconds, with the time that nothing has changed at those who
 are waited for, so that what they do is noticed after a fraction of the time that it took them. What goes wrong with one study is
-recorded and told to its peers; the others go on. A study that has ended is looked at again only when somebody of this site has
+recorded and sent to its peers; the others go on. A study that has ended is looked at again only when somebody of this site has
 written to the database. So beside the studies one task asks for the receipts of what peers deleted after a revocation here: they
 may come days later.
 """
@@ -63,9 +63,9 @@ BEAT_SECONDS: Final = 30
 STEADY_SECONDS: Final = 2.0
 """A connection that answers polls for so long has worked: the next one is dialled at once."""
 FIRST_REPLIES: Final = 100
-"""After so many replies that are full to the end, work begins though the miner may have more to tell."""
+"""After so many replies that are full to the end, work begins though the miner may have more to send."""
 MOST_TOLD: Final = 20_000
-"""Studies that one connection may tell of: what is known of them goes back with each poll."""
+"""Studies that one connection may bring: what is known of them goes back with each poll."""
 MOST_NAMED: Final = 200
 """Studies that the log names, each with what was wrong with it; of further ones the audit log has the count."""
 
@@ -88,7 +88,7 @@ class PeerNode:
     Args:
         between: what all studies share.
         network: how peers reach this party.
-        started: told when peers are served: the port, where there is one.
+        started: called when peers are served, with the port, where there is one.
         accept_older: charge first what the peers sign that they have of this party.
     """
 
@@ -288,7 +288,7 @@ class PartyNode:
         return reply.epoch
 
     async def _hear_of_revoked(self, deny_list: bytes) -> None:
-        """Take the deny-list that the miner tells; a list that is not the authority's changes nothing."""
+        """Take the deny-list that the miner sends; a list that is not the authority's changes nothing."""
         if deny_list:
             try:
                 await asyncio.to_thread(self._node.revocations.offer, deny_list)
@@ -314,12 +314,12 @@ class PartyNode:
     async def _poll(
         self, coordinator: Coordinator, epoch: int, group: asyncio.TaskGroup, failure: list[VerticilError]
     ) -> None:
-        known: dict[bytes, int] = {}  # empty on a new connection: the miner tells everything once
+        known: dict[bytes, int] = {}  # empty on a new connection: the miner sends everything once
         heard: list[bytes] = []
         left: set[bytes] = set()  # there was no room for them
         pace, begun, loop = Pace(), asyncio.get_running_loop().time(), asyncio.get_running_loop()
-        gone: dict[bytes, int] = {}  # which it does not tell any more; it is asked whether they have ended
-        first = True  # until all has been told; nothing is sent before, for it may show that the ledger has forgotten something
+        gone: dict[bytes, int] = {}  # which it does not name any more; it is asked whether they have ended
+        first = True  # nothing is sent before all has come, for it may show that the ledger has forgotten something
         while True:
             request = coordinator_pb2.PollRequest(
                 known=[coordinator_pb2.KnownStudy(study_digest=k, version=v) for k, v in (gone | known).items()],
@@ -354,7 +354,7 @@ class PartyNode:
             if left:
                 room = await asyncio.to_thread(has_room, self._node.site, self._node.clock())
                 for digest in left if room else ():
-                    known.pop(digest, None)  # so that the miner tells them again
+                    known.pop(digest, None)  # so that the miner sends them again
                 left = left if not room else set()
             while heard and not first:
                 self._engine.wake(heard.pop(0), group, failure, functools.partial(_connect, coordinator))
@@ -363,7 +363,7 @@ class PartyNode:
     async def _take_in(
         self, coordinator: Coordinator, told: coordinator_pb2.StudyTask, left: set[bytes], *, fresh: bool
     ) -> bool:
-        """Store what the miner tells of a study; False when it is not one that this party can understand and has room for."""
+        """Store what the miner sends of a study; False when it is not one that this party can understand and has room for."""
         node, digest = self._node, told.study_digest
         try:
             over = told.state in _FINAL
@@ -386,7 +386,7 @@ class PartyNode:
             return await self._not_taken(coordinator, error, digest, fresh=fresh)
 
     async def _not_taken(self, coordinator: Coordinator, error: VerticilError, digest: bytes, *, fresh: bool) -> bool:
-        """A task is refused; the miner is told why, once on a connection and whenever the log names a new fault."""
+        """A task is refused; the miner receives the reason, once on a connection and whenever the log names a new fault."""
         if await self._refused(error, "study", digest) or fresh:
             report = coordinator_pb2.ReportRequest(study_digest=digest, failure=to_detail(outward(error)))
             with contextlib.suppress(VerticilError):
@@ -417,7 +417,7 @@ class PartyNode:
                     self._peers.wake()
 
     async def _beat_alone(self) -> None:
-        """Without a miner nothing else tells that the daemon lives."""
+        """Without a miner nothing else shows that the daemon lives."""
         while True:
             await self._beat(connected=True)
             await asyncio.sleep(BEAT_SECONDS)

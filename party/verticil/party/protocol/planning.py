@@ -25,7 +25,7 @@ class Plan:
     Attributes:
         step: of the protocol's own steps.
         stage: in words.
-        state: that the study is in, where this party itself finds it out; None: the miner tells it.
+        state: that the study is in, where this party itself finds it out; None: the miner says it.
     """
 
     step: StrEnum

@@ -302,5 +302,5 @@ class Spool:
             raise DataFault("STATE_CORRUPT", f"{self.path(sha256)}: cannot be read ({error.strerror})") from None
 
     def discard(self, sha256: bytes) -> None:
-        """Remove bytes that nobody needs any more; the same values can always be made again."""
+        """Remove bytes that are not needed any more; the same values can always be made again."""
         remove(self.path(sha256))

@@ -4,7 +4,7 @@ How a protocol is added
 1. `verticil.shared.study.protocols` gets its facts: who reads what, which studies are valid, how it is worded for people. Policy,
    approval, ledger, pages and commands take what they say of a study from there, so nothing else of the party changes.
 2. A package beside `central` and `peer` writes the work on one study, a `StudyRun` (`verticil.party.protocol.engine`): a pure
-   planner and its steps, whatever they are. It may build on `CentralStudy`, whose studies a miner tells, or on `PeerStudy`, whose
+   planner and its steps, whatever they are. It may build on `CentralStudy`, whose studies a miner sends, or on `PeerStudy`, whose
    studies every party's operator loads: that gives it loading, approval, the effective study, the common people, the ends and
    their news; a planner begins with ``until_common(facts) or ...``.
 3. `register` it, here or, for a trial, before the party runs.
@@ -13,7 +13,7 @@ What a protocol has to keep
 - The planner is a pure function of what this party remembers. Every step leads to a state in which it is not planned again, or
   can be repeated without harm: the process may be killed anywhere.
 - Nothing of the table leaves before its row is in the ledger (`Ledger.record`, `Ledger.record_shared`), in the same transaction
-  as what is told, and what was told once is told again as it was (`ArtifactStore.put`).
+  as what is sent, and what was sent once is sent again as it was (`ArtifactStore.put`).
 - Whether and when this party answers depends on no value in its table.
 - What it keeps is cleared when the study ends (`StudyRun.drop_columns`, `ArtifactStore.clear`); `serves` says what peers may
   ask for.
@@ -41,7 +41,7 @@ class PartyProtocol:
     """What a party does for the studies of one protocol; exactly one of the first two is given.
 
     Attributes:
-        told_by_miner: makes the work on a study that the miner tells, where the protocol is `coordinated`; else None.
+        told_by_miner: makes the work on a study that the miner sends, where the protocol is `coordinated`; else None.
         between_parties: makes the work on a study that every party's operator loads, where it is not; else None.
         serves: methods of the ``Peer`` service that answer for its studies. ``Hello``, ``GetStudyDigest`` and ``GetDeletion``
             answer for every study between parties.
@@ -82,7 +82,7 @@ def party_protocol(study: Study) -> PartyProtocol:
 
 
 def study_of_miner(node: Node, digest: bytes) -> CentralStudy:
-    """Return the work on a study that the miner told, under its own protocol. Blocks."""
+    """Return the work on a study that the miner sent, under its own protocol. Blocks."""
     make = party_protocol(parsed(node.site.state.study(digest).task.proposal)).told_by_miner
     if make is None:
         raise ValueError("no miner tells a study that its operators load")

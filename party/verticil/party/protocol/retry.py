@@ -1,7 +1,7 @@
 """When something is tried again, and after how long: what an error's code says about that; and how often a party polls.
 
 A long poll is answered when something has changed, so replies come as fast as studies move on. A burst of them is taken as it
-comes; in the long run there are not more than `RATE` in a second, whatever they tell. A reply that comes early and tells
+comes; in the long run there are not more than `RATE` in a second, whatever they bring. A reply that comes early and brings
 nothing new is followed by a wait that grows (`Pace`).
 """
 
@@ -120,7 +120,7 @@ class Pace:
     Args:
         sleep: waits so many seconds.
         monotonic: clock in seconds that never jumps.
-        backoff: the waits after replies that told nothing.
+        backoff: the waits after replies that brought nothing.
 
     Attributes:
         replies: there were so many.
@@ -143,7 +143,7 @@ class Pace:
         """Wait until the next poll is due.
 
         Args:
-            news: the reply told something.
+            news: the reply brought something.
             seconds: it took so long.
         """
         self.replies += 1

@@ -1,6 +1,6 @@
 """How this party finds the common people with the miner, in each mode of linkage.
 
-All modes have the same three steps: `link` sends what the others need, `confirm` checks what the miner tells and accepts it,
+All modes have the same three steps: `link` sends what the others need, `confirm` checks what the miner answers and accepts it,
 `rows` says which records are common, in the common order, before anything is randomized.
 
 What stands between a miner that lies and randomization
@@ -67,7 +67,7 @@ class CentralContext(StudyContext):
     Attributes:
         coordinator: the connection.
         holding: the approved data.
-        progress: told the percentage of what `link` does.
+        progress: receives the percentage of what `link` does.
     """
 
     coordinator: Coordinator
@@ -75,7 +75,7 @@ class CentralContext(StudyContext):
     progress: Progress
 
     async def alignment(self, *, n_records: int) -> Alignment:
-        """What the miner tells of the common people, if it is what this party confirmed, where it has; as `fetch_alignment`.
+        """What the miner sends of the common people, if it is what this party confirmed, where it has; as `fetch_alignment`.
 
         Raises:
             PeerFault: also ALIGNMENT_MISMATCH, another list.
@@ -111,7 +111,7 @@ class Accepted:
         n_common: people in it.
         common_sha256: names it.
         rows: the records, when nothing more has to be checked before they are randomized; else None.
-        report: tells the miner.
+        report: the confirmation that the miner receives.
     """
 
     n_common: int
@@ -128,7 +128,7 @@ class Linker(Protocol):
         ...
 
     async def confirm(self, context: CentralContext) -> Accepted:
-        """Check the common list that the miner tells. Raises NOT_READY, ALIGNMENT_MISMATCH, LINKAGE_TOO_SMALL."""
+        """Check the common list that the miner sends. Raises NOT_READY, ALIGNMENT_MISMATCH, LINKAGE_TOO_SMALL."""
         ...
 
     async def rows(self, context: CentralContext) -> Rows:
@@ -369,7 +369,7 @@ class Ring:
     # ---- the common people
 
     async def _found(self, context: CentralContext) -> tuple[Alignment, Rows]:
-        """What the miner tells, and the rows that it marks, if they are the list that it names."""
+        """What the miner sends, and the rows that it marks, if they are the list that it names."""
         told = await context.alignment(n_records=context.holding.n_records)
         parties = context.study.parties
         data = await asyncio.to_thread(_blinding_state(context).take, _FULL)

@@ -1,17 +1,17 @@
-"""What this party does next for a study: a pure function of what the miner told and what this party remembers.
+"""What this party does next for a study: a pure function of what the miner sent and what this party remembers.
 
 Order rules
 1. After a denial or a failure of this party nothing is sent for the study but the news of it.
 2. Without a recorded approval of this party nothing is sent, not even a pseudonym; only how many of its approvers have said
-   yes may be told. The approval goes first.
-3. Pseudonyms go when every party has approved: the miner then tells the effective study, and this party has compared its
+   yes may be sent. The approval goes first.
+3. Pseudonyms go when every party has approved: the miner then sends the effective study, and this party has compared its
    own part with what it approved.
-4. The common list is confirmed when the miner can tell it and this party has recomputed it.
+4. The common list is confirmed when the miner can send it and this party has recomputed it.
 5. Randomization waits until the miner asks for units (every party has confirmed), and goes before the first send.
 6. Units go one after the other, each after its row in the ledger.
 7. A release that waits for countersignatures is fetched, so that this party's people can look at it; what they signed is sent.
 8. A study that ended at the miner asks for nothing; what the spool still holds for it is removed.
-9. After a revocation, which may come at any time, the spool is cleared and the miner is told, whatever the state.
+9. After a revocation, which may come at any time, the spool is cleared and the miner informed, whatever the state.
 
 Every step leads to a state in which it is not planned again, or can be repeated without harm; so a party that was killed
 anywhere plans the same step again and goes on. No files, no clock, no network here.

@@ -2,7 +2,7 @@
 
 Promises
 - What is fetched is no larger than the study announces and party.toml allows; of what is refused nothing stays on the disk.
-- What lies in the state directory for people to read is the release that the miner told of, whole. Whether it holds is checked
+- What lies in the state directory for people to read is the release that the miner announced, whole. Whether it holds is checked
   offline, and again when somebody countersigns: signatures, receipts, every file's SHA-256, that it is the study that was
   approved, that the columns of this party in it are those that it sent, and that what it says of them is what they say
   (`check_own_figures`).
@@ -34,7 +34,7 @@ whole family leaves; what rows lean on is taken off their table (`_Own.fitted`).
 Under strong noise or with few people the bound says little; the rest always holds. Two own columns that no arrow joins are not
 compared with what was sent: the network says how they depend through others, and an honest one need not be right about that.
 
-Nothing is told to anybody by this but whether the party signs, which depends only on what it sent.
+Nothing leaves by this but whether the party signs, which depends only on what it sent.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ async def fetch(coordinator: Coordinator, site: Site, record: StudyRecord) -> No
     """Fetch the release that waits.
 
     Raises:
-        PeerFault: NOT_READY, it is another one by now (the next poll tells which); RESOURCE_EXHAUSTED, it is larger than
+        PeerFault: NOT_READY, it is another one by now (the next poll says which); RESOURCE_EXHAUSTED, it is larger than
             party.toml allows; those of the connection.
         GateFailed: RELEASE_INVALID, it is larger than the study lets it be.
         DataFault: DISK_FULL.
@@ -161,7 +161,7 @@ def check(site: Site, record: StudyRecord) -> tuple[Path, bytes, VerifiedRelease
 
 
 def countersign(site: Site, record: StudyRecord, key: SigningKey, approver: str, at: datetime) -> VerifiedRelease:
-    """Check the release and sign its manifest; the daemon tells the miner.
+    """Check the release and sign its manifest; the daemon sends the signature.
 
     Args:
         site: this party.

@@ -2,7 +2,7 @@
 
 Promises
 - A unit's row is in the ledger, and its line in the audit log, on the disk, before its upload begins.
-- What the miner tells is never believed: the common list is recomputed, the effective study compared, the receipt's
+- What the miner sends is never believed: the common list is recomputed, the effective study compared, the receipt's
   signature and content checked.
 - The people's data are read once for each study and kept (without ids) until its last unit is in the spool.
 
@@ -91,7 +91,7 @@ class CentralStudy(StudyRun):
         )
 
     async def act(self, step: StrEnum, record: StudyRecord) -> None:
-        """See `StudyRun.act`: whatever is waited for, the miner's next task tells."""
+        """See `StudyRun.act`: whatever is waited for, the miner's next task says."""
         actions: Mapping[StrEnum, Callable[[StudyRecord], Awaitable[None]]] = {
             Step.CLEAR: self._clear,
             Step.TELL_DENIAL: self._tell_denial,
@@ -126,7 +126,7 @@ class CentralStudy(StudyRun):
     async def _tell_votes(self, record: StudyRecord) -> None:
         """While the approval is waited for: what the policy says; of several approvers, or of one anew, how many have approved.
 
-        It is told at once, before anybody looks, and again on each connection and when it has changed.
+        It is sent at once, before anybody looks, and again on each connection and when it has changed.
         """
         if record.approval is not None or record.denial_sent is not None or record.failure is not None:
             return
@@ -322,7 +322,7 @@ class CentralStudy(StudyRun):
                 raise PeerFault("NOT_READY", error.message) from None
         await asyncio.to_thread(self.site.decisions.countersignature_told, record.digest)
 
-    # ---- telling
+    # ---- reports
 
     async def _uploaded(self, n_done: int, n_units: int, percent: int) -> None:
         await self._progress("uploading", (100 * n_done + percent) // n_units)
@@ -350,7 +350,7 @@ class CentralStudy(StudyRun):
     # ---- what the steps share
 
     async def _context(self, record: StudyRecord, stage: str = "") -> CentralContext:
-        """The study as it stands, with the data, if they are those that were approved; before they are read, `stage` is told."""
+        """The study as it stands, with the data, if they are those that were approved; before that `stage` is reported."""
         agreed = await asyncio.to_thread(agreement, self.site, record, self.node.clock().date())
         if stage:
             await self._progress(stage)

@@ -1,9 +1,9 @@
-"""What the miner tells of a study, taken in: checked, remembered, held against the ledger; by whatever way it came.
+"""What the miner sends of a study, taken in: checked, remembered, held against the ledger; by whatever way it came.
 
 A task is state, never an event: what it says takes the place of what was known. `understood` refuses what is no study of this
 party's; `remember` writes down what the rest of the party goes by.
 
-A sub-model counts when the miner signed a statement of exactly the effective study that is told with it. Whether it is one that
+A sub-model counts when the miner signed a statement of exactly the effective study that comes with it. Whether it is one that
 was approved here, and still meets the site's policy, is checked before each step (`verticil.party.protocol.context.agreement`).
 A proposal never names parties that are left out.
 
@@ -12,7 +12,7 @@ What the miner may make this party remember is bounded
   restored from an older backup (the same proposal, submitted again, is the same study, and stays ended there, too). The miner is
   told so, and the log says it once.
 - Of studies that nobody here has decided at most ``policy.max_open_studies`` are kept while they go on, and on a day as many
-  that have ended; further ones are not stored before there is room again. What was told first stays.
+  that have ended; further ones are not stored before there is room again. What came first stays.
 - What does not hold is counted in the audit log, by node and code (`AuditLog.refuse`), and changes nothing.
 """
 
@@ -57,7 +57,7 @@ def understood(node: Node, told: coordinator_pb2.StudyTask) -> Study:
 
     Args:
         node: this party.
-        told: by the miner.
+        told: as the miner sent it.
 
     Raises:
         PeerFault: STUDY_MISMATCH, MESSAGE_INVALID, PARTY_UNKNOWN, IDENTITY_REFUSED, CERTIFICATE_INVALID.
@@ -112,7 +112,7 @@ def has_room(site: Site, at: dt.datetime, *, over: bool = False) -> bool:
     Args:
         site: this party.
         at: now.
-        over: it is told to have ended already: such a study takes no room from those that go on.
+        over: the miner says that it has ended already: such a study takes no room from those that go on.
     """
     limit = site.config.policy.max_open_studies
     going_on, ended = site.state.undecided(at - _A_DAY)
@@ -122,13 +122,13 @@ def has_room(site: Site, at: dt.datetime, *, over: bool = False) -> bool:
 def remember(
     node: Node, told: coordinator_pb2.StudyTask, study: Study, *, fresh: bool, accept_older: bool = False
 ) -> bool:
-    """Write down what the miner told. Blocks.
+    """Write down what the miner sent. Blocks.
 
     Args:
         node: this party.
         told: the task.
         study: as `understood` gave it.
-        fresh: it is the first that is told on a connection, or comes whole in a file: what it does not say to be there is not.
+        fresh: it is the first that comes on a connection, or comes whole in a file: what it does not say to be there is not.
         accept_older: charge what the miner has and the ledger does not know, in place of refusing.
 
     Returns:
@@ -185,7 +185,7 @@ def remember(
 
 
 def _remind_of_revocation(node: Node, told: coordinator_pb2.StudyTask, study_id: str) -> bool:
-    """Have a revocation told again that the miner knew: it would have ended the study, or deleted the columns. Whether it is."""
+    """Have a revocation sent again that the miner knew: it would have ended the study, or deleted the columns. Whether it is."""
     site = node.site
     known = State(told.state) is State.WITHDRAWN or told.HasField("deletion")
     if known or not site.state.study(told.study_digest).revocation_sent:
@@ -197,11 +197,11 @@ def _remind_of_revocation(node: Node, told: coordinator_pb2.StudyTask, study_id:
 
 
 def missing(node: Node, told: Collection[bytes]) -> dict[bytes, int]:
-    """Note the studies that the miner knew and does not tell any more. Blocks.
+    """Note the studies that the miner knew and does not name any more. Blocks.
 
     Args:
         node: this party.
-        told: digests of all studies that it tells.
+        told: digests of all studies that it names.
 
     Returns:
         Digest and version of those that have not ended: whether they have, the miner is to say.

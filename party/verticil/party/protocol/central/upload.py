@@ -65,7 +65,7 @@ async def send_pseudonyms(
         study_digest: of the proposal.
         pseudonyms: 16 bytes for each record, ascending.
         chunk_bytes: plain bytes in a chunk.
-        progress: told the percentage on the miner's disk.
+        progress: receives the percentage on the miner's disk.
 
     Raises:
         PeerFault: those of the connection; OFFSET_MISMATCH when the miner does not get further.
@@ -101,7 +101,7 @@ async def send_all(
         stream: the head and what follows from an offset.
         size: bytes of the list.
         what: it is, for messages.
-        progress: told the percentage on the miner's disk.
+        progress: receives the percentage on the miner's disk.
 
     Raises:
         PeerFault: those of the connection; OFFSET_MISMATCH when the miner does not get further.
@@ -178,7 +178,7 @@ async def send_artifact(
         path: file in the spool.
         sha256: of the file.
         chunk_bytes: plain bytes in a chunk.
-        progress: told the percentage on the miner's disk.
+        progress: receives the percentage on the miner's disk.
 
     Returns:
         The miner's signed receipt, not yet verified.

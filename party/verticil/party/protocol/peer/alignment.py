@@ -26,7 +26,7 @@ _WHAT = {
     peer_pb2.PSEUDONYM_LIST_COMMITMENT: "the order of its rows",
 }
 _LARGEST_LIST = 2**31
-"""Bytes of a list: 134 million people. Also of the common list, which cannot be longer than ours: a peer is told which limit it
+"""Bytes of a list: 134 million people. Also of the common list, which cannot be longer than ours: a peer reads which limit it
 broke, and a limit of our own size would tell how many people we have."""
 
 

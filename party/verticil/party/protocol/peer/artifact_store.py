@@ -1,6 +1,6 @@
-"""What peers told this party, and what it tells them: files in its state directory, each with a row in the database.
+"""What peers sent this party, and what it sends them: files in its state directory, each with a row in the database.
 
-One folder for each study. A row is written when its file is whole and on the disk, and tells its SHA-256; a file without a row is
+One folder for each study. A row is written when its file is whole and on the disk, and holds its SHA-256; a file without a row is
 a file that does not count. Whatever is read is compared with that digest: a file that was lost or harmed is forgotten together
 with its row, and the step that made it is planned again.
 
@@ -52,7 +52,7 @@ class Kind(StrEnum):
 
 
 _SOMEBODYS: Final = frozenset({Kind.COLUMN, Kind.STATEMENT})
-"""What a party can recognize as its own by the digest, when it is told that it was deleted."""
+"""What a party can recognize as its own by the digest, when a peer says that it was deleted."""
 
 
 def _file_name(kind: Kind, name: str) -> str:
@@ -192,7 +192,7 @@ class ArtifactStore:
         )
 
     def clear(self, digest: bytes, *, keep: frozenset[Kind] = frozenset()) -> None:
-        """Drop what nobody needs any more: rows first, then files. What had been a peer's stays known by its digest,
+        """Drop what no party needs any more: rows first, then files. What had been a peer's stays known by its digest,
         and a peer's approval as it was signed: who restores an old backup asks for both.
 
         Args:

@@ -47,7 +47,7 @@ class PeerContext:
 
     Attributes:
         node: this party.
-        store: what peers told, and what they are told.
+        store: what peers sent, and what they receive.
         peers: the way to them.
         coordinator: makes a connection to the miner that searches structures; None: the federation has none.
         software: what decides a release's bytes here.
@@ -79,7 +79,7 @@ class PeerStudyContext(StudyContext):
 
     @property
     def store(self) -> ArtifactStore:
-        """What peers told, and what they are told."""
+        """What peers sent, and what they receive."""
         return self.between.store
 
     @property
@@ -95,7 +95,7 @@ class PeerStudyContext(StudyContext):
     async def fetched(
         self, name: str, call: Callable[[Peer, int], AsyncGenerator[peer_pb2.Part]], *, limit: int, what: str
     ) -> bytes:
-        """What a peer tells in parts, of at most `limit` bytes, given the call from an offset; raises as `Peers.ask`."""
+        """What a peer sends in parts, of at most `limit` bytes, given the call from an offset; raises as `Peers.ask`."""
         return await self.peers.ask(
             name,
             lambda peer: fetch_bytes(lambda offset: call(peer, offset), limit_bytes=limit, what=what),

@@ -1,6 +1,6 @@
 """What a party has of a peer, signed for the peer to charge: the way back for a ledger that comes from an old backup (Model I).
 
-Between peers nobody keeps account for another. But each knows by digest what it was given, also after the study has ended; it
+Between peers no party keeps account for another. But each knows by digest what it was given, also after the study has ended; it
 signs that when the owner asks. ``verticil party run --accept-older`` asks all peers before anything else, and later again those
 who did not answer; one of an earlier version of the program signs nothing.
 
@@ -57,9 +57,9 @@ def held_of(node: Node, store: ArtifactStore, caller: str, after: bytes) -> list
 
     Args:
         node: this party.
-        store: what peers told.
+        store: what peers sent.
         caller: asks for its own.
-        after: the last digest that it was told.
+        after: the last digest that it received.
     """
     found: list[peer_pb2.Held] = []
     size = 0

@@ -1,8 +1,8 @@
 """From columns to shared statistics: randomized columns are made ready for those who read them, peers' ones pulled and checked;
 then the scores for the miner, the own parameters, and those of all others.
 
-Whatever is shared is computed once, stored with its row in the ledger in one transaction, and told from there: asked again, or
-after a kill, the same bytes are told.
+Whatever is shared is computed once, stored with its row in the ledger in one transaction, and sent from there: asked again, or
+after a kill, the same bytes are sent.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ EVERYONE: Final = "everyone"
 MINER_NAME: Final = "miner"
 _LARGEST: Final = MAX_STATEMENT_BYTES + 65_536  # signature and certificate are around a statement
 _COUNT: Final = slice(8, 16)  # of an artifact's header
-_SLACK: Final = 4  # times the expected size: so that a longer column, too, is told by its number of records
+_SLACK: Final = 4  # times the expected size: so that a longer column, too, is refused by its number of records
 
 
 def needed_units(study: Study, party: str, structure: Structure | None) -> frozenset[int]:
@@ -180,7 +180,7 @@ async def find_structure(context: PeerStudyContext) -> None:
 
     Raises:
         WaitedForError: the miner, or the scores of others, are not there yet.
-        PeerFailedError: the search failed, or what the miner tells is not a structure of this study.
+        PeerFailedError: the search failed, or what the miner sends is not a structure of this study.
         Refusal: APPROVAL_VOID, EPSILON_INFINITE, BUDGET_EXCEEDED.
     """
     dial = context.between.coordinator
@@ -232,7 +232,7 @@ async def _scores(context: PeerStudyContext) -> Sequence[int]:
 async def learn_parameters(context: PeerStudyContext) -> None:
     """Learn the own variables' parameters, sign and store them.
 
-    What a peer was told before is not computed anew, because its time is part of it: a party that lost its statement, or was
+    What a peer received before is not computed anew, because its time is part of it: a party that lost its statement, or was
     restored from a backup, takes it over from there.
 
     Raises:
@@ -284,7 +284,7 @@ async def learn_parameters(context: PeerStudyContext) -> None:
 
 
 async def _told_before(context: PeerStudyContext) -> bytes:
-    """This party's own statement, as a peer has it; empty: nobody was told any."""
+    """This party's own statement, as a peer has it; empty: no peer received any."""
     found: dict[str, bytes] = {}
 
     def call(offset: int) -> peer_pb2.GetParametersRequest:

@@ -6,9 +6,9 @@ is done on sorted numbers, without a Python object for each person.
 Blinded lists as they pass between peers (``dh-psi``): checked, shuffled, intersected, and followed back to their owners.
 
 A list is tokens one after the other, 32 bytes each, strictly ascending. The ascending order *is* the shuffle: a token is the x
-of a point times a scalar that only the party knows that blinded it, so whoever gave it the list cannot tell which token became
-which. The party itself remembers that (its `shuffled` order), and with it the places of the common people are followed back,
-from the last party that blinded a list to its owner, without a scalar.
+of a point times a scalar that only the party knows that blinded it, so the party that sent it the list cannot know which token
+became which. The party itself remembers that (its `shuffled` order), and with it the places of the common people are followed
+back, from the last party that blinded a list to its owner, without a scalar.
 
 Two lists that were not blinded by the same parties have no token in common, but by a chance of 2^-256 for each pair. So a token
 that is seen twice was returned as it was given, and `in_both` finds it. Points at infinity have no x; the group's order is
@@ -70,7 +70,7 @@ def accepted_rows(
     Args:
         own, order: as `verticil.party.dataset.linkage.pseudonyms` returned them.
         common: the common list.
-        teller: who told it, for messages.
+        teller: who sent it, for messages.
         running: the list that this party passed on; the common list can only be a part of it. None: it passed none on.
         minimum: fewest common people.
 
@@ -145,7 +145,7 @@ def list_problem(data: bytes) -> str:
 
 
 def shuffled(data: bytes) -> tuple[bytes, Places]:
-    """A list that was blinded, in the order in which it is told.
+    """A list that was blinded, in the order in which it is sent.
 
     Args:
         data: the tokens in the order of what they were made of.
@@ -177,7 +177,7 @@ def places(tokens: Tokens, common: Tokens) -> Places:
 
 
 def positions_problem(data: bytes, *, n_tokens: int, n_common: int) -> str:
-    """What is wrong with told places; empty when nothing is.
+    """What is wrong with received places; empty when nothing is.
 
     Args:
         data: the places, 4 bytes each.

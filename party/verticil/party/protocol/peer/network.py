@@ -55,7 +55,7 @@ class PeerNetwork(Protocol):
         """A connection to a party; opened when it is first used.
 
         Raises:
-            VerticilError: nobody knows where that party is.
+            VerticilError: no file of this party says where that one is.
         """
         ...
 
@@ -73,7 +73,7 @@ class GrpcNetwork:
         credentials: ours, read once or followed.
         revocations: the deny-list by which peers are refused.
         metrics: count the calls of peers.
-        on_refusal: told of each call that is refused for who its caller is.
+        on_refusal: receives each call that is refused for who its caller is.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class Peers:
             told = await reply
         except VerticilError as error:
             if isinstance(error.__cause__, OSError):
-                raise  # what was told could not be stored: this machine's disk
+                raise  # what came could not be stored: this machine's disk
             if error.code not in _WAITED_FOR:
                 if not error.teller:
                     error = from_code(error.code, f"{at_fault}: {error.message}", hint=error.hint)

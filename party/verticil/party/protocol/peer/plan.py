@@ -2,9 +2,9 @@
 
 Order rules
 1. After a denial, a revocation or a failure of this party, or of a peer, or when the last day has passed, the study has ended
-   here: what was made for it is dropped, and peers that ask are told why.
+   here: what was made for it is dropped, and peers that ask receive the reason.
 2. Peers are asked for the digest of what their operators loaded, and for their approval, from the first moment; nothing but this
-   party's own digest is told before it has approved, and nothing but its approval before every party has (AGREE makes the
+   party's own digest is sent before it has approved, and nothing but its approval before every party has (AGREE makes the
    effective study).
 3. With linkage order-commitment every party makes its commitment to its rows' order (LIST) and compares everybody's (COMMON);
    with dh-psi every party blinds everybody's list (LIST), and finds the common people when all are blinded (COMMON). Else the
@@ -13,7 +13,7 @@ Order rules
 4. A structure that is to be learned comes from scores of pairs: own columns that a peer scores are randomized (RANDOMIZE), peers'
    columns are pulled (PULL), the scores go to the miner (SCORE).
 5. With the structure the columns that it needs follow, in the same two steps; no other column is ever randomized or pulled.
-6. The parameters of the own variables are computed once and stored before anybody is told (LEARN); everybody's are collected
+6. The parameters of the own variables are computed once and stored before a peer reads them (LEARN); everybody's are collected
    (COLLECT), the release is assembled from them (ASSEMBLE) and published when all parties have signed the same manifest (SIGN).
 
 Every step leads to a state in which it is not planned again, or can be repeated without harm; so a party that was killed

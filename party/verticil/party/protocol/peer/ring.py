@@ -3,21 +3,21 @@
 Order rules. The ring is the study's order of parties, closed.
 1. A party blinds its own list (hop 0). For h = 1, 2, .. it takes the list of the party h places before it from its predecessor,
    blinds and shuffles it. Its successor takes it from there; what every party has blinded is for all.
-2. With its last list made the party deletes its scalar. Nobody can blind another id for this study then.
+2. With its last list made the party deletes its scalar. No party can blind another id for this study then.
 3. Everybody takes all the lists that every party has blinded, and intersects them: the common list, in ascending order of
    tokens. Everybody signs it, and goes on when all have signed the same.
-4. The places of the common people are followed back round the ring: the last party that blinded a list tells its predecessor
+4. The places of the common people are followed back round the ring: the last party that blinded a list sends its predecessor
    where they stood in what it got, and so on to the owner, who knows its own people then and nobody else's.
 
 Promises
 - A list is blinded only when its owner and every party that blinded it since have signed it, with one number of tokens; when it
-  is ascending and has no token that this party has seen in another list; and when it is the first that this party was told for
-  that place: what was told is remembered before the first token is blinded, and another list is refused for good.
+  is ascending and has no token that this party has seen in another list; and when it is the first that this party received for
+  that place: what came is remembered before the first token is blinded, and another list is refused for good.
 - The scalar is drawn for one study, is on the disk (0600) before the first token leaves, and is never drawn a second time once
   one has left. A kill anywhere leads to the same tokens. Scalar and lists are removed when the people are found.
 - Shuffling keeps from every party of which of its people are at some of the others only; all the others together can undo it.
 
-Does not: notice a party that tells false places of a list that it blinded. It can have other people of that list's owner taken
+Does not: notice a party that sends false places of a list that it blinded. It can have other people of that list's owner taken
 for common ones; it does not learn who they are, and the minimum holds.
 """
 
@@ -47,7 +47,7 @@ _LARGEST_LIST: Final = 2**32
 """Bytes of a list: 134 million people."""
 _LARGEST_STEPS: Final = 2**20
 _DROPPED: Final = frozenset({Kind.TAKEN, Kind.STEPS, Kind.BLINDED, Kind.FULL, Kind.TOKENS, Kind.SHUFFLE})
-"""What nobody needs any more when the people are found: every party has signed the common list by then."""
+"""What no party needs any more when the people are found: every party has signed the common list by then."""
 
 
 async def blind_lists(context: PeerStudyContext) -> None:
@@ -312,7 +312,7 @@ class _Ring:
     # ---- back to the owners
 
     async def follow(self, n_common: int) -> bytes:
-        """Tell the predecessor where the common people stood in what it sent; and find the own people's places."""
+        """Store for the predecessor where the common people stood in what it sent; and find the own people's places."""
         for hop in range(self._last, 0, -1):
             owner = self._owner(hop)
             if not self.has(Kind.POSITIONS, owner):

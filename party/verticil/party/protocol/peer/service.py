@@ -1,17 +1,17 @@
 """What this party answers to its peers.
 
 Promises
-- It tells what is on the disk and computes nothing: what is not there yet is NOT_READY.
+- It sends what is on the disk and computes nothing: what is not there yet is NOT_READY.
 - Only parties of the study get an answer. The digest of the study is compared at any time. A list of pseudonyms leaves when all
   parties have approved: the running list to the successor only, the common list (the last party's) to all. A blinded list
   leaves to the next party in the ring, and to all when every party has blinded it; places in it go back to the party before. A
-  column leaves to a party that reads it, with the same structure and the same common list, and to nobody else. Parameters and
+  column leaves to a party that reads it, with the same structure and the same common list, and to no other. Parameters and
   the signature go to all parties. When the study has ended and everything is deleted, each gets a signed statement of that.
 - Before each answer the approval must still bind: policy, expiry, declaration; a denial, a revocation or a failure of this party
   ends all answers but the news of it, and a column that is on its way ends with the part (512 KiB) that is being sent.
 - A column's row for the party that asks is in the ledger, and its line in the audit log, on the disk, before its first byte goes
   out. Who asked for what is not theirs is in the audit log, too: each caller and reason once while the daemon runs.
-- Of a fault of this site's tables, machine or configuration only the code is told (`disclosure`).
+- Of a fault of this site's tables, machine or configuration only the code leaves (`disclosure`).
 
 Everything that touches the disk is done in a worker thread.
 """
@@ -89,7 +89,7 @@ class PeerService:
 
     Args:
         node: this party.
-        store: what is told.
+        store: what is sent.
         software: what decides a release's bytes here (`verticil.shared.release.peer_assembly.software_text`).
     """
 
@@ -117,7 +117,7 @@ class PeerService:
     async def GetStudyDigest(
         self, identity: Identity, request: peer_pb2.GetStudyDigestRequest
     ) -> peer_pb2.GetStudyDigestReply:
-        """Tell the digest of what was loaded here, and what this party has decided.
+        """Send the digest of what was loaded here, and what this party has decided.
 
         Raises:
             PeerFault: NOT_READY, no such study was loaded here; PARTY_UNKNOWN.
@@ -127,10 +127,10 @@ class PeerService:
     async def GetPseudonyms(
         self, identity: Identity, request: peer_pb2.GetPseudonymsRequest
     ) -> AsyncGenerator[peer_pb2.Part]:
-        """Tell a list of pseudonyms, a blinded list or a commitment to whom it is for.
+        """Send a list of pseudonyms, a blinded list or a commitment to whom it is for.
 
         Raises:
-            PeerFault: NOT_READY; IDENTITY_REFUSED, the list is for somebody else; NOT_OWNER, it is told by somebody else.
+            PeerFault: NOT_READY; IDENTITY_REFUSED, the list is for another party; NOT_OWNER, another party sends it.
             Refusal: the approval does not bind any more.
         """
         path, item = await self._answer(identity.name, self._pseudonyms, request)
@@ -160,7 +160,7 @@ class PeerService:
     async def GetParameters(
         self, identity: Identity, request: peer_pb2.GetParametersRequest
     ) -> AsyncGenerator[peer_pb2.Part]:
-        """Send this party's signed parameters, or the caller's own, which a caller that lost them has told before.
+        """Send this party's signed parameters, or the caller's own, which a caller that lost them has sent before.
 
         Raises:
             PeerFault: NOT_READY; STUDY_MISMATCH, published and dropped.
@@ -174,7 +174,7 @@ class PeerService:
     async def GetSignature(
         self, identity: Identity, request: peer_pb2.GetSignatureRequest
     ) -> peer_pb2.GetSignatureReply:
-        """Tell this party's signature of the manifest that it assembled.
+        """Send this party's signature of the manifest that it assembled.
 
         Raises:
             PeerFault: NOT_READY.
@@ -216,7 +216,7 @@ class PeerService:
             reply.failure.CopyFrom(to_detail(failure))
         elif record.approval is not None and request.study_digest == record.digest:
             today = self._node.clock().date()
-            # What does not bind is not told; this party's own work on the study ends for it, and that is told.
+            # What does not bind is not sent; this party's own work on the study ends for it, and that is sent.
             with suppress(Refusal):
                 self._site.voting.check_binding(record, today)
                 if not record.task.approved:
@@ -259,7 +259,7 @@ class PeerService:
     def _open(self, caller: str, effective_digest: bytes, method: str) -> tuple[StudyRecord, Agreed]:
         """A study that all parties have approved and that goes on here, for one of its parties; its protocol answers `method`.
 
-        A study that the miner tells is none: what its parties randomize is for nobody else, whatever daemon runs beside.
+        A study with a miner is none: what its parties randomize is for no other node, whatever daemon runs beside.
         """
         record = self._site.state.agreed(effective_digest)
         if record is None or method not in party_protocol(approval.parsed(record.task.effective)).serves:
@@ -346,7 +346,7 @@ class PeerService:
         return record.digest, self._node.spool.path(item.sha256), item.sha256
 
     def _check_reader(self, caller: str, record: StudyRecord, study: Study, request: peer_pb2.GetColumnRequest) -> None:
-        """Refuse whoever does not read the unit: for scores without a structure, with it for the parameters of a child."""
+        """Refuse a caller that does not read the unit: for scores without a structure, with it for the parameters of a child."""
         if not request.structure_sha256:
             allowed = readers(study, request.unit, None) if study.structure.parents is None else ()
         else:
@@ -428,7 +428,7 @@ class PeerService:
 
 
 def _not_there(record: StudyRecord, why: str) -> PeerFault:
-    """Why something cannot be told. All parties had everything when they signed what is published: whoever asks has lost it."""
+    """Why something cannot be sent. All parties had everything when they signed what is published: who asks lost it."""
     if record.task.state != State.PUBLISHED:
         return PeerFault("NOT_READY", why)
     return PeerFault(

@@ -2,7 +2,7 @@
 
 Promises
 - Nothing that a peer says is believed without a check against the study, the own lists and the signatures; what is wrong ends the
-  study here, names the peer, and is told to all peers.
+  study here, names the peer, and is sent to all peers.
 - What is not there yet is waited for, and `status` says for whom and for what.
 
 What holds for every protocol is said in `verticil.party.protocol.engine` and `verticil.party.protocol.context`. Another protocol
@@ -329,7 +329,7 @@ class PeerStudy(StudyRun):
 
 
 def _heard(name: str, told: VerticilError) -> VerticilError:
-    """The end of a study, as a peer tells it. What it had itself from somebody else is passed on as it is."""
+    """The end of a study, as a peer reports it. What it had itself from another node is passed on as it is."""
     if told.code == "STUDY_DENIED":
         return Refusal(
             "STUDY_DENIED", f"'{name}' has {told.message}" if told.message.startswith("denied") else told.message

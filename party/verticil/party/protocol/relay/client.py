@@ -3,8 +3,8 @@
 Promises
 - Only what opens with the pinned key of the peer that it is said to be from is heard; anything else is counted, logged once for
   each name and dropped. So nothing that the miner writes itself, changes or sends to the wrong party is ever acted on.
-- An envelope is sealed once, and left again until the miner has it, at most for the idle time. It is told as arrived only with
-  the next question, so what a broken connection lost is told again; calls know repeated pieces by their sequence.
+- An envelope is sealed once, and left again until the miner has it, at most for the idle time. It is named as arrived only with
+  the next question, so what a broken connection lost is sent again; calls know repeated pieces by their sequence.
 - Calls under way are broken off at once when the miner or the peer was started anew, for their answers may be lost. That a peer
   says so is sealed and counts once, but the miner may have kept it back: it can so break calls off, as it can by dropping them.
 - An error of the miner never ends a study: whatever it answers, the peer cannot be reached now.
@@ -14,9 +14,9 @@ The daemon's own session with the miner is another connection; this one begins n
 `Peer` through the relay: each call is one request and the pieces of its answer, under the rules of `relay.proto`.
 
 The pieces arrive in sequence and the last one is marked: a gap is CHUNK_CORRUPT, a missing end is DEADLINE, and nothing of a
-message is told before all its pieces are there. A call of which nothing has arrived when the peer or the miner is started anew is
-made again. A stream's answer may end early; `verticil.shared.transport.fetch` reads on from
-the offset that it has reached, which is also how the answering side is held back.
+message is passed on before all its pieces are there. A call of which nothing has arrived when the peer or the miner is started
+anew is made again. A stream's answer may end early; `verticil.shared.transport.fetch` reads on from the offset that it has
+reached, which is also how the answering side is held back.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class RelayClient:
         seals: ours and theirs.
         dial: makes a connection to the miner.
         patience_seconds: how long an answer is left again while the miner does not take it.
-        told: who is told that this party was started; everybody whose key is pinned unless given.
+        told: who receives the news that this party was started; everybody whose key is pinned unless given.
     """
 
     def __init__(
@@ -293,7 +293,7 @@ _ATTEMPTS: Final = 8
 
 
 class _AgainError(Exception):
-    """Nothing was told yet, and the same request, asked again, will be answered."""
+    """Nothing was passed on yet, and the same request, asked again, will be answered."""
 
 
 class RelayPeer(Peer):

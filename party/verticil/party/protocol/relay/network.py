@@ -2,7 +2,7 @@
 
 A party that is ``"relay"`` there is asked through the miner, by everybody; it listens nowhere and asks others as federation.toml
 says of them, directly where they have an address. A party with an address serves those who dial it, and answers nothing that
-comes through the miner. Whoever has to do with a relayed party needs a sealing key, pinned in [sealing].
+comes through the miner. A party that has to do with a relayed one needs a sealing key, pinned in [sealing].
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RelayNetwork:
         config: party.toml and federation.toml.
         direct: for the parties that can be dialled.
         dial: makes a connection to the miner.
-        on_refusal: told of each call through the relay that is refused for who its caller is.
+        on_refusal: receives each call through the relay that is refused for who its caller is.
 
     Raises:
         VerticilError: as `open_seals`.

@@ -8,13 +8,13 @@ Promises
 - At most `MESSAGES_IN_FLIGHT` messages of a stream (4 MiB) are on their way to a caller; then the answer ends, and the caller
   asks again from where it is. The miner's quota holds back what goes beyond that, piece by piece.
 - At most `CALLS_AT_A_TIME` calls of one peer are answered at the same time.
-- What goes wrong is told as over gRPC: an error of ours with its code, anything else without its text.
+- What goes wrong is answered as over gRPC: an error of ours with its code, anything else without its text.
 
 Replay protection tells a new request from one that the relay repeats. No clocks: hospital clocks differ. Each sender has a
-challenge, random and unknown to the relay (it travels sealed). A request carries the challenge that its sender was told last,
+challenge, random and unknown to the relay (it travels sealed). A request carries the challenge that its sender received last,
 and names itself by a random call. It is answered if the challenge is the present one and the call is new to it. A request with
 another challenge, such as the first of a sender or one that was recorded before this party was started, is not answered: its
-sender is told the present challenge and asks again. After `CALLS` calls a sender gets a new challenge, so that the calls to
+sender receives the present challenge and asks again. After `CALLS` calls a sender gets a new challenge, so that the calls to
 remember are bounded. Nothing of it is stored: a new process draws new challenges.
 """
 
@@ -56,7 +56,7 @@ class RelayServer:
         service: answers; None: this party is dialled, and answers nothing here.
         federation: its name.
         post: takes the answers.
-        on_refusal: told of each call that is refused for who its caller is. Must be quick.
+        on_refusal: receives each call that is refused for who its caller is. Must be quick.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class RelayServer:
                     except VerticilError as error:
                         failure = error
                         break
-                    except Exception as error:  # noqa: BLE001 (a caller is never told of what we did not foresee)
+                    except Exception as error:  # noqa: BLE001 (a caller never reads of what we did not foresee)
                         failure = without_text(error, method=method[:40])
                         break
                     if reply is None:
@@ -221,7 +221,7 @@ class Verdict(enum.Enum):
     REPEATED = "repeated"
     """It came before; no answer is waited for."""
     STALE = "stale"
-    """It does not carry the present challenge: tell its sender which it is."""
+    """It does not carry the present challenge: its sender receives the present one."""
 
 
 @dataclass(slots=True, kw_only=True)
