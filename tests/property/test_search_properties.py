@@ -16,6 +16,7 @@ from verticil.miner.learning.search.hill_climb import HillClimbSearch
 from verticil.miner.learning.search.order import ExactSearch, OrderSearch
 from verticil.miner.learning.search.protocol import (
     Checkpoint,
+    Interruption,
     LearningCancelled,
     Searcher,
     SearchProblem,
@@ -121,13 +122,13 @@ def test_resumed_from_any_checkpoint_the_result_is_the_same(name, problem, seed,
     stop = data.draw(st.integers(0, len(told) - 1))
     steps = iter(range(len(told) + 1))
     with pytest.raises(LearningCancelled) as cancelled:
-        run_search(search, problem, seed=seed, cancelled=lambda: next(steps) == stop)
+        run_search(search, problem, seed=seed, interruption=Interruption(cancelled=lambda: next(steps) == stop))
     checkpoint = cancelled.value.checkpoint
     assert checkpoint is not None
     assert all(isinstance(array, np.ndarray) and array.dtype != object for array in checkpoint.values())
     # What a half-done search would give meets everything too.
     assert violations(problem, search.result(search.resume(problem, checkpoint)).dag) == ()
-    assert run_search(search, problem, seed=0, checkpoint=checkpoint) == result
+    assert run_search(search, problem, seed=0, interruption=Interruption(checkpoint=checkpoint)) == result
 
 
 @SETTINGS
@@ -164,13 +165,13 @@ def test_every_checkpoint_on_disk_leads_to_the_same_result(name, tmp_path):
     problem = planted(6)
     search: Searcher = METHODS.get(name) or GivenSearch(dag=run_search(METHODS["exact"], problem, seed=0).dag)
     kept: list[Checkpoint] = [search.checkpoint(search.start(problem, 11))]
-    whole = run_search(search, problem, seed=11, keep=lambda make: kept.append(make()))
+    whole = run_search(search, problem, seed=11, interruption=Interruption(keep=lambda make: kept.append(make())))
     assert violations(problem, whole.dag) == ()
     assert len(kept) > (1 if name in ("tree", "exact") else 0 if name == "given" else 5)
     file = CheckpointFile(tmp_path / "checkpoint", bytes(32), what="test")
     for checkpoint in kept:
         file.write(checkpoint)
-        assert run_search(search, problem, seed=0, checkpoint=file.read()) == whole
+        assert run_search(search, problem, seed=0, interruption=Interruption(checkpoint=file.read())) == whole
 
 
 @pytest.mark.parametrize("name", METHODS)

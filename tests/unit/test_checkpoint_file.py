@@ -11,8 +11,9 @@ import pytest
 
 from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.protocol import (
+    UNINTERRUPTED,
     Checkpoint,
-    Keep,
+    Interruption,
     LearningCancelled,
     SearchProblem,
     SearchResult,
@@ -133,11 +134,12 @@ PROBLEM = SearchProblem(
 GENETIC = GeneticSearch(population=10, selected=3, generations=30)
 
 
-def search(checkpoint: Checkpoint | None, keep: Keep | None, *, stop_at: int = 99) -> SearchResult:
-    steps = iter(range(100))
-    return run_search(
-        GENETIC, PROBLEM, seed=3, checkpoint=checkpoint, keep=keep, cancelled=lambda: next(steps) == stop_at
-    )
+def search(interruption: Interruption = UNINTERRUPTED) -> SearchResult:
+    return run_search(GENETIC, PROBLEM, seed=3, interruption=interruption)
+
+
+def never() -> bool:
+    return False
 
 
 def test_a_cancelled_search_leaves_its_checkpoint_and_goes_on_there(
@@ -146,20 +148,28 @@ def test_a_cancelled_search_leaves_its_checkpoint_and_goes_on_there(
     path = tmp_path / "checkpoint"
     caplog.set_level(logging.INFO)
     for _ in range(2):  # the second run stops where it has made 10 more generations
+        steps = iter(range(100))
         with pytest.raises(LearningCancelled):
-            resumed(lambda *given: search(*given, stop_at=10), path, BINDING, what="study 7", seconds=3600)
+            resumed(
+                search,
+                path,
+                BINDING,
+                cancelled=lambda steps=steps: next(steps) == 10,  # type: ignore[misc]
+                what="study 7",
+                seconds=3600,
+            )
     stored = file_at(path).read()
     assert stored is not None
     assert stored["generation"] == 20
     assert "study 7: the search goes on from its checkpoint" in caplog.text
-    assert resumed(search, path, BINDING, what="study 7") == search(None, None)
+    assert resumed(search, path, BINDING, cancelled=never, what="study 7") == search()
 
 
 def test_a_checkpoint_that_the_searcher_refuses_is_begun_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "checkpoint"
     other = GeneticSearch(population=10, selected=3, generations=31)
     file_at(path).write(other.checkpoint(other.start(PROBLEM, 3)))
-    assert resumed(search, path, BINDING, what="study 7") == search(None, None)
+    assert resumed(search, path, BINDING, cancelled=never, what="study 7") == search()
     assert "the checkpoint is of another search; the search begins anew" in caplog.text
 
 

@@ -10,6 +10,7 @@ from verticil.miner.learning.search.compiled import genetic as compiled
 from verticil.miner.learning.search.draws import Draws, stream_state
 from verticil.miner.learning.search.genetic import GeneticSearch, Population, decode
 from verticil.miner.learning.search.protocol import (
+    Interruption,
     LearningCancelled,
     SearchProblem,
     fitting_parents,
@@ -186,8 +187,9 @@ def test_progress_is_told_and_cancelling_stops():
     run_search(GeneticSearch(population=10, selected=2, generations=4), problem, seed=0, progress=told.append)
     assert len(told) == 4
     assert told == sorted(told)
+    stopped = Interruption(cancelled=lambda: len(told) >= 7)
     with pytest.raises(LearningCancelled):
-        run_search(GeneticSearch(), problem, seed=0, progress=told.append, cancelled=lambda: len(told) >= 7)
+        run_search(GeneticSearch(), problem, seed=0, progress=told.append, interruption=stopped)
     assert len(told) == 7
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from verticil.miner.learning import learn as learning
-from verticil.miner.learning.learn import LearningCancelled, learn
-from verticil.miner.learning.search.protocol import SearchProblem, SearchResult
+from verticil.miner.learning.learn import learn
+from verticil.miner.learning.search.protocol import Interruption, LearningCancelled, SearchProblem, SearchResult
 from verticil.miner.learning.selection import LEAST, cut_parents
 from verticil.miner.scheduler.job import search_facts
 from verticil.shared.channels.subset import subset_selection
@@ -168,7 +168,7 @@ def test_stages_are_reported_in_order():
 def test_learning_can_be_stopped_at_every_stage(calls):
     asked = iter(range(calls))
     with pytest.raises(LearningCancelled):
-        learn(chain(1000), study_of(), cancelled=lambda: next(asked, None) is None)
+        learn(chain(1000), study_of(), interruption=Interruption(cancelled=lambda: next(asked, None) is None))
 
 
 def test_what_cannot_be_learned_is_an_error_with_a_code():

@@ -7,7 +7,6 @@ import datetime as dt
 import itertools
 import math
 import operator
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -16,7 +15,13 @@ import pytest
 from verticil.miner.learning import groups
 from verticil.miner.learning.held_out import BLOCKS, HeldOut, check_pairs, quick_network, sample_of
 from verticil.miner.learning.learn import learn
-from verticil.miner.learning.search.protocol import Checkpoint, ForeignCheckpoint, Keep, LearningCancelled
+from verticil.miner.learning.search.protocol import (
+    UNINTERRUPTED,
+    Checkpoint,
+    ForeignCheckpoint,
+    Interruption,
+    LearningCancelled,
+)
 from verticil.miner.learning.selection import CANDIDATES, Candidate, Found, chosen, search_columns
 from verticil.miner.learning.structure import Search, find_structure
 from verticil.miner.learning.tables import FamilyTables
@@ -85,8 +90,8 @@ def columns_of(study: Study, n: int = 20_000, seed: int = 1) -> list[np.ndarray]
     return released
 
 
-def found_by(study: Study, columns: list[np.ndarray]) -> Found:
-    return search_columns(columns, study, progress=lambda _stage, _percent: None)
+def found_by(study: Study, columns: list[np.ndarray], interruption: Interruption = UNINTERRUPTED) -> Found:
+    return search_columns(columns, study, progress=lambda _stage, _percent: None, interruption=interruption)
 
 
 def answer(found: Found) -> tuple[object, ...]:
@@ -359,16 +364,14 @@ def test_auto_can_be_stopped_between_any_two_steps():
     for calls in (0, 20, 60):
         asked = iter(range(calls))
         with pytest.raises(LearningCancelled):
-            search_columns(
-                columns, study, progress=lambda _s, _p: None, cancelled=lambda asked=asked: next(asked, None) is None
-            )
+            found_by(study, columns, Interruption(cancelled=lambda asked=asked: next(asked, None) is None))
 
 
 def interrupted(study: Study, columns: list[np.ndarray], at: int) -> Checkpoint | None:
     """The checkpoint of a search that is stopped when it is asked for the `at`-th time; None where it was not searching."""
     asked = itertools.count()
     with pytest.raises(LearningCancelled) as stop:
-        search_columns(columns, study, progress=lambda _s, _p: None, cancelled=lambda: next(asked) >= at)
+        found_by(study, columns, Interruption(cancelled=lambda: next(asked) >= at))
     return stop.value.checkpoint
 
 
@@ -378,7 +381,7 @@ def test_auto_goes_on_from_every_checkpoint_to_the_same_answer(tmp_path, every):
     study = study_of(2.0, order=OrderRule(chains=1, moves=500, rounds=2))
     columns = columns_of(study, 1500)
     kept: list[Checkpoint] = []
-    whole = search_columns(columns, study, progress=lambda _s, _p: None, keep=lambda make: kept.append(make()))
+    whole = found_by(study, columns, Interruption(keep=lambda make: kept.append(make())))
     assert {len(checkpoint["candidate_edges"]) for checkpoint in kept} == set(range(len(CANDIDATES) + 1))
     file = CheckpointFile(tmp_path / "checkpoint", bytes(32), what="test")
     stages = itertools.groupby(kept, key=lambda checkpoint: len(checkpoint["candidate_edges"]))
@@ -387,7 +390,10 @@ def test_auto_goes_on_from_every_checkpoint_to_the_same_answer(tmp_path, every):
         file.write(checkpoint)
         told: list[int] = []
         again = search_columns(
-            columns, study, progress=lambda _s, percent, told=told: told.append(percent), checkpoint=file.read()
+            columns,
+            study,
+            progress=lambda _s, percent, told=told: told.append(percent),
+            interruption=Interruption(checkpoint=file.read()),
         )
         assert answer(again) == answer(whole)
         done = len(checkpoint["candidate_edges"])
@@ -401,19 +407,15 @@ def test_auto_stopped_again_and_again_comes_to_the_same_answer(tmp_path):
     path = tmp_path / "checkpoint"
     for stops in range(1000):  # the first look of a run is before anything is counted
         asked = itertools.count()
-
-        def search(checkpoint: Checkpoint | None, keep: Keep | None, asked: Iterator[int] = asked) -> Found:
-            return search_columns(
-                columns,
-                study,
-                progress=lambda _s, _p: None,
-                cancelled=lambda: next(asked) >= 45,
-                checkpoint=checkpoint,
-                keep=keep,
-            )
-
         try:
-            found = resumed(search, path, bytes(32), what="test", seconds=3600)
+            found = resumed(
+                lambda interruption: found_by(study, columns, interruption),
+                path,
+                bytes(32),
+                cancelled=lambda asked=asked: next(asked) >= 45,
+                what="test",
+                seconds=3600,
+            )
         except LearningCancelled:
             continue
         assert answer(found) == answer(whole)
@@ -427,12 +429,27 @@ def test_a_checkpoint_of_other_columns_or_another_method_is_refused():
     columns = columns_of(study, 2000)
     checkpoint = next(found for at in range(30, 300) if (found := interrupted(study, columns, at)) is not None)
     with pytest.raises(ForeignCheckpoint, match="another selection"):
-        search_columns(columns_of(study, 2000, seed=2), study, progress=lambda _s, _p: None, checkpoint=checkpoint)
+        search_columns(
+            columns_of(study, 2000, seed=2),
+            study,
+            progress=lambda _s, _p: None,
+            interruption=Interruption(checkpoint=checkpoint),
+        )
     alone = study_of(2.0, method="hill-climb", score="bic-noise")
     with pytest.raises(ForeignCheckpoint, match="another search"):
-        search_columns(columns, alone, progress=lambda _s, _p: None, checkpoint={"search": np.zeros(32, np.uint8)})
+        search_columns(
+            columns,
+            alone,
+            progress=lambda _s, _p: None,
+            interruption=Interruption(checkpoint={"search": np.zeros(32, np.uint8)}),
+        )
     with pytest.raises(ForeignCheckpoint, match="another selection"):
-        search_columns(columns, study, progress=lambda _s, _p: None, checkpoint={"search": checkpoint["search"]})
+        search_columns(
+            columns,
+            study,
+            progress=lambda _s, _p: None,
+            interruption=Interruption(checkpoint={"search": checkpoint["search"]}),
+        )
 
 
 def test_progress_goes_up_and_stages_do_not_mix():

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from verticil.miner.learning import counting
 from verticil.miner.learning.held_out import PairCheck, check_pairs, sample_of
-from verticil.miner.learning.search.protocol import Checkpoint, Keep, LearningCancelled, SearchResult
+from verticil.miner.learning.search.protocol import UNINTERRUPTED, Interruption, SearchResult
 from verticil.miner.learning.selection import Candidate, Found, search_columns
 from verticil.miner.learning.strength import EdgeStrength, edge_strengths
 from verticil.miner.learning.structure import Search
@@ -76,9 +76,7 @@ def learn(
     study: Study,
     *,
     progress: Progress | None = None,
-    cancelled: Callable[[], bool] | None = None,
-    checkpoint: Checkpoint | None = None,
-    keep: Keep | None = None,
+    interruption: Interruption = UNINTERRUPTED,
 ) -> LearnResult:
     """Learn the network of an effective study.
 
@@ -87,13 +85,10 @@ def learn(
             (n w,), the members of a record one after the other.
         study: the effective study (the parties' own matrices in it).
         progress: is told the stage (``counting``, ``searching``, ``parameters``) and its per cent, often.
-        cancelled: is asked often.
-        checkpoint: where an earlier search in the same columns for the same study stopped; None to begin anew. The result is
-            the same.
-        keep: is offered a checkpoint after every step of the search.
+        interruption: how it is stopped, and gone on with; its checkpoint is of a search in the same columns for the same study.
 
     Raises:
-        LearningCancelled: `cancelled` said so; it brings the checkpoint when it was searching.
+        LearningCancelled: `interruption` said so; it brings the checkpoint when it was searching.
         ForeignCheckpoint: the checkpoint is of another search.
         DataFault: LEARNING_FAILED, no record, a number of categories that cannot be counted in memory, or negative counts.
         Misuse: STUDY_INVALID, the study contradicts itself.
@@ -111,14 +106,11 @@ def learn(
         if progress is not None:
             progress(stage, percent)
 
-    def check() -> None:
-        if cancelled is not None and cancelled():
-            raise LearningCancelled
-
+    check = interruption.check
     found: Found | None = None
     if dag is None:
         _check_pairs(study)
-        found = search_columns(columns, study, progress=report, cancelled=cancelled, checkpoint=checkpoint, keep=keep)
+        found = search_columns(columns, study, progress=report, interruption=interruption)
         result, tables = found.result, found.tables
     else:
         result = SearchResult(dag=dag, fitness=0.0, generations=0, dropped_edges=(), seed=study.structure.seed)

@@ -48,9 +48,10 @@ import numpy as np
 from verticil.miner.learning.held_out import HeldOut, check_pairs, quick_network, sample_of
 from verticil.miner.learning.scores import FamilyScores, PairScores, unit_pair_scores
 from verticil.miner.learning.search.protocol import (
+    UNINTERRUPTED,
     Checkpoint,
     ForeignCheckpoint,
-    Keep,
+    Interruption,
     LearningCancelled,
     SearchProblem,
     SearchResult,
@@ -133,9 +134,7 @@ def search_columns(
     study: Study,
     *,
     progress: Callable[[str, int], None],
-    cancelled: Callable[[], bool] | None = None,
-    checkpoint: Checkpoint | None = None,
-    keep: Keep | None = None,
+    interruption: Interruption = UNINTERRUPTED,
 ) -> Found:
     """Search the structure of a study that does not give it.
 
@@ -143,21 +142,15 @@ def search_columns(
         columns: released codes of every unit, see `learn.learn`.
         study: the effective study.
         progress: is told the stage (``counting``, ``searching``) and its per cent.
-        cancelled: is asked often.
-        checkpoint: where an earlier search in the same columns for the same study stopped; None to begin anew.
-        keep: is offered a checkpoint after every step of a search.
+        interruption: how it is stopped, and gone on with; its checkpoint is of a search in the same columns for the same study.
 
     Raises:
-        LearningCancelled: `cancelled` said so; it brings the checkpoint when it was searching.
+        LearningCancelled: `interruption` said so; it brings the checkpoint when it was searching.
         ForeignCheckpoint: the checkpoint is of another search.
         DataFault: LEARNING_FAILED, a released table is larger than can be counted.
         Misuse: STUDY_INVALID, the study contradicts itself.
     """
     units = [study.column_unit(index) for index in range(len(study.units))]
-
-    def check() -> None:
-        if cancelled is not None and cancelled():
-            raise LearningCancelled
 
     def told(done: float) -> None:
         progress("searching", int(100 * done))
@@ -168,18 +161,18 @@ def search_columns(
     if auto and study.linkage.mode == "order-commitment":
         columns = _shuffled(columns, units, n, seed=study.structure.seed)
     progress("counting", 0)
-    part = _Part(_first(columns, units, kept), study, units, check)
+    part = _Part(_first(columns, units, kept), study, units, interruption.check)
     progress("counting", 100)
     if not auto:
         search = Search(method=rule.method, score=rule.score)
-        result = part.run(search, told, cancelled, checkpoint, keep)
+        result = part.run(search, told, interruption)
         return Found(result=result, search=search, candidates=(), pairs=part.pairs, tables=part.tables)
-    trail = _Trail(part, checkpoint, keep)
+    trail = _Trail(part, interruption)
     try:
-        _compare(columns, part, trail, lambda done: told(done / 2), cancelled)
+        _compare(columns, part, trail, lambda done: told(done / 2))
         search = chosen(trail.candidates, study, units).search
-        part = _Part(columns, study, units, check)
-        result = trail.run(part, search, lambda done: told((1 + done) / 2), cancelled)
+        part = _Part(columns, study, units, interruption.check)
+        result = trail.run(part, search, lambda done: told((1 + done) / 2))
     except LearningCancelled as stop:
         raise LearningCancelled(trail.joined(stop.checkpoint)) from None
     candidates = tuple(trail.candidates)
@@ -213,14 +206,7 @@ class _Part:
         self.scores = FamilyScores(self.tables, level=self.pairs.level)
         self.problem = search_problem(self.pairs.information, study)
 
-    def run(
-        self,
-        search: Search,
-        progress: Callable[[float], None],
-        cancelled: Callable[[], bool] | None,
-        checkpoint: Checkpoint | None,
-        keep: Keep | None,
-    ) -> SearchResult:
+    def run(self, search: Search, progress: Callable[[float], None], interruption: Interruption) -> SearchResult:
         result = run_method(
             search,
             self.problem,
@@ -228,9 +214,7 @@ class _Part:
             scores=self.scores,
             pairs=self.pairs,
             progress=progress,
-            cancelled=cancelled,
-            checkpoint=checkpoint,
-            keep=keep,
+            interruption=interruption,
         )
         if self.study.parameters.prior_count is not None:
             return result
@@ -242,18 +226,17 @@ class _Trail:
 
     Args:
         part: what the candidates search in.
-        checkpoint: where an earlier run stopped; None to begin anew.
-        keep: is offered the joined checkpoints.
+        interruption: of all the searches together; it is offered the joined checkpoints.
     """
 
-    def __init__(self, part: _Part, checkpoint: Checkpoint | None, keep: Keep | None) -> None:
+    def __init__(self, part: _Part, interruption: Interruption) -> None:
         self.possible = [search for search in CANDIDATES if _can(search, part)]
         self.candidates: list[Candidate] = []
         self._mark = hashlib.sha256(repr(self.possible).encode() + part.problem.digest()).digest()
-        self._keep = keep
+        self._interruption = interruption
         self._resumed: Checkpoint | None = None
         self._latest: Callable[[], Checkpoint] | None = None
-        if checkpoint is None:
+        if (checkpoint := interruption.checkpoint) is None:
             return
         names = ("auto", *_KEPT)
         if any(name not in checkpoint for name in names) or checkpoint["auto"].tobytes() != self._mark:
@@ -265,12 +248,11 @@ class _Trail:
         ]
         self._resumed = {name: array for name, array in checkpoint.items() if name not in names} or None
 
-    def run(
-        self, part: _Part, search: Search, progress: Callable[[float], None], cancelled: Callable[[], bool] | None
-    ) -> SearchResult:
+    def run(self, part: _Part, search: Search, progress: Callable[[float], None]) -> SearchResult:
         """The next search; the first one goes on where the checkpoint stopped."""
         resumed, self._resumed = self._resumed, None
-        return part.run(search, progress, cancelled, resumed, self._offered)
+        own = dataclasses.replace(self._interruption, checkpoint=resumed, keep=self._offered)
+        return part.run(search, progress, own)
 
     def add(self, candidate: Candidate) -> None:
         """A candidate is done; what runs next has no checkpoint yet."""
@@ -292,17 +274,10 @@ class _Trail:
 
     def _offered(self, make: Callable[[], Checkpoint]) -> None:
         self._latest = make
-        if self._keep is not None:
-            self._keep(functools.partial(self.joined, None))
+        self._interruption.keep(functools.partial(self.joined, None))
 
 
-def _compare(
-    columns: Sequence[Codes],
-    part: _Part,
-    trail: _Trail,
-    progress: Callable[[float], None],
-    cancelled: Callable[[], bool] | None,
-) -> None:
+def _compare(columns: Sequence[Codes], part: _Part, trail: _Trail, progress: Callable[[float], None]) -> None:
     """Search in every way in `part` that is not done, and compare on the rest of the records."""
     if len(trail.candidates) == len(trail.possible):
         return
@@ -320,7 +295,7 @@ def _compare(
         progress((len(trail.candidates) + share) / len(trail.possible))
 
     for search in trail.possible[len(trail.candidates) :]:
-        result = trail.run(part, search, told, cancelled)
+        result = trail.run(part, search, told)
         network = quick_network(study.schema, result.dag, part.tables, prior_count=study.parameters.prior_count)
         sample = sample_of(network, seed=study.structure.seed)
         trail.add(

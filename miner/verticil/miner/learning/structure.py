@@ -22,8 +22,8 @@ from verticil.miner.learning.search.greedy import GreedySearch
 from verticil.miner.learning.search.hill_climb import HillClimbSearch
 from verticil.miner.learning.search.order import ExactSearch, OrderSearch
 from verticil.miner.learning.search.protocol import (
-    Checkpoint,
-    Keep,
+    UNINTERRUPTED,
+    Interruption,
     Searcher,
     SearchProblem,
     SearchResult,
@@ -37,7 +37,6 @@ from verticil.shared.study.vocabulary import METHODS, pair_methods
 State = TypeVar("State")
 
 Progress = Callable[[float], None]
-Cancelled = Callable[[], bool]
 
 CANDIDATE_PARENTS: Final = 10
 """Of a variable in hill climbing: those with the largest significant information. The number of families that are looked at grows
@@ -86,9 +85,7 @@ def find_structure(
     study: Study,
     *,
     progress: Progress | None = None,
-    cancelled: Cancelled | None = None,
-    checkpoint: Checkpoint | None = None,
-    keep: Keep | None = None,
+    interruption: Interruption = UNINTERRUPTED,
 ) -> SearchResult:
     """Search the structure from the information of all pairs. ``auto`` is the search over orders: nothing can be held out.
 
@@ -96,26 +93,16 @@ def find_structure(
         information: (d, d), float64, nats, symmetric, zero on the diagonal; 0 where a pair is not dependent.
         study: names method, seed and limits.
         progress: is told the share that is done.
-        cancelled: is asked often.
-        checkpoint: where an earlier run of the same search stopped; None to begin anew.
-        keep: is offered a checkpoint after every step.
+        interruption: how it is stopped, and gone on with.
 
     Raises:
-        LearningCancelled: `cancelled` said so; it brings the checkpoint.
+        LearningCancelled: `interruption` said so; it brings the checkpoint.
         ForeignCheckpoint: the checkpoint is of another search.
         Misuse: STUDY_UNSUPPORTED, the method needs tables of whole families; STUDY_INVALID, the study contradicts itself.
     """
     check_method(study)
     problem = search_problem(information, study)
-    return run_method(
-        way_on_pairs(study),
-        problem,
-        study,
-        progress=progress,
-        cancelled=cancelled,
-        checkpoint=checkpoint,
-        keep=keep,
-    )
+    return run_method(way_on_pairs(study), problem, study, progress=progress, interruption=interruption)
 
 
 def way_on_pairs(study: Study) -> Search:
@@ -149,9 +136,7 @@ def run_method(
     scores: FamilyScores | None = None,
     pairs: PairScores | None = None,
     progress: Progress | None = None,
-    cancelled: Cancelled | None = None,
-    checkpoint: Checkpoint | None = None,
-    keep: Keep | None = None,
+    interruption: Interruption = UNINTERRUPTED,
 ) -> SearchResult:
     """Search in one way.
 
@@ -162,12 +147,10 @@ def run_method(
         scores: of families; for greedy and hill-climb.
         pairs: for hill-climb: which parents are looked at.
         progress: is told the share that is done.
-        cancelled: is asked often.
-        checkpoint: where an earlier run of the same search stopped; None to begin anew.
-        keep: is offered a checkpoint after every step.
+        interruption: how it is stopped, and gone on with.
 
     Raises:
-        LearningCancelled: `cancelled` said so; it brings the checkpoint.
+        LearningCancelled: `interruption` said so; it brings the checkpoint.
         ForeignCheckpoint: the checkpoint is of another search.
         ValueError: there is no such method, or it needs scores that are not there.
     """
@@ -177,15 +160,7 @@ def run_method(
         raise ValueError(f"the method '{search.method}' needs scores of families")
 
     def run(searcher: Searcher[State], within: SearchProblem = problem) -> SearchResult:
-        return run_search(
-            searcher,
-            within,
-            seed=study.structure.seed,
-            progress=progress,
-            cancelled=cancelled,
-            checkpoint=checkpoint,
-            keep=keep,
-        )
+        return run_search(searcher, within, seed=study.structure.seed, progress=progress, interruption=interruption)
 
     return registered(Task(score=search.score, problem=problem, study=study, scores=scores, pairs=pairs), run)
 

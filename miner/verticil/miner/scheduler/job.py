@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
-from verticil.miner.learning.search.protocol import Checkpoint, Keep, SearchResult
 from verticil.miner.storage.checkpoint import CHECKPOINT_SECONDS, binding_of, resumed
 from verticil.miner.storage.records import StoredSignature
 from verticil.shared.arrays import Codes
@@ -176,7 +175,7 @@ def learn_and_write(
         DataFault: STATE_CORRUPT, a column is not what was receipted; DISK_FULL.
         Misuse: STUDY_UNSUPPORTED, this version cannot learn it.
     """
-    from verticil.miner.learning.learn import LearnResult, learn
+    from verticil.miner.learning.learn import learn
     from verticil.shared.release.bundle import write_release
     from verticil.shared.release.content import ReleaseContent
     from verticil.shared.release.synthesis import released_records
@@ -184,14 +183,11 @@ def learn_and_write(
     study = canonical.from_bytes(job.effective, wire=False)
     progress("reading", 0)
     columns = _columns(job, study)
-
-    def search(checkpoint: Checkpoint | None, keep: Keep | None) -> LearnResult:
-        return learn(columns, study, progress=progress, cancelled=cancelled, checkpoint=checkpoint, keep=keep)
-
     learned = resumed(
-        search,
+        lambda interruption: learn(columns, study, progress=progress, interruption=interruption),
         job.checkpoint,
         job.binding,
+        cancelled=cancelled,
         what=f"study {job.proposal_digest.hex()}",
         seconds=job.checkpoint_seconds,
     )
@@ -284,18 +280,18 @@ def search_structure(
         for (a, b), nanonats in zip(scored_pairs(study, party), job.scores[party], strict=True):
             information[a, b] = information[b, a] = nanonats / NANONATS
 
-    def search(checkpoint: Checkpoint | None, keep: Keep | None) -> SearchResult:
-        return find_structure(
-            information,
-            study,
-            progress=lambda share: progress("searching", int(100 * share)),
-            cancelled=cancelled,
-            checkpoint=checkpoint,
-            keep=keep,
-        )
+    def told(share: float) -> None:
+        progress("searching", int(100 * share))
 
     digest = canonical.digest(study)
-    result = resumed(search, job.checkpoint, job.binding, what=f"study {digest.hex()}", seconds=job.checkpoint_seconds)
+    result = resumed(
+        lambda interruption: find_structure(information, study, progress=told, interruption=interruption),
+        job.checkpoint,
+        job.binding,
+        cancelled=cancelled,
+        what=f"study {digest.hex()}",
+        seconds=job.checkpoint_seconds,
+    )
     found = search_facts(study, result, chosen=way_on_pairs(study))
     return structure_body(digest, result.dag.parents, found)
 

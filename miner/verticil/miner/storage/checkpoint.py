@@ -25,7 +25,7 @@ from typing import Final, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.search.protocol import Checkpoint, ForeignCheckpoint, Keep, LearningCancelled
+from verticil.miner.learning.search.protocol import Checkpoint, ForeignCheckpoint, Interruption, LearningCancelled
 from verticil.miner.storage.store import write_durably
 from verticil.shared.errors import DataFault
 from verticil.shared.json_document import Json
@@ -54,10 +54,11 @@ def binding_of(inputs: Json, study: bytes) -> bytes:
 
 
 def resumed(
-    search: Callable[[Checkpoint | None, Keep | None], R],
+    search: Callable[[Interruption], R],
     path: Path | None,
     binding: bytes,
     *,
+    cancelled: Callable[[], bool],
     what: str,
     seconds: float = CHECKPOINT_SECONDS,
 ) -> R:
@@ -66,21 +67,22 @@ def resumed(
     Args:
         search: gets the checkpoint and what takes new ones.
         path: None: without checkpoints.
+        cancelled: asked often; when it says so, the search stops.
         binding, what, seconds: see `CheckpointFile`.
 
     Raises:
         Whatever `search` raises, but for ForeignCheckpoint.
     """
     if path is None:
-        return search(None, None)
+        return search(Interruption(cancelled=cancelled))
     file = CheckpointFile(path, binding, what=what, seconds=seconds)
     try:
         if (stored := file.read()) is not None:
             try:
-                return search(stored, file.keep)
+                return search(Interruption(cancelled=cancelled, checkpoint=stored, keep=file.keep))
             except ForeignCheckpoint as error:
                 file.refuse(str(error))
-        return search(None, file.keep)
+        return search(Interruption(cancelled=cancelled, keep=file.keep))
     except LearningCancelled as stop:
         if stop.checkpoint is not None:
             file.write(stop.checkpoint)

@@ -54,6 +54,33 @@ class LearningCancelled(Exception):  # not an error: somebody asked for it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Interruption:
+    """How a search is stopped, and gone on with.
+
+    Attributes:
+        cancelled: is asked often; where it says so, the work stops with `LearningCancelled`.
+        checkpoint: where an earlier run of the same search stopped; None to begin anew. The result is the same.
+        keep: is offered a checkpoint after every step.
+    """
+
+    cancelled: Callable[[], bool] = lambda: False
+    checkpoint: Checkpoint | None = None
+    keep: Keep = lambda _make: None
+
+    def check(self) -> None:
+        """Stop where it is asked for, between two pieces of work that no checkpoint is made of.
+
+        Raises:
+            LearningCancelled: `cancelled` said so.
+        """
+        if self.cancelled():
+            raise LearningCancelled
+
+
+UNINTERRUPTED: Final = Interruption()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SearchProblem:
     """What is searched: the DAG with the largest total weight of its edges, within limits on every family.
 
@@ -199,9 +226,7 @@ def run_search(
     *,
     seed: int,
     progress: Callable[[float], None] | None = None,
-    cancelled: Callable[[], bool] | None = None,
-    checkpoint: Checkpoint | None = None,
-    keep: Keep | None = None,
+    interruption: Interruption = UNINTERRUPTED,
 ) -> SearchResult:
     """Start, step until done, hand over the result.
 
@@ -210,25 +235,23 @@ def run_search(
         problem: what to search.
         seed: any whole number >= 0.
         progress: is told the share that is done after every step.
-        cancelled: is asked before every step.
-        checkpoint: where an earlier run with the same searcher, problem and seed stopped; None to begin anew.
-        keep: is offered a checkpoint after every step.
+        interruption: is asked before every step; its checkpoint is of the same searcher, problem and seed.
 
     Raises:
-        LearningCancelled: `cancelled` said so, or what a step asks did; it brings the checkpoint.
+        LearningCancelled: `interruption` said so, or what a step asks did; it brings the checkpoint.
         ForeignCheckpoint: the checkpoint is of another search.
         InternalFault: INTERNAL, the network violates a limit or constraint: no such network is handed over.
     """
-    state = searcher.start(problem, seed) if checkpoint is None else searcher.resume(problem, checkpoint)
+    resumed = interruption.checkpoint
+    state = searcher.start(problem, seed) if resumed is None else searcher.resume(problem, resumed)
     while (done := searcher.progress(state)) < 1.0:
-        if cancelled is not None and cancelled():
+        if interruption.cancelled():
             raise LearningCancelled(searcher.checkpoint(state))
         try:
             state = searcher.step(state)
         except LearningCancelled:  # from within the step, which is as if it had not been
             raise LearningCancelled(searcher.checkpoint(state)) from None
-        if keep is not None:
-            keep(functools.partial(searcher.checkpoint, state))
+        interruption.keep(functools.partial(searcher.checkpoint, state))
         if progress is not None:
             progress(done)
     result = searcher.result(state)
