@@ -26,6 +26,7 @@ from verticil.party.operator.commands import Status, status_of, study_status
 from verticil.party.operator.pending_studies import PendingStudy, StudyInWords, in_words, waiting
 from verticil.party.operator.plain_language import PRIOR, ratio_of
 from verticil.party.operator.reports import (
+    AuditVerified,
     BudgetView,
     LedgerView,
     SentRow,
@@ -64,13 +65,9 @@ _STAGES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogState:
-    """Whether the audit log holds, and where it ends; else what is wrong with it."""
+    """The audit log, where it holds; else what is wrong with it."""
 
-    ok: bool
-    lines: int = 0
-    head: str = ""
-    torn: tuple[int, ...] = ()
-    unfinished_bytes: int = 0
+    holds: AuditVerified | None = None
     problem: str = ""
     hint: str = ""
 
@@ -242,7 +239,7 @@ def audit(site: Site) -> AuditPage:
     try:
         found = list(audit_lines(site))
     except VerticilError as error:
-        state = LogState(ok=False, problem=error.message, hint=error.hint)
+        state = LogState(problem=error.message, hint=error.hint)
     return AuditPage(
         party=site.config.name,
         audit=state,
@@ -257,12 +254,9 @@ def audit(site: Site) -> AuditPage:
 
 def _log_state(site: Site) -> LogState:
     try:
-        found = audit_verified(site)
+        return LogState(holds=audit_verified(site))
     except VerticilError as error:
-        return LogState(ok=False, problem=error.message, hint=error.hint)
-    return LogState(
-        ok=True, lines=found.lines, head=found.head, torn=found.torn_lines, unfinished_bytes=found.unfinished_bytes
-    )
+        return LogState(problem=error.message, hint=error.hint)
 
 
 def _about(line: AuditLine) -> str:
@@ -285,7 +279,7 @@ def _blocks(site: Site, status: Status, log: LogState) -> tuple[Block, ...]:
     def block(what: str, command: str = "", *, grave: bool = True) -> None:
         found.append(Block(what=what, command=command and _command(site, command), grave=grave))
 
-    if not log.ok:
+    if log.holds is None:
         block(f"The audit log does not hold. {log.problem}. {log.hint.capitalize()}.", "audit verify")
     if not daemon.running and status.carried is not None:
         pass  # files are carried: no daemon runs here, and none should
