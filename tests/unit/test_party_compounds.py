@@ -16,8 +16,9 @@ from verticil.party.dataset.encoding import Compound
 from verticil.party.dataset.perturb import compound_digest
 from verticil.party.dataset.releases import Release, seals
 from verticil.party.dataset.source import check_records
-from verticil.party.local_dataset import compounds_of, origins, randomize, read_holding, releases_of, unit_codes
+from verticil.party.local_dataset import compounds_of, origins, read_holding, releases_of, unit_codes
 from verticil.party.policy.ledger import Ledger
+from verticil.party.protocol.randomization import randomize
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.channels.subset import subset_selection

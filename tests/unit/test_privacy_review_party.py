@@ -12,9 +12,10 @@ import pytest
 
 from support.documents import FEDERATION, party_toml
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.local_dataset import randomize, read_holding, releases_of
+from verticil.party.local_dataset import read_holding, releases_of
 from verticil.party.policy.decision_store import ApproverKey
 from verticil.party.protocol.disclosure import outward
+from verticil.party.protocol.randomization import randomize
 from verticil.party.site import Site, init_state
 from verticil.party.storage.secret import SiteSecret
 from verticil.party.storage.studies import Task

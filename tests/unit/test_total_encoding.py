@@ -26,7 +26,8 @@ from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.encoding import Codebook
 from verticil.party.dataset.perturb import perturb, record_tags, unit_key
 from verticil.party.dataset.substitutes import draw, substitute_key
-from verticil.party.local_dataset import randomize, read_holding, read_people, releases_of
+from verticil.party.local_dataset import read_holding, read_people, releases_of
+from verticil.party.protocol.randomization import randomize
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.model.schema import Missing, Schema, Variable

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.config import PartyConfig
-from verticil.party.dataset import blinding, linkage, perturb, subsets, substitutes
+from verticil.party.dataset import blinding, linkage, perturb, substitutes
 from verticil.party.dataset.encoding import Compound
 from verticil.party.dataset.linkage import order_key, order_tree
 from verticil.party.dataset.releases import Column, Release
@@ -31,14 +30,10 @@ from verticil.party.storage.secret import SiteSecret, secret_id
 from verticil.shared.alignment.merkle import Tree
 from verticil.shared.arrays import Codes
 from verticil.shared.channels import privacy
-from verticil.shared.channels.subset import Subset
 from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.model.schema import Variable
 from verticil.shared.privacy.events import PrivacyEvent, RandomizedColumn, planned
 from verticil.shared.study.document import Study
-
-_WORTH_COMPILING: Final = 5_000_000
-"""Records from which on the compiled kernels win back the seconds of their import."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -413,44 +408,3 @@ def statistics_of(study: Study, party: str, datasets: Mapping[str, str]) -> dict
             for dataset in dict.fromkeys(datasets[name] for name in item.variables if name in datasets):
                 found.setdefault(dataset, []).append(item.event)
     return found
-
-
-def randomize(
-    holding: LocalDataset,
-    rows: NDArray[np.int64],
-    study: Study,
-    index: int,
-    *,
-    release: Release,
-    version_tag: bytes,
-    site_secret: bytes,
-) -> Codes:
-    """The released codes of one unit in the common order.
-
-    Args:
-        holding: this party's people.
-        rows: the common ones, in the common order.
-        study: the effective study.
-        index: of the unit.
-        release: what the ledger will say; it names what the noise depends on.
-        version_tag: of the ledger's assessment.
-        site_secret: of this site.
-
-    Returns:
-        (len(rows) * codes per record,), uint8 or uint16; see `perturb.perturb` and, for subset selection, `subsets.select`.
-    """
-    unit = study.units[index]
-    key = perturb.unit_key(
-        site_secret,
-        dataset=release.dataset,
-        source_columns=release.sources,
-        codebook_digest=release.codebook_digest,
-        transition_digest=release.transition_digest,
-        version_tag=version_tag,
-    )
-    codes = unit_codes(study, index, {name: holding.codes[name][rows] for name in unit.variables})
-    if isinstance(unit.transition, Subset):
-        return subsets.select(key, holding.tags[rows], codes, unit.transition)
-    # Both give the same bytes; a small table is done before numba has been imported.
-    draw = perturb.perturb if len(rows) >= _WORTH_COMPILING else perturb.perturb_numpy
-    return draw(key, holding.tags[rows], codes, unit.transition)

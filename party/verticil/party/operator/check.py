@@ -36,7 +36,7 @@ from verticil.party.dataset.keyfile import check_key
 from verticil.party.dataset.source import Remark, TableReport, check_records
 from verticil.party.dataset.table import DatasetRule, header, missing_columns
 from verticil.party.limits import policy
-from verticil.party.local_dataset import compounds_of, origins, randomize, unit_codes
+from verticil.party.local_dataset import compounds_of, origins, unit_codes
 from verticil.party.operator.view_model import (
     COUNTS_TELL,
     ColumnView,
@@ -56,6 +56,7 @@ from verticil.party.operator.view_model import (
 from verticil.party.policy import approval
 from verticil.party.policy.approval import Review, parsed
 from verticil.party.policy.comparison import labels_of
+from verticil.party.protocol.randomization import randomize
 from verticil.party.site import Site
 from verticil.party.storage.studies import Artifact, StudyRecord, stamp
 from verticil.shared import artifact

@@ -198,7 +198,7 @@ class DatasetCache:
         """The data, if they are those that were approved.
 
         The new approval stays here. What others have of the old one are the declarations, which the new one repeats
-        (`Site.approve`); the seals of the data, which differ, only this site can compare. A list of people that was sent stays
+        (`approval.stands`); the seals of the data, which differ, only this site can compare. A list of people that was sent stays
         the list: the common people are compared with it again before anything is randomized.
 
         Raises:

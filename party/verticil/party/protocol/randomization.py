@@ -18,20 +18,24 @@ import shutil
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.audit.log import Event, What
+from verticil.party.dataset import perturb, subsets
 from verticil.party.dataset.releases import Release
-from verticil.party.local_dataset import LocalDataset, datasets_of, randomize, statistics_of
+from verticil.party.local_dataset import LocalDataset, datasets_of, statistics_of, unit_codes
 from verticil.party.policy import approval
 from verticil.party.policy.ledger import audited
 from verticil.party.protocol.planning import StoppedError
 from verticil.party.site import Site
 from verticil.party.storage.studies import Artifact, StudyRecord
 from verticil.shared import artifact
+from verticil.shared.arrays import Codes
 from verticil.shared.audit import DAEMON
+from verticil.shared.channels.subset import Subset
 from verticil.shared.disk import replace_file
 from verticil.shared.durable import remove
 from verticil.shared.errors import DataFault, Refusal
@@ -40,6 +44,8 @@ from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import sent_units
 
 _PART = ".part"
+_WORTH_COMPILING: Final = 5_000_000
+"""Records from which on the compiled kernels win back the seconds of their import."""
 _RESERVE = 1 << 20
 """Free space that is left to the ledger and the state: what is written there must never fail for lack of room."""
 
@@ -119,6 +125,47 @@ def _packed(
         holding, rows, effective, index, release=release, version_tag=version_tag, site_secret=site.site_secret
     )
     return artifact.pack(codes, effective.units[index].transition.n_states)
+
+
+def randomize(
+    holding: LocalDataset,
+    rows: NDArray[np.int64],
+    study: Study,
+    index: int,
+    *,
+    release: Release,
+    version_tag: bytes,
+    site_secret: bytes,
+) -> Codes:
+    """The released codes of one unit in the common order.
+
+    Args:
+        holding: this party's people.
+        rows: the common ones, in the common order.
+        study: the effective study.
+        index: of the unit.
+        release: what the ledger will say; it names what the noise depends on.
+        version_tag: of the ledger's assessment.
+        site_secret: of this site.
+
+    Returns:
+        (len(rows) * codes per record,), uint8 or uint16; see `perturb.perturb` and, for subset selection, `subsets.select`.
+    """
+    unit = study.units[index]
+    key = perturb.unit_key(
+        site_secret,
+        dataset=release.dataset,
+        source_columns=release.sources,
+        codebook_digest=release.codebook_digest,
+        transition_digest=release.transition_digest,
+        version_tag=version_tag,
+    )
+    codes = unit_codes(study, index, {name: holding.codes[name][rows] for name in unit.variables})
+    if isinstance(unit.transition, Subset):
+        return subsets.select(key, holding.tags[rows], codes, unit.transition)
+    # Both give the same bytes; a small table is done before numba has been imported.
+    draw = perturb.perturb if len(rows) >= _WORTH_COMPILING else perturb.perturb_numpy
+    return draw(key, holding.tags[rows], codes, unit.transition)
 
 
 def reserve(site: Site, record: StudyRecord, effective: Study, releases: Mapping[int, Release]) -> None:
