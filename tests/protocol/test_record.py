@@ -12,6 +12,7 @@ import datetime as dt
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from verticil.miner.storage.catalogue import Catalogue
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.daemon import run_party
 from verticil.party.operator import commands, reports
-from verticil.party.protocol.context import accept_common_people
+from verticil.party.protocol.context import StudyContext
 from verticil.party.site import Site
 from verticil.shared.errors import DataFault, PeerFault, Refusal
 from verticil.shared.formats.deletion import parse_deletion
@@ -604,7 +605,8 @@ async def test_a_study_about_nearly_the_same_people_is_noticed(federation: Feder
             record = site.state.study(second)
             lines = len(list(site.audit.entries()))
             again = (site.read(record).tags, record.common_sha256)
-            accept_common_people(site, record, again[0], common_sha256=again[1], at=utc_now())
+            node = SimpleNamespace(site=site, clock=utc_now)
+            StudyContext(node=node, record=record, agreed=None, data=None).accept_people(*again)
             assert len(list(site.audit.entries())) == lines
     else:
         failure = (await federation.in_state(second, State.FAILED)).failure

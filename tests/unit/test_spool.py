@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import shutil
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,8 +27,9 @@ def test_bytes_are_named_by_their_digest_and_stored_once(tmp_path):
     assert (tmp_path / "spool").stat().st_mode & 0o777 == 0o700
 
 
-def test_feature_36_room_is_asked_for_before_anything_is_drawn(tmp_path):
-    spool = Spool(tmp_path / "spool", free_bytes=lambda _path: 2**20 + 5000)
+def test_feature_36_room_is_asked_for_before_anything_is_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=2**20 + 5000))
+    spool = Spool(tmp_path / "spool")
     spool.ensure_room(5000)
     with pytest.raises(DataFault) as caught:
         spool.ensure_room(5001)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -274,24 +274,18 @@ def unit_event(
     )
 
 
-def _free_bytes(path: Path) -> int:
-    return shutil.disk_usage(path).free
-
-
 class Spool:
     """The folder of released bytes.
 
     Args:
         directory: made (0700) when absent.
-        free_bytes: free space on the disk of a path; the operating system's answer unless given.
 
     Raises:
         DataFault: DISK_FULL, STATE_CORRUPT.
     """
 
-    def __init__(self, directory: Path, *, free_bytes: Callable[[Path], int] = _free_bytes) -> None:
+    def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._free_bytes = free_bytes
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             for leftover in directory.glob(f"*{_PART}"):
@@ -309,7 +303,7 @@ class Spool:
         Raises:
             DataFault: DISK_FULL, with the numbers.
         """
-        free = self._free_bytes(self.directory)
+        free = shutil.disk_usage(self.directory).free
         if free - needed < _RESERVE:
             raise DataFault(
                 "DISK_FULL",

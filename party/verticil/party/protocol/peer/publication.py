@@ -33,18 +33,14 @@ def release_folder(site: Site, digest: bytes) -> Path:
     return site.config.state_directory / FOLDER / digest.hex()
 
 
-async def assemble_release(context: PeerStudyContext) -> None:
-    """Write the release and sign its manifest.
+def assemble_release(context: PeerStudyContext) -> None:
+    """Write the release and sign its manifest; blocks.
 
     Raises:
         PeerFault: STUDY_MISMATCH, the statements do not belong together.
         DataFault: DISK_FULL, STATE_CORRUPT.
         LostError: a statement is not there any more.
     """
-    await context.node.heavily(lambda: _assemble(context))
-
-
-def _assemble(context: PeerStudyContext) -> None:
     structure = context.structure
     signed = [context.store.signed(context.digest, Kind.STATEMENT, name) for name in context.study.parties]
     learned = context.study.structure.parents is None

@@ -342,7 +342,12 @@ class PeerService:
         if not self._node.spool.holds(item.sha256):
             self._site.state.forget_artifact(record.digest, item.unit)
             raise PeerFault("NOT_READY", f"unit {request.unit} is randomized again")
-        self._charge(record, item.unit, caller, anew=request.offset == 0)
+        # Each attempted send is in the ledger. A stream that goes on where another one broke off belongs to that one's.
+        if request.offset == 0 or not self._site.ledger.sent(record.digest, item.unit, caller, item.sha256):
+            try:
+                enter_in_ledger(self._site, record, item, caller, self._node.clock())
+            except StoppedError:
+                raise _ended_here() from None
         return record.digest, self._node.spool.path(item.sha256), item.sha256
 
     def _check_reader(self, caller: str, record: StudyRecord, study: Study, request: peer_pb2.GetColumnRequest) -> None:
@@ -363,15 +368,6 @@ class PeerService:
         if caller not in allowed:
             names = ", ".join(study.units[request.unit].variables)
             raise PeerFault("NOT_OWNER", f"'{caller}' does not read column '{names}'", hint="nothing was sent")
-
-    def _charge(self, record: StudyRecord, unit: int, caller: str, *, anew: bool) -> None:
-        """Each attempted send is in the ledger. A stream that goes on where another one broke off belongs to that one's."""
-        item = self._site.state.artifacts(record.digest, record.task.effective_digest)[unit]
-        if anew or not self._site.ledger.sent(record.digest, unit, caller, item.sha256):
-            try:
-                enter_in_ledger(self._site, record, item, caller, self._node.clock())
-            except StoppedError:
-                raise _ended_here() from None
 
     def _parameters(self, caller: str, request: peer_pb2.GetParametersRequest) -> tuple[Path, Item]:
         record, _ = self._open(caller, request.effective_digest, "GetParameters")

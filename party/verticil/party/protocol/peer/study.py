@@ -82,7 +82,7 @@ class PeerStudy(StudyRun):
                 missing = [name for name in context.others if name not in self.facts.statements]
                 return await learning.collect_statements(context, missing)
             case Step.ASSEMBLE:
-                await publication.assemble_release(context)
+                await self.node.heavily(lambda: publication.assemble_release(context))
             case _:
                 return await self._sign(context)
         return None

@@ -231,14 +231,9 @@ class _Sender:
 
 
 class ReplayProtection:
-    """Which requests were answered already.
+    """Which requests were answered already."""
 
-    Args:
-        draw: random bytes, so many as asked for; the operating system's unless given.
-    """
-
-    def __init__(self, draw: Callable[[int], bytes] = secrets.token_bytes) -> None:
-        self._draw = draw
+    def __init__(self) -> None:
         self._senders: dict[str, _Sender] = {}
 
     def challenge(self, sender: str) -> bytes:
@@ -258,5 +253,5 @@ class ReplayProtection:
     def _of(self, sender: str) -> _Sender:
         known = self._senders.get(sender)
         if known is None or len(known.calls) >= CALLS:
-            known = self._senders[sender] = _Sender(challenge=self._draw(CALL_BYTES))
+            known = self._senders[sender] = _Sender(challenge=secrets.token_bytes(CALL_BYTES))
         return known
