@@ -19,7 +19,7 @@ import datetime as dt
 import json
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Unpack, cast
+from typing import Final, Unpack, cast
 
 from verticil.party.audit.log import Event, What
 from verticil.party.dataset.releases import Release
@@ -39,8 +39,8 @@ from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
-RECIPIENT = "miner"
-
+RECIPIENT: Final = "miner"
+"""The miner's name in the ledger."""
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _log = logging.getLogger(__name__)
 
@@ -53,12 +53,12 @@ def claim_words(names: Iterable[str]) -> str:
     )
 
 
-def unknown_units(site: Site, task: Task) -> tuple[tuple[str, ...], ...]:
+def unknown_columns(site: Site, task: Task) -> tuple[str, ...]:
     """The variables of the units of this party that the miner says to have, and that the ledger does not know."""
     study = parsed(task.effective or task.proposal)
     own = [study.units[unit].variables for unit in study.units_of(site.config.name) if unit in task.units_received]
     sent = site.ledger.columns_sent(task.digest) if own else frozenset()
-    return tuple(variables for variables in own if variables not in sent)
+    return tuple(name for variables in own if variables not in sent for name in variables)
 
 
 def proven(

@@ -30,7 +30,7 @@ from verticil.party.protocol.central.upload import send_artifact
 from verticil.party.protocol.context import Node, Rows, agreement, ask_again
 from verticil.party.protocol.disclosure import outward, told_objections
 from verticil.party.protocol.engine import Outcome, StudyRun
-from verticil.party.protocol.ledger_reconciliation import claim_words, unknown_units
+from verticil.party.protocol.ledger_reconciliation import RECIPIENT, claim_words, unknown_columns
 from verticil.party.protocol.planning import Plan
 from verticil.party.protocol.randomization import enter_in_ledger, refill_spool, unit_event
 from verticil.party.protocol.retry import TOWARDS_THE_MINER
@@ -41,8 +41,6 @@ from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.errors_on_wire import to_detail
 from verticil.shared.transport.interface import AnsweredLater, Coordinator
 from verticil.wire.v1 import common_pb2, coordinator_pb2
-
-RECIPIENT: Final = "miner"
 
 LINKERS: Final[Mapping[str, Linker]] = {
     "keyed-hash": Pseudonyms(),
@@ -78,7 +76,7 @@ class CentralStudy(StudyRun):
         record = site.state.study(self.digest)
         study = approval.parsed(record.task.effective or record.task.proposal)
         spooled = site.state.artifacts(self.digest, record.task.effective_digest)
-        unknown = [name for variables in unknown_units(site, record.task) for name in variables]
+        unknown = unknown_columns(site, record.task)
         return record, plan(
             record,
             automatic=self.approves_itself,

@@ -21,6 +21,7 @@ from verticil.party.audit.log import Event, What
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import LocalDataset, origins
 from verticil.party.policy.ledger import audited
+from verticil.party.protocol.ledger_reconciliation import RECIPIENT
 from verticil.party.protocol.peer.artifact_store import Item, Kind
 from verticil.party.protocol.peer.context import PeerStudyContext
 from verticil.party.protocol.peer.learner import learn_families, learn_scores, share_noise
@@ -54,7 +55,6 @@ from verticil.shared.transport.interface import Peer
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
 EVERYONE: Final = "everyone"
-MINER_NAME: Final = "miner"
 _LARGEST: Final = MAX_STATEMENT_BYTES + 65_536  # signature and certificate are around a statement
 _COUNT: Final = slice(8, 16)  # of an artifact's header
 _SLACK: Final = 4  # times the expected size: so that a longer column, too, is refused by its number of records
@@ -224,7 +224,7 @@ async def _scores(context: PeerStudyContext) -> Sequence[int]:
 
         scored = await context.node.heavily(score)
         await asyncio.to_thread(
-            _store_shared, context, holding, kind=Kind.SCORES, name="", content=scored, recipient=MINER_NAME
+            _store_shared, context, holding, kind=Kind.SCORES, name="", content=scored, recipient=RECIPIENT
         )
     return cast("list[int]", json.loads(await asyncio.to_thread(context.store.read, context.digest, Kind.SCORES)))
 
