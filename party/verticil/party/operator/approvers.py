@@ -15,7 +15,6 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.policy.decision_store import ApproverKey
@@ -192,7 +191,7 @@ def _lacks(before: str, after: str, name: str) -> bool:
         expected, found = tomllib.loads(before), tomllib.loads(after)
     except tomllib.TOMLDecodeError:
         return False
-    tables = cast("list[dict[str, object]]", expected["approver"])
+    tables: list[dict[str, object]] = expected["approver"]
     expected["approver"] = [table for table in tables if table.get("name") != name]
     return expected == found
 

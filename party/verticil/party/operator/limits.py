@@ -41,7 +41,7 @@ _PLAIN: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class PublishedLimits:
     """The limits of one party.
 
     Attributes:
@@ -115,7 +115,7 @@ def publish(config: PartyConfig, at: dt.datetime) -> str:
     return json.dumps(said, indent=1, ensure_ascii=False) + "\n"
 
 
-def read_limits(path: Path, authority: bytes, at: dt.datetime) -> Published:
+def read_limits(path: Path, authority: bytes, at: dt.datetime) -> PublishedLimits:
     """Read a document that a party published, and check its signature.
 
     Args:
@@ -154,7 +154,7 @@ def _plain(value: float | bool | tuple[str, ...] | None) -> Json:
     return None if isinstance(value, float) and math.isinf(value) else value
 
 
-def _read(statement: Table) -> Published:
+def _read(statement: Table) -> PublishedLimits:
     """What a statement says.
 
     Raises:
@@ -185,7 +185,7 @@ def _read(statement: Table) -> Published:
         max_share_delta=_number(limits, "max_share_delta"),
         max_days=None if limits.raw("max_days") is None else limits.value(int, "max_days"),
     )
-    return Published(
+    return PublishedLimits(
         party=statement.value(str, "party"),
         at=statement.value(str, "published_at"),
         policy=policy,

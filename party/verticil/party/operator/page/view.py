@@ -418,11 +418,7 @@ def _next(waits: str) -> str:
 
 def _command(site: Site, command: str, *arguments: str) -> str:
     words = [shlex.quote(word) for word in arguments]
-    return " ".join(["verticil party", command, *words, "--config", _quoted(site.config.path)])
-
-
-def _quoted(path: object) -> str:
-    return shlex.quote(str(path))
+    return " ".join(["verticil party", command, *words, "--config", shlex.quote(str(site.config.path))])
 
 
 # ---- HTML
