@@ -10,16 +10,8 @@ from typing import Annotated
 
 import typer
 
+from verticil.cli import daemons
 from verticil.cli.airgap import answered
-from verticil.cli.daemons import (
-    LogJsonOption,
-    LogLevel,
-    LogLevelOption,
-    SeedDerivedOption,
-    WithParentOption,
-    log_to_standard_error,
-    run_until_stopped,
-)
 from verticil.cli.output import Format, FormatOption, emit, put, say
 
 app = typer.Typer(no_args_is_help=True)
@@ -50,10 +42,10 @@ def init(
 @app.command("run", epilog="Example: verticil miner run --config miner.toml")
 def run(
     config: _ConfigOption = Path("miner.toml"),
-    log_json: LogJsonOption = False,
-    log_level: LogLevelOption = LogLevel.info,
-    with_parent: WithParentOption = False,
-    seed_derived: SeedDerivedOption = False,
+    log_json: daemons.LogJsonOption = False,
+    log_level: daemons.LogLevelOption = daemons.LogLevel.info,
+    with_parent: daemons.WithParentOption = False,
+    seed_derived: daemons.SeedDerivedOption = False,
     accept_older: Annotated[
         bool, typer.Option("--accept-older", help="Without a newer backup: end the studies that were forgotten.")
     ] = False,
@@ -63,7 +55,7 @@ def run(
 
     Logs go to standard error; with --format json as JSON lines, and one object on standard output says how it ended.
     """
-    log_to_standard_error(log_level, log_json=log_json, form=form)
+    daemons.log_to_standard_error(log_level, log_json=log_json, form=form)
     from verticil.miner.config import load_miner
     from verticil.miner.daemon import run_miner
 
@@ -76,7 +68,7 @@ def run(
         if with_parent:  # who started us waits for this line
             emit({"event": "listening", "port": port}, form=Format.json)
 
-    run_until_stopped(
+    daemons.run_until_stopped(
         lambda stop, vitals: run_miner(
             document, stop=stop, started=started, seed_derived=seed_derived, accept_older=accept_older, vitals=vitals
         ),

@@ -13,26 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from verticil.cli.daemons import (
-    LogJsonOption,
-    LogLevel,
-    LogLevelOption,
-    SeedDerivedOption,
-    WithParentOption,
-    log_to_standard_error,
-    run_until_stopped,
-)
+from verticil.cli import daemons, party_text
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, put, say
-from verticil.cli.party_text import (
-    print_alignment,
-    print_columns,
-    print_confirmations,
-    print_cost,
-    print_questions,
-    print_share,
-    print_submitter,
-    print_table,
-)
 from verticil.shared.errors import Misuse
 
 if TYPE_CHECKING:
@@ -92,10 +74,10 @@ def init(
 
 def run(
     config: ConfigOption = Path("party.toml"),
-    log_json: LogJsonOption = False,
-    log_level: LogLevelOption = LogLevel.info,
-    with_parent: WithParentOption = False,
-    seed_derived: SeedDerivedOption = False,
+    log_json: daemons.LogJsonOption = False,
+    log_level: daemons.LogLevelOption = daemons.LogLevel.info,
+    with_parent: daemons.WithParentOption = False,
+    seed_derived: daemons.SeedDerivedOption = False,
     accept_older: Annotated[
         bool,
         typer.Option(
@@ -108,7 +90,7 @@ def run(
 
     Logs go to standard error; with --format json as JSON lines, and one object on standard output says how it ended.
     """
-    log_to_standard_error(log_level, log_json=log_json, form=form)
+    daemons.log_to_standard_error(log_level, log_json=log_json, form=form)
     from verticil.party.daemon import run_party
 
     document = site_of(config)
@@ -116,7 +98,7 @@ def run(
     def started(port: int) -> None:
         emit({"party": document.name, "port": port}, form=form)
 
-    run_until_stopped(
+    daemons.run_until_stopped(
         lambda stop, vitals: run_party(
             document, started=started, seed_derived=seed_derived, accept_older=accept_older, stop=stop, vitals=vitals
         ),
@@ -166,22 +148,22 @@ def _print_check(found: Readiness) -> None:
         put(f"  certificate valid until {found.certificate_valid_until}", end="")
     put(f"  linkage key check word {found.linkage_key_check}" if found.linkage_key_check is not None else "")
     if found.questions is not None:
-        print_questions(found.questions)
+        party_text.print_questions(found.questions)
     if found.counts_tell is not None:
         say(found.counts_tell, style="yellow")
     for table in found.tables:
-        print_table(table)
+        party_text.print_table(table)
     for warning in found.warnings:
         put(f"[yellow]{warning.code}[/] ", end="")
         say(warning.message)
         say(f"        {warning.hint}", style="dim")
     if (study := found.study) is not None:
-        print_columns(study.columns)
+        party_text.print_columns(study.columns)
         charged = epsilon_text(study.epsilon_charged_now)
         put(f"epsilon per person {epsilon_text(study.epsilon)}, of which {charged} would be charged now")
-        print_share(study.share)
-        print_cost(study.cost)
-        print_alignment(study.alignment)
+        party_text.print_share(study.share)
+        party_text.print_cost(study.cost)
+        party_text.print_alignment(study.alignment)
     for fault in found.faults:
         put(f"[red]{fault.code}[/] ", end="")
         say(fault.message)
@@ -245,14 +227,14 @@ def _print_study(study: StudyStatus) -> None:
     put(f"\n[bold]{study.study}[/]  {study.state}  {study.digest[:16]}")
     if (proposal := study.proposal) is not None:
         say(f"{proposal.title}: {proposal.purpose}")
-        print_columns(proposal.columns)
+        party_text.print_columns(proposal.columns)
         parties = ", ".join(proposal.parties)
         put(f"epsilon per person {epsilon_text(proposal.epsilon)}; parties {parties}")
-        print_share(study.share)
-    print_submitter(study)
+        party_text.print_share(study.share)
+    party_text.print_submitter(study)
     if study.ended_words_of_miner:
         say(f"why it ended, by the miner's word: {study.ended_words_of_miner}")
-    print_confirmations(study.confirmations or ())
+    party_text.print_confirmations(study.confirmations or ())
     for objection in study.objections:
         say(f"against it: {objection}", style="red")
     if study.miner_forgot:

@@ -8,17 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from verticil.cli import party_text
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, plain_table, put, say
 from verticil.cli.party_site import ApproverOption, ConfigOption, StudyArgument, approver_name, site_of
-from verticil.cli.party_text import (
-    print_alignment,
-    print_columns,
-    print_confirmations,
-    print_cost,
-    print_questions,
-    print_share,
-    print_submitter,
-)
 from verticil.shared.errors import Misuse
 
 if TYPE_CHECKING:
@@ -47,12 +39,12 @@ def inbox(config: ConfigOption = Path("party.toml"), form: FormatOption = Format
         put(f"[bold]{found.party}[/]  nothing waits for you")
     for study in found.waiting:
         put(f"[bold]{study.study}[/]  {study.digest[:16]}  waits for your {study.waits_for}")
-        print_submitter(study, indent="  ")
+        party_text.print_submitter(study, indent="  ")
         if (terms := study.terms) is not None:
             say(f"  {terms.title}: {terms.purpose}")
             columns, recipients = ", ".join(terms.columns) or "none", ", ".join(terms.recipients) or "nobody"
             say(f"  columns: {columns}   recipients: {recipients}   until {terms.expires}")
-            print_cost(terms.cost, indent="  ")
+            party_text.print_cost(terms.cost, indent="  ")
             if study.changed:
                 where = f"{len(study.changed)} places"
                 put(f"  changed since the last study of this id in {where}: show --diff last")
@@ -78,14 +70,14 @@ def show(
     if emit(found, form=form):
         return
     put(f"[bold]{found.study}[/]  {found.digest}")
-    print_submitter(found)
+    party_text.print_submitter(found)
     say(f"{found.title}: {found.purpose}")
     say(
         f"model {found.model}; parties {', '.join(found.parties)}; until {found.expires};"
         f" linked by {found.alignment['mode']}, at least {found.minimum_common_records:,} people in common"
     )
     if found.questions is not None:
-        print_questions(found.questions)
+        party_text.print_questions(found.questions)
     for column in found.columns:
         to = ", ".join(column.recipients) or "nobody, it stays here"
         put(f"\n[bold]column '{', '.join(column.variables)}'[/]", end="")
@@ -99,8 +91,8 @@ def show(
     for event in found.further_events or ():
         of, to = ", ".join(event.columns), ", ".join(event.recipients)
         say(f"besides, of {of}, to {to}: {event.words}")
-    print_alignment(found.alignment)
-    print_cost(found.cost)
+    party_text.print_alignment(found.alignment)
+    party_text.print_cost(found.cost)
     if found.comparison is not None:
         _print_changes(found.comparison)
     for objection in found.objections:
@@ -163,12 +155,12 @@ def approve(
     found = approve_study(site_of(config), study, approver_name(approver), key=key)
     if emit(found, form=form):
         return
-    print_columns(found.columns)
+    party_text.print_columns(found.columns)
     put(f"{found.records:,} records; at least {found.minimum_common_records:,} in common; until {found.expires}")
     charged = epsilon_text(found.epsilon_charged_now)
     put(f"epsilon per person {epsilon_text(found.epsilon)}, of which {charged} is charged now")
-    print_share(found.share)
-    print_alignment(found.alignment)
+    party_text.print_share(found.share)
+    party_text.print_alignment(found.alignment)
     for line in found.changed:
         say(f"changed since the last vote: {line}", style="yellow")
     if found.void:
@@ -284,7 +276,7 @@ def revoke(
         count = len(deletion.artifacts)
         put(f"miner '{deletion.miner}' signed that it deleted {count} columns at {deletion.deleted_at}")
     elif revoked.confirmations:
-        print_confirmations(revoked.confirmations)
+        party_text.print_confirmations(revoked.confirmations)
     elif revoked.columns_sent:
         put(
             f"{revoked.columns_sent} columns had been sent, whole or in part; the daemon tells the others, and they delete them;"

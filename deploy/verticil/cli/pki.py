@@ -24,6 +24,11 @@ app = typer.Typer(no_args_is_help=True)
 
 
 CaOption = Annotated[Path, typer.Option("--ca", help="Folder of the authority.")]
+DaysOption = Annotated[int, typer.Option(min=1, max=825, help="Validity.")]
+HostOption = Annotated[
+    list[str] | None,
+    typer.Option(help="DNS name or IP address of a miner, or of a party that serves its peers; may be repeated."),
+]
 
 
 @app.command(
@@ -105,11 +110,8 @@ def issue(
     role: Annotated[Role, typer.Option(help="What the holder may do.")],
     ca: CaOption = Path("pki"),
     out: Annotated[Path | None, typer.Option(help="Folder for the files; default: the authority's.")] = None,
-    host: Annotated[
-        list[str] | None,
-        typer.Option(help="DNS name or IP address of a miner, or of a party that serves its peers; may be repeated."),
-    ] = None,
-    days: Annotated[int, typer.Option(min=1, max=825, help="Validity.")] = 90,
+    host: HostOption = None,
+    days: DaysOption = 90,
     form: FormatOption = Format.text,
 ) -> None:
     """Issue a certificate with its keys (for trials: the holder's keys are made on this machine)."""
@@ -140,7 +142,7 @@ def sign(
     out: Annotated[
         Path | None, typer.Option(help="File for the answer; default: NAME.signed beside the request.")
     ] = None,
-    days: Annotated[int, typer.Option(min=1, max=825, help="Validity.")] = 90,
+    days: DaysOption = 90,
     replace: Annotated[
         bool, typer.Option("--replace", help="The site starts anew with other keys; its name is taken already.")
     ] = False,
@@ -271,10 +273,6 @@ def revoke(
 
 
 FolderOption = Annotated[Path, typer.Option("--dir", help="Folder of this node's keys and certificate; nobody else's.")]
-HostOption = Annotated[
-    list[str] | None,
-    typer.Option(help="DNS name or IP address of a miner, or of a party that serves its peers; may be repeated."),
-]
 
 
 def request(
