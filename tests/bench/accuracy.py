@@ -21,7 +21,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from verticil.simulation import adult, simulate
+from verticil.simulation import simulate
+from verticil.simulation.federations import adult
 
 LEVELS = {"none": 'scheme = "none"', **{f"{e:g}": f'scheme = "symmetric"\nepsilon = {e}' for e in (3.0, 2.0, 1.0)}}
 

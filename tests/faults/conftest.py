@@ -30,7 +30,7 @@ from verticil.shared.transport.fetch import fetch_release
 from verticil.simulation.analyst import follow_study
 from verticil.simulation.chaos import charged, differences, essence, keep_port
 from verticil.simulation.processes import Children
-from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, copied, provision, set_endpoint
+from verticil.simulation.provision import OPEN_LIMITS, Provisioned, copied, csv_site, provision, set_endpoint
 from verticil.wire.v1 import control_pb2
 
 N = 4000
@@ -214,7 +214,7 @@ class Federation:
         self.template = provision(
             folder / "template",
             federation="faults",
-            sites=[Site(name=party, table=tables / f"{party}.csv", id_column="id") for party in PARTIES],
+            sites=[csv_site(party, tables / f"{party}.csv") for party in PARTIES],
             limits=OPEN_LIMITS,
             endpoint="127.0.0.1:1",
             listen="127.0.0.1:0",

@@ -47,7 +47,7 @@ from verticil.shared.transport.fetch import fetch_release
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
 from verticil.simulation.chaos import essence
 from verticil.simulation.in_process import run_federation
-from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, copied, provision
+from verticil.simulation.provision import OPEN_LIMITS, Provisioned, copied, csv_site, provision
 from verticil.wire.v1 import control_pb2
 
 CANARY_ID, CANARY_VALUE = "canary-4711-id", "kanarienvogel-77"
@@ -121,7 +121,7 @@ def federation(root: Path, n: int = 400) -> Provisioned:
     return provision(
         root / "federation",
         federation="ferry",
-        sites=[Site(name=name, table=path, id_column="id") for name, path in tables.items()],
+        sites=[csv_site(name, path) for name, path in tables.items()],
         limits=OPEN_LIMITS,
         endpoint="localhost:1",
         listen="127.0.0.1:0",

@@ -35,7 +35,7 @@ from verticil.shared.transport.client import Connection, GrpcControl
 from verticil.shared.transport.interface import Control, Coordinator, bind
 from verticil.shared.transport.server import RpcServer
 from verticil.simulation.analyst import follow_study
-from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, provision, set_endpoint
+from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision, set_endpoint
 from verticil.wire.v1 import control_pb2
 
 N = 30_000
@@ -189,7 +189,7 @@ async def carry_out(root: Path) -> Run:
     made = provision(
         root / "federation",
         federation="trial",
-        sites=[Site(name=name, table=tables / f"{name}.csv", id_column="id") for name in ("clinic", "insurer")],
+        sites=[csv_site(name, tables / f"{name}.csv") for name in ("clinic", "insurer")],
         limits=OPEN_LIMITS,
         endpoint="127.0.0.1:1",
         listen="127.0.0.1:0",

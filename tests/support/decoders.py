@@ -81,7 +81,7 @@ from verticil.shared.study.sub_model import SubModel, parse_sub_model
 from verticil.shared.transport import sealing as hpke
 from verticil.shared.transport.chunks import ChunkReader, make_chunks, plain_data
 from verticil.shared.transport.errors_on_wire import from_detail
-from verticil.simulation.provision import OPEN_LIMITS, Site, provision
+from verticil.simulation.provision import OPEN_LIMITS, csv_site, provision
 from verticil.wire.v1 import carried_pb2, common_pb2, coordinator_pb2
 
 
@@ -153,7 +153,7 @@ def make_decoders(
     made = provision(
         folder / "federation",
         federation="fuzz",
-        sites=[Site(name="clinic", table=folder / "table.csv", id_column="id")],
+        sites=[csv_site("clinic", folder / "table.csv")],
         limits=OPEN_LIMITS,
         endpoint="localhost:1",
         listen="127.0.0.1:0",

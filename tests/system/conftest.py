@@ -28,7 +28,7 @@ from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.transport.client import Connection, GrpcControl
 from verticil.simulation.peers import Standing, free_addresses, load_everywhere, standing, take_home
-from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, provision, set_endpoint
+from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision, set_endpoint
 from verticil.wire.v1 import common_pb2, control_pb2
 
 T = TypeVar("T")
@@ -409,7 +409,7 @@ def _maker(folder: Path, made: list[Nodes], cache: Path) -> Callable[..., Nodes]
         federation = provision(
             root,
             federation="trial",
-            sites=[Site(name=party, table=path, id_column="id") for party, path in paths.items()],
+            sites=[csv_site(party, path) for party, path in paths.items()],
             limits=OPEN_LIMITS,
             endpoint="127.0.0.1:1",
             listen="127.0.0.1:0",
@@ -440,7 +440,7 @@ def _peer_maker(folder: Path, made: list[Processes], cache: Path) -> Callable[..
         federation = provision(
             root,
             federation="trial",
-            sites=[Site(name=party, table=path, id_column="id") for party, path in paths.items()],
+            sites=[csv_site(party, path) for party, path in paths.items()],
             limits=OPEN_LIMITS,
             endpoint="127.0.0.1:1" if miner else None,
             listen="127.0.0.1:0",

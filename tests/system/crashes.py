@@ -53,7 +53,7 @@ from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
 from verticil.simulation import peers
 from verticil.simulation.in_process import run_federation, run_peers
-from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, provision
+from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision
 
 STANDING = peers.standing
 DEAD = 86
@@ -255,7 +255,7 @@ class Federation:
         self.template = provision(
             folder / "template" / "federation",
             federation="crash",
-            sites=[Site(name=name, table=tables / f"{name}.csv", id_column="id") for name in ("clinic", "insurer")],
+            sites=[csv_site(name, tables / f"{name}.csv") for name in ("clinic", "insurer")],
             limits=OPEN_LIMITS,
             endpoint="localhost:1" if self.model == "central" or self.learned else None,
             listen="127.0.0.1:0",

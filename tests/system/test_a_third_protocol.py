@@ -29,7 +29,7 @@ from verticil.shared.study.reading import read_study
 from verticil.shared.transport.interface import Peer
 from verticil.simulation import simulate
 from verticil.simulation.in_process import run_peers
-from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, provision
+from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision
 
 PARTIES = ("clinic", "insurer", "tax_office")
 N_COMMON = 1961
@@ -62,7 +62,7 @@ def lay_out(tmp_path: Path, write_tables_of_peers: Callable[..., dict[str, Path]
         return provision(
             tmp_path / name / "federation",
             federation="trial",
-            sites=[Site(name=party, table=path, id_column="id") for party, path in tables.items()],
+            sites=[csv_site(party, path) for party, path in tables.items()],
             limits=OPEN_LIMITS,
             endpoint=None,
             listen="127.0.0.1:0",

@@ -20,7 +20,8 @@ from verticil.shared.formats import model_json
 from verticil.shared.study.canonical import from_bytes, to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
-from verticil.simulation import Simulated, adult, simulate
+from verticil.simulation import Simulated, simulate
+from verticil.simulation.federations import adult
 from verticil.simulation.in_process import lay_out
 from verticil.simulation.provision import OPEN_LIMITS, provision
 

@@ -93,7 +93,7 @@ class Trial:
         made = provision.provision(
             self.folder / "federation",
             federation="trial",
-            sites=[provision.Site(name=name, table=path, id_column="id") for name, path in self.tables.items()],
+            sites=[provision.csv_site(name, path) for name, path in self.tables.items()],
             limits=provision.OPEN_LIMITS,
             endpoint="localhost:1",
             listen="127.0.0.1:0",

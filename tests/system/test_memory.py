@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from verticil.simulation.provision import OPEN_LIMITS, Site, provision
+from verticil.simulation.provision import OPEN_LIMITS, csv_site, provision
 
 PROGRAM = Path(__file__).with_name("slow_disk.py")
 MIB = 1 << 20
@@ -25,7 +25,7 @@ def upload(folder: Path, *, size: int, rate: int) -> tuple[int, int, float]:
     made = provision(
         folder / "federation",
         federation="trial",
-        sites=[Site(name="clinic", table=folder / "clinic.csv", id_column="id")],
+        sites=[csv_site("clinic", folder / "clinic.csv")],
         limits=OPEN_LIMITS,
         endpoint="127.0.0.1:1",
         listen="127.0.0.1:0",

@@ -13,7 +13,7 @@ import pytest
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.study.reading import read_study
 from verticil.simulation.in_process import run_peers
-from verticil.simulation.provision import OPEN_LIMITS, Site, provision
+from verticil.simulation.provision import OPEN_LIMITS, csv_site, provision
 
 
 async def test_feature_32_a_peer_that_stays_away_is_named_at_the_deadline(
@@ -28,7 +28,7 @@ async def test_feature_32_a_peer_that_stays_away_is_named_at_the_deadline(
     made = provision(
         tmp_path / "federation",
         federation="trial",
-        sites=[Site(name=name, table=path, id_column="id") for name, path in tables.items()],
+        sites=[csv_site(name, path) for name, path in tables.items()],
         limits=OPEN_LIMITS,
         endpoint=None,
         listen="127.0.0.1:0",

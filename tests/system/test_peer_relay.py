@@ -23,7 +23,7 @@ from verticil.shared.artifact import HEADER_BYTES, MAGIC
 from verticil.shared.config import RELAY
 from verticil.shared.study.reading import read_study
 from verticil.simulation.in_process import run_peers
-from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, provision
+from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision
 from verticil.wire.v1 import common_pb2, peer_pb2, relay_pb2
 
 CANARY_VALUE = "kanarienvogel-79"
@@ -74,7 +74,7 @@ def run(
     made = provision(
         folder / "federation",
         federation="trial",
-        sites=[Site(name=party, table=path, id_column="id") for party, path in tables.items()],
+        sites=[csv_site(party, path) for party, path in tables.items()],
         limits=OPEN_LIMITS,
         endpoint="localhost:1",
         listen="127.0.0.1:0",

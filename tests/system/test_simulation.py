@@ -13,7 +13,8 @@ import pytest
 
 from verticil.cli.main import main
 from verticil.shared.errors import VerticilError
-from verticil.simulation import Simulated, adult, simulate
+from verticil.simulation import Simulated, simulate
+from verticil.simulation.federations import adult
 
 
 @pytest.fixture(scope="module")

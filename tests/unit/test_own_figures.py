@@ -30,7 +30,7 @@ from verticil.shared.release.synthesis import decode, released_records
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
-from verticil.simulation import adult
+from verticil.simulation.federations import adult
 
 GENETIC = adult.study_text()[adult.study_text().index("[structure.genetic]") : adult.study_text().index("[parameters]")]
 COMPOUND = """

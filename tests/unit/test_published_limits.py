@@ -10,7 +10,7 @@ import pytest
 from support.documents import study_toml
 from verticil.cli.main import main
 from verticil.party.config import load_party
-from verticil.simulation.provision import OPEN_LIMITS, Provisioned, Site, provision
+from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision
 
 STUDY = study_toml("clinic.ward: a b c d", "insurer.plan: basic gold", name="asked", minimum=200, epsilon=2.5)
 SECRET = "never_to_be_named"
@@ -20,7 +20,7 @@ SECRET = "never_to_be_named"
 def made(tmp_path: Path) -> Provisioned:
     for name, column in (("clinic", "ward"), ("insurer", "plan")):
         (tmp_path / f"{name}.csv").write_text(f"id,{column}\n1,a\n")
-    sites = [Site(name=name, table=tmp_path / f"{name}.csv", id_column="id") for name in ("clinic", "insurer")]
+    sites = [csv_site(name, tmp_path / f"{name}.csv") for name in ("clinic", "insurer")]
     made = provision(
         tmp_path / "trial",
         federation="trial",

@@ -19,7 +19,7 @@ from verticil.shared.config import RELAY, load_federation
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
 from verticil.shared.identity.identity import Identity
 from verticil.shared.membership.installation import public_sealing_key
-from verticil.simulation.provision import DEMO_LIMITS, Provisioned, Site, provision
+from verticil.simulation.provision import DEMO_LIMITS, Provisioned, csv_site, provision
 
 A, B, C = (digit * 64 for digit in "abc")
 
@@ -87,7 +87,7 @@ def made(tmp_path: Path) -> Provisioned:
     return provision(
         tmp_path / "fed",
         federation="trial",
-        sites=[Site(name=name, table=table, id_column="id") for name in ("north", "south")],
+        sites=[csv_site(name, table) for name in ("north", "south")],
         limits=DEMO_LIMITS,
         endpoint="localhost:1",
         listen="127.0.0.1:0",

@@ -15,7 +15,7 @@ from verticil.shared.estimation.smaller_families import RECORDS, backed_off, lea
 from verticil.shared.model.graph import Dag
 from verticil.shared.study import canonical
 from verticil.shared.study.reading import read_study
-from verticil.simulation import adult
+from verticil.simulation.federations import adult
 
 EDUCATION, AGE, WORK = 16, 8, 9
 FIFTH = 2

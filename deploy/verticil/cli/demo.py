@@ -68,7 +68,7 @@ def demo(
     """
     from verticil.shared.study.protocols import PROTOCOLS
     from verticil.simulation.chaos import run_drill
-    from verticil.simulation.processes import run_demo
+    from verticil.simulation.processes import run_demo, run_to_end
     from verticil.simulation.summary import parameters_text, release_summary
 
     coordinated = PROTOCOLS.named(model).coordinated
@@ -89,26 +89,29 @@ def demo(
     drill = None
     try:
         if chaos:
-            drill = run_drill(folder, model=model.value, rows=rows, seed=seed, keep=keep, step=step)
+            drill = run_to_end(run_drill(folder, model=model.value, rows=rows, seed=seed, keep=keep, step=step))
             result = drill.demo
         else:
-            result = run_demo(folder, model=model.value, relay=relay, rows=rows, seed=seed, keep=keep, step=step)
+            result = run_to_end(
+                run_demo(folder, model=model.value, relay=relay, rows=rows, seed=seed, keep=keep, step=step)
+            )
     except BaseException:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    release = next(iter(result.releases.values()))
-    summary = release_summary(release, result.study)
+    done = result.published
+    release = next(iter(done.releases.values()))
+    summary = release_summary(release, done.study)
     payload = {
         "model": model.value,
         **({"relay": True} if relay else {}),
         "release": str(release),
-        "releases": {name: str(path) for name, path in result.releases.items()},
+        "releases": {name: str(path) for name, path in done.releases.items()},
         "ca_certificate": str(folder / "ca.crt"),
         "federation": str(result.federation) if result.federation else None,
         "verified": True,
-        "synthetic_records": result.verified.synthetic_records,
-        "common_records": result.n_common,
+        "synthetic_records": done.verified.synthetic_records,
+        "common_records": done.verified.n_common,
         "wall_seconds": round(result.wall_seconds, 2),
         "peak_memory_mib": {name: round(peak, 1) for name, peak in result.peak_memory_mib.items()},
         **document(summary),
@@ -121,7 +124,7 @@ def demo(
             "epsilon_charged": drill.epsilon_charged,
         }
     if not emit(payload, form=form):
-        parameters = parameters_text(release, result.study)
+        parameters = parameters_text(release, done.study)
         _print_result(result, folder, summary, parameters, coordinated=coordinated, relay=relay, drill=drill)
 
 
@@ -136,7 +139,8 @@ def _print_result(
     drill: DrillResult | None,
 ) -> None:
     """What came of it, for people."""
-    release = next(iter(result.releases.values()))
+    done = result.published
+    release = next(iter(done.releases.values()))
     put(f"\n[bold green]published and verified[/] in {result.wall_seconds:.1f} s: {release}")
     if drill:
         kills = sum(event.what == "kill" for event in drill.events)
@@ -149,7 +153,7 @@ def _print_result(
         say("  the same release               at every party, signed by all of them")
         if relay:
             say("  between the parties            through the miner, sealed for each of them; nobody else listens")
-    say(f"  people at all three parties    {result.n_common:,}")
+    say(f"  people at all three parties    {done.verified.n_common:,}")
     put(f"  network                        {summary.variables} variables, {summary.edges} edges")
     if summary.epsilon_range is not None:
         low, high = summary.epsilon_range
@@ -157,7 +161,7 @@ def _print_result(
     say(f"  epsilon per person             {epsilon_text(summary.epsilon_per_person)} (the sum over the columns)")
     if parameters:
         put(f"  parameters                     {parameters}")
-    say(f"  synthetic records              {result.verified.synthetic_records:,}")
+    say(f"  synthetic records              {done.verified.synthetic_records:,}")
     put(f"\n  read      {release / 'report.html'}")
     put(f"  use       {release / 'synthetic.csv'}, {release / 'network.bifxml'}")
     put(f"  verify    {Path(sys.argv[0]).name} release verify {release} --ca {folder / 'ca.crt'}")

@@ -193,7 +193,7 @@ def table_2(
         seed: of the data set and the keys.
         model: which variables are randomized.
         records: size of the data set.
-        progress: told what is done.
+        progress: called with what is done, in words.
     """
     network, design = FIGURE_2, published.table_1_design()
     generator = np.random.default_rng([seed, 2])
@@ -267,7 +267,7 @@ def figure_4(
         seed: of the data set and the keys.
         levels: values of p.
         records: size of the data set.
-        progress: told what is done.
+        progress: called with what is done, in words.
     """
     network = FIGURE_3
     generator = np.random.default_rng([seed, 4])
@@ -311,7 +311,7 @@ def figure_5(
         levels: values of p.
         sizes: ascending numbers of records; a smaller data set is the first records of the largest.
         row_level_runs: randomizations of all records beside; the sizes share them, as they share the records.
-        progress: told what is done.
+        progress: called with what is done, in words.
     """
     network = FIGURE_3
     generator = np.random.default_rng([seed, 5])

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Final
 
 from verticil.shared.config import load_federation
-from verticil.shared.errors import Misuse, VerticilError, from_code
+from verticil.shared.errors import VerticilError, from_code
 from verticil.shared.identity.pki import load_credentials
 from verticil.shared.release.verification import VerifiedRelease, verify_release
 from verticil.shared.study.canonical import to_bytes
@@ -42,13 +42,11 @@ class CarriedOut:
 
     Attributes:
         study: the proposal.
-        n_common: people at all parties.
         verified: what verification of the fetched release found.
         releases: the release's folder, under who has it.
     """
 
     study: Study
-    n_common: int
     verified: VerifiedRelease
     releases: Mapping[str, Path]
 
@@ -66,7 +64,7 @@ async def follow_study(
     Args:
         control: the connection to the miner.
         digest: of the proposal.
-        step: told of every change.
+        step: called with every change, in words.
         check: called every few seconds; raises what should end the waiting.
         patience_seconds: how long a miner that does not answer is asked again.
 
@@ -100,6 +98,14 @@ async def follow_study(
             raise from_code(end.code or "STUDY_WITHDRAWN", end.message or f"the study ended: {name}", hint=end.hint)
 
 
+def connected(folder: Path) -> GrpcControl:
+    """The line to the miner from an analyst's folder, to be closed."""
+    federation = load_federation(folder / "federation.toml")
+    credentials = load_credentials(folder / "pki" / "analyst.crt", folder / "pki" / "analyst.key", federation)
+    idle = federation.idle_timeout_seconds
+    return GrpcControl(Connection(federation.miner_endpoint, credentials, idle_timeout_seconds=idle))
+
+
 async def carry_out(
     folder: Path,
     release: Path,
@@ -118,25 +124,19 @@ async def carry_out(
     Raises:
         VerticilError: whatever ended the study or the connection; RELEASE_INVALID or RELEASE_UNTRUSTED.
     """
-    federation = load_federation(folder / "federation.toml")
-    credentials = load_credentials(folder / "pki" / "analyst.crt", folder / "pki" / "analyst.key", federation)
     study = read_study(folder / "study.toml")
-    control = GrpcControl(
-        Connection(federation.miner_endpoint, credentials, idle_timeout_seconds=federation.idle_timeout_seconds)
-    )
+    control = connected(folder)
     try:
         submitted = await control.submit_study(control_pb2.SubmitStudyRequest(proposal=to_bytes(study)))
         step(f"study '{study.id}' submitted, digest {submitted.study_digest.hex()[:12]}")
-        summary = await follow_study(
-            control, submitted.study_digest, step=step, check=check, patience_seconds=patience_seconds
-        )
+        await follow_study(control, submitted.study_digest, step=step, check=check, patience_seconds=patience_seconds)
         await fetch_release(control, submitted.study_digest, release)
     finally:
         await control.close()
-    authority = federation.ca_certificate.read_bytes()
+    authority = load_federation(folder / "federation.toml").ca_certificate.read_bytes()
     verified = await asyncio.to_thread(verify_release, release, ca_certificate=authority)
     step("release fetched and verified")
-    return CarriedOut(study=study, n_common=summary.n_common, verified=verified, releases={"analyst": release})
+    return CarriedOut(study=study, verified=verified, releases={"analyst": release})
 
 
 def _end(_signal: int, _frame: FrameType | None) -> None:
@@ -158,13 +158,10 @@ def main() -> int:
                 patience_seconds=math.inf,  # a container's miner may be away for a while
             )
         )
-    except Misuse as error:
+    except VerticilError as error:
         if error.code != "FILE_EXISTS":
             sys.stderr.write(f"{error}\n")
-        return 0 if error.code == "FILE_EXISTS" else error.exit_code
-    except VerticilError as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
+            return error.exit_code
     return 0
 
 

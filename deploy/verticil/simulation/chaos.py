@@ -34,12 +34,10 @@ from verticil.party.config import load_party
 from verticil.party.operator import reports
 from verticil.shared.config import load_federation
 from verticil.shared.errors import GateFailed, InternalFault, VerticilError
-from verticil.shared.identity.pki import load_credentials
 from verticil.shared.study.canonical import digest as study_digest
 from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport.client import Connection, GrpcControl
-from verticil.simulation.analyst import CarriedOut, carry_out
+from verticil.simulation.analyst import CarriedOut, carry_out, connected
 from verticil.simulation.peers import standing
 from verticil.simulation.processes import (
     Children,
@@ -192,11 +190,10 @@ class _Drill:
             return await self._together(follow, self._disturb_central())
 
     async def _disturb_central(self) -> None:
-        analyst, federation = self.made.analyst, load_federation(self.made.analyst / "federation.toml")
-        credentials = load_credentials(analyst / "pki" / "analyst.crt", analyst / "pki" / "analyst.key", federation)
-        request = control_pb2.GetStudyRequest(study_digest=study_digest(read_study(analyst / "study.toml")))
+        digest = study_digest(read_study(self.made.analyst / "study.toml"))
+        request = control_pb2.GetStudyRequest(study_digest=digest)
         async with AsyncExitStack() as stack:
-            control = GrpcControl(Connection(federation.miner_endpoint, credentials))
+            control = connected(self.made.analyst)
             stack.push_async_callback(control.close)
 
             async def until(done: Callable[[control_pb2.StudySummary], bool]) -> control_pb2.StudySummary:
@@ -287,7 +284,24 @@ def _progress(study: control_pb2.StudySummary) -> str:
     return f"with {stored} of {expected} columns at the miner"
 
 
-async def _drill(out: Path, *, model: str, rows: int | None, seed: int | None, keep: bool, step: Step) -> DrillResult:
+async def run_drill(
+    out: Path,
+    *,
+    model: str = "central",
+    rows: int | None = None,
+    seed: int | None = None,
+    keep: bool = False,
+    step: Step,
+) -> DrillResult:
+    """Run the demonstration undisturbed and disturbed. SIGINT and SIGTERM cancel it: everything is stopped and removed.
+
+    Args:
+        out, model, rows, seed, keep, step: as for `processes.run_demo`; what is left in `out` is the disturbed run's.
+
+    Raises:
+        GateFailed: RELEASE_INVALID, the releases or the ledgers differ; AUDIT_BROKEN.
+        VerticilError: a node or the study failed, with its code.
+    """
     started = time.monotonic()
     kept = out / "federation" if keep else None
     seed_derived = seed is not None
@@ -324,7 +338,7 @@ async def _drill(out: Path, *, model: str, rows: int | None, seed: int | None, k
 
 
 def _silent(_line: str) -> None:
-    """For the run that nobody needs to watch."""
+    """For the undisturbed run, whose steps are not shown."""
 
 
 def _compare(undisturbed: Mapping[str, str], disturbed: Mapping[str, str], *, what: str) -> None:
@@ -334,31 +348,6 @@ def _compare(undisturbed: Mapping[str, str], disturbed: Mapping[str, str], *, wh
             f"{what}: the disturbed run differs from the undisturbed one in {', '.join(different)}",
             hint="it is a fault of verticil: report it with the folders that --keep keeps",
         )
-
-
-def run_drill(
-    out: Path,
-    *,
-    model: str = "central",
-    rows: int | None = None,
-    seed: int | None = None,
-    keep: bool = False,
-    step: Step,
-) -> DrillResult:
-    """Run the demonstration undisturbed and disturbed.
-
-    Args:
-        out, model, rows, seed, keep, step: as for `processes.run_demo`; what is left in `out` is the disturbed run's.
-
-    Raises:
-        GateFailed: RELEASE_INVALID, the releases or the ledgers differ; AUDIT_BROKEN.
-        VerticilError: a node or the study failed, with its code.
-        KeyboardInterrupt: SIGINT or SIGTERM; everything has been stopped and removed.
-    """
-    try:
-        return asyncio.run(_drill(out, model=model, rows=rows, seed=seed, keep=keep, step=step))
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
 
 
 _TIMED: Final = frozenset({"manifest.json", "manifest.sig", "report.html", "datapackage.json"})
@@ -406,7 +395,7 @@ class Way:
         self.delay_seconds = 0.0
 
     async def carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        """Forward until the source ends; the sink is then told that there is no more."""
+        """Forward until the source ends; the sink then gets an end of file."""
         while data := await source.read(_PIECE_BYTES):
             await asyncio.sleep(self.delay_seconds)
             sink.write(data)

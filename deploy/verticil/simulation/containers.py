@@ -60,10 +60,10 @@ def lay_out_containers(
     sites = []
     with tempfile.TemporaryDirectory(prefix="verticil-tables-") as temporary:
         for site in lay_out(Path(temporary), study, tables, id_column=id_column):
-            place = root / site.name / f"table{site.table.suffix}"
+            place = root / site.name / f"table{site.table.path.suffix}"
             place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(site.table, place)
-            sites.append(dataclasses.replace(site, table=place))
+            shutil.copyfile(site.table.path, place)
+            sites.append(dataclasses.replace(site, table=dataclasses.replace(site.table, path=place)))
     made = provision(
         root,
         federation="simulation",

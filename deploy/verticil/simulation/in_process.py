@@ -20,8 +20,8 @@ import contextlib
 import dataclasses
 import shutil
 import tempfile
-import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from verticil.analyst.draft import dataset_rule, numbers_of
 from verticil.party.dataset.table import ColumnRule, DatasetRule, header, missing_columns, read_parts
-from verticil.shared.disk import write_fault
 from verticil.shared.errors import DataFault, Misuse, PeerFault, VerticilError, from_code
 from verticil.shared.model.network import Network
 from verticil.shared.study.document import Study
@@ -97,7 +96,7 @@ def simulate(
         compare: measure the distances to the real joint data (`verticil.shared.evaluation.fidelity`).
         wrap: for tests: put something between each party and the miner, given the party's name and its connection.
         wrap_peer: for tests: put something between two parties of a study between peers, see `WrapPeer`.
-        step: told of every change, in words.
+        step: called with every change, in words.
 
     Returns:
         Network, synthetic records and figures.
@@ -107,6 +106,7 @@ def simulate(
 
     A call from a notebook, where an event loop runs already, works too: the simulation has its own, in a thread of its own.
     """
+    from verticil.party.operator.peer_commands import copy_release
     from verticil.shared.study.protocols import protocol_of
     from verticil.shared.study.reading import read_study
 
@@ -128,47 +128,16 @@ def simulate(
         result = _result(made, folder, document, n_common=n_common, compare=compare, seed=seed)
         if target is None:
             return result
-        _keep(folder, made.ca_certificate, target)
+        copy_release(folder, target, made.ca_certificate.read_bytes())
     return dataclasses.replace(result, release=target)
-
-
-def _keep(folder: Path, ca_certificate: Path, target: Path) -> None:
-    """Copy the release to `target`, whole or not at all, and the authority's certificate beside it."""
-    staging = target.with_name(f".{target.name}.partial")
-    certificate = target.with_name(".ca.crt.partial")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(staging, ignore_errors=True)
-        staging.mkdir()
-        for path in folder.iterdir():
-            shutil.copyfile(path, staging / path.name)
-        shutil.copyfile(ca_certificate, certificate)
-        staging.replace(target)
-        certificate.replace(target.with_name("ca.crt"))
-    except OSError as error:
-        raise write_fault(error, target) from None
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-        certificate.unlink(missing_ok=True)
 
 
 def _in_own_loop(run: Callable[[], Coroutine[object, object, int]]) -> int:
     """Run the coroutine that `run` makes in an event loop of a fresh thread, and give its result or error."""
-    outcome: list[int] = []
-    failure: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            outcome.append(asyncio.run(run()))
-        except BaseException as error:  # noqa: BLE001 - it is raised again, in the caller's thread
-            failure.append(error)
-
-    thread = threading.Thread(target=work, name="verticil-simulation")
-    thread.start()
-    thread.join()
-    if failure:
-        raise failure[0]
-    return outcome[0]
+    pool = ThreadPoolExecutor(1, thread_name_prefix="verticil-simulation")
+    outcome = pool.submit(lambda: asyncio.run(run()))
+    pool.shutdown(wait=False)
+    return outcome.result()
 
 
 def _provision(place: Path, study: Study, tables: Tables, *, id_column: str, seed: int | None) -> Provisioned:
@@ -252,9 +221,9 @@ async def run_federation(
 
 
 def _in_full(made: Provisioned, study: Study, digest: bytes, error: VerticilError) -> VerticilError:
-    """The error as the party that met it wrote it down: a real miner is not told this much, whoever simulates owns the tables.
+    """The error as the party that met it wrote it down: a real miner gets less, but who simulates owns the tables.
 
-    Others wrote down, with the same code, that they were told of it.
+    The others wrote down, with the same code, that a party had reported it.
     """
     from verticil.miner.rules.blocking_parties import reporting_party
     from verticil.miner.storage.records import Failure
@@ -334,19 +303,9 @@ async def run_peers(
     """Serve the parties of provisioned folders in this event loop until every one of them has published.
 
     Args:
-        made: the nodes' folders.
-        study: the proposal.
+        made, study, seeded, wrap, clock, step: as for `run_federation`, which returns and raises the same.
         release: folder to make: the parties' releases are equal, and this is one of them.
-        seeded: the secrets come from a seed; the manifest says so.
-        wrap, step: as for `simulate`.
         wrap_peer: see `WrapPeer`.
-        clock: UTC now, for tests; the machine's when absent.
-
-    Returns:
-        The number of common people.
-
-    Raises:
-        VerticilError: what ended the study or a node.
     """
     from verticil.shared.config import RELAY
     from verticil.shared.identity.pki import utc_now
@@ -354,7 +313,6 @@ async def run_peers(
     from verticil.simulation.peers import load_everywhere, take_home, until_published
 
     now = clock if clock is not None else utc_now
-
     digest = await asyncio.to_thread(load_everywhere, made.parties, study)
     stop = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
@@ -527,16 +485,8 @@ def _site(study: Study, name: str, table: Path | str | pd.DataFrame, folder: Pat
     rule = dataset_rule(path, id_column)
     from verticil.simulation.provision import Site
 
-    return Site(
-        name=name,
-        table=path,
-        id_column=id_column,
-        format=rule.format,
-        delimiter=rule.delimiter,
-        encoding=rule.encoding,
-        columns=_columns(study, name, rule),
-        allow_infinite=allowed,
-    )
+    rule = dataclasses.replace(rule, columns=_columns(study, name, rule))
+    return Site(name=name, table=rule, allow_infinite=allowed)
 
 
 def _columns(study: Study, party: str, rule: DatasetRule) -> dict[str, ColumnRule]:

@@ -20,26 +20,25 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar
 
 from verticil.shared.config import RELAY, load_federation
 from verticil.shared.errors import InternalFault, VerticilError, from_code
-from verticil.shared.release.verification import VerifiedRelease
-from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.reading import read_study
-from verticil.simulation import adult
 from verticil.simulation.analyst import CarriedOut, carry_out
+from verticil.simulation.federations import adult
 from verticil.simulation.peers import free_addresses, load_everywhere, take_home, until_published
 from verticil.simulation.provision import Provisioned, provision_demo, set_endpoint
 
 LOOK_SECONDS: Final = 0.3
 
 Step = Callable[[str], None]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,20 +46,14 @@ class DemoResult:
     """What the demonstration reached.
 
     Attributes:
-        releases: the verified release's folder; between peers every party's own, which are equal.
+        published: the study and its release; between peers every party has a release of its own, and they are equal.
         federation: the nodes' folders, when they were kept.
-        study: the effective study is in the release; this is the proposal.
-        verified: what verification found.
-        n_common: people at all three parties.
         wall_seconds: from the first step to the last.
         peak_memory_mib: of each process, where the system tells.
     """
 
-    releases: Mapping[str, Path]
+    published: CarriedOut
     federation: Path | None
-    study: Study
-    verified: VerifiedRelease
-    n_common: int
     wall_seconds: float
     peak_memory_mib: Mapping[str, float]
 
@@ -74,7 +67,7 @@ async def run_central(
         made: the federation.
         release: folder for the release.
         seed_derived: the release says that the sites' secrets come from a seed.
-        step: told of every step.
+        step: called with every step, in words.
         children: where the nodes are started.
 
     Raises:
@@ -110,7 +103,7 @@ async def run_peers(made: Provisioned, place: Path, *, step: Step, children: Chi
     Args:
         made: the federation.
         place: folder for one release a party.
-        step: told of every step.
+        step: called with every step, in words.
         children: where the parties are started.
 
     Raises:
@@ -130,9 +123,7 @@ async def run_peers(made: Provisioned, place: Path, *, step: Step, children: Chi
     authority = made.ca_certificate.read_bytes()
     folders, verified = await asyncio.to_thread(take_home, made.parties, digest, place, ca_certificate=authority)
     step(f"{len(folders)} releases taken, verified, and equal")
-    return CarriedOut(
-        study=read_study(made.analyst / "study.toml"), n_common=verified.n_common, verified=verified, releases=folders
-    )
+    return CarriedOut(study=read_study(made.analyst / "study.toml"), verified=verified, releases=folders)
 
 
 def _addresses(*, relay: bool) -> dict[str, str]:
@@ -185,9 +176,31 @@ async def provisioned(
     return made
 
 
-async def _demo(
-    out: Path, *, model: str, relay: bool, rows: int | None, seed: int | None, keep: bool, step: Step
+async def run_demo(
+    out: Path,
+    *,
+    model: str = "central",
+    relay: bool = False,
+    rows: int | None = None,
+    seed: int | None = None,
+    keep: bool = False,
+    step: Step,
 ) -> DemoResult:
+    """Run the demonstration. SIGINT and SIGTERM cancel it: everything is stopped and removed.
+
+    Args:
+        out: an existing, empty folder; gets ``release`` (or, between peers, ``parties/NAME/release``), the authority's ``ca.crt``
+            and, with `keep`, ``federation``.
+        model: with a miner in the middle, or between peers.
+        relay: between peers, none of whom can be dialled: what they tell each other passes through a miner, sealed.
+        rows: how many common people; None: all.
+        seed: derive the sites' secrets from it (the manifest says so); None: random.
+        keep: keep the nodes' folders: configurations, keys, state, logs.
+        step: called with every step, in words.
+
+    Raises:
+        VerticilError: a node or the study failed, with its code.
+    """
     started = time.monotonic()
     kept = out / "federation" if keep else None
     async with workplace(kept) as children:
@@ -203,44 +216,21 @@ async def _demo(
 def demo_result(done: CarriedOut, *, kept: Path | None, started: float, children: Children) -> DemoResult:
     """What was reached, when all has ended."""
     return DemoResult(
-        releases=done.releases,
+        published=done,
         federation=kept,
-        study=done.study,
-        verified=done.verified,
-        n_common=done.n_common,
         wall_seconds=time.monotonic() - started,
         peak_memory_mib=dict(children.peak_memory_mib),
     )
 
 
-def run_demo(
-    out: Path,
-    *,
-    model: str = "central",
-    relay: bool = False,
-    rows: int | None = None,
-    seed: int | None = None,
-    keep: bool = False,
-    step: Step,
-) -> DemoResult:
-    """Run the demonstration.
-
-    Args:
-        out: an existing, empty folder; gets ``release`` (or, between peers, ``parties/NAME/release``), the authority's ``ca.crt``
-            and, with `keep`, ``federation``.
-        model: with a miner in the middle, or between peers.
-        relay: between peers, none of whom can be dialled: what they tell each other passes through a miner, sealed.
-        rows: how many common people; None: all.
-        seed: derive the sites' secrets from it (the manifest says so); None: random.
-        keep: keep the nodes' folders: configurations, keys, state, logs.
-        step: told of every step.
+def run_to_end(work: Coroutine[object, object, Result]) -> Result:
+    """Run `run_demo` or the like in an event loop of its own.
 
     Raises:
-        VerticilError: a node or the study failed, with its code.
-        KeyboardInterrupt: SIGINT or SIGTERM; everything has been stopped and removed.
+        KeyboardInterrupt: SIGINT or SIGTERM has cancelled it.
     """
     try:
-        return asyncio.run(_demo(out, model=model, relay=relay, rows=rows, seed=seed, keep=keep, step=step))
+        return asyncio.run(work)
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
 
@@ -303,7 +293,7 @@ class Children:
         child = await self.start("miner", "miner", "run", "--config", config, "--format", "json", *extra, capture=True)
         assert child.stdout is not None
         line = await asyncio.wait_for(child.stdout.readline(), START_SECONDS)
-        said = cast("dict[str, Any]", json.loads(line)) if line else {}
+        said: dict[str, Any] = json.loads(line) if line else {}
         if "port" not in said:
             await child.wait()
             if "error" in said:
@@ -322,7 +312,7 @@ class Children:
         lines = (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace").splitlines()
         for line in reversed(lines):
             with suppress(ValueError, KeyError, TypeError):
-                error = cast("dict[str, str]", json.loads(line)["error"])
+                error: dict[str, str] = json.loads(line)["error"]
                 return from_code(error["code"], f"{name}: {error['message']}", hint=error.get("hint", ""))
         return InternalFault(
             "INTERNAL", f"{name} ended with exit code {code}", hint="run again with --keep and read its log"

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from verticil.party.dataset.table import ColumnRule
+from verticil.party.dataset.table import DatasetRule
 from verticil.party.policy.decision_store import ApproverKey
 from verticil.party.site import init_state
 from verticil.pki.files import quoted, write_federation, write_new, write_secret
@@ -29,7 +29,7 @@ from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import public_key_text
 from verticil.shared.membership.installation import public_sealing_key
 from verticil.shared.study.reading import simulation_seed_from
-from verticil.simulation import adult
+from verticil.simulation.federations import adult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,16 +64,16 @@ OPEN_LIMITS: Final = Limits(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """One party: its name and its table."""
+    """One party: its name, its table, and the variables that its policy lets leave without noise."""
 
     name: str
-    table: Path
-    id_column: str
-    format: str = "csv"
-    delimiter: str = ","
-    encoding: str = "utf-8"
-    columns: Mapping[str, ColumnRule] = field(default_factory=dict)
+    table: DatasetRule
     allow_infinite: tuple[str, ...] = ()
+
+
+def csv_site(name: str, path: Path, *, id_column: str = "id") -> Site:
+    """A party whose table is a plain CSV file."""
+    return Site(name=name, table=DatasetRule(path=path, format="csv", id=id_column))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ def study_seed(path: Path) -> int | None:
 
 
 def copied(made: Provisioned, root: Path) -> Provisioned:
-    """Copy a federation that nobody runs: the same keys and secrets, a life of its own.
+    """Copy a federation whose nodes do not run: the same keys and secrets, a life of its own.
 
     Args:
         made: what to copy; its tables lie in its folder, too, or nowhere near.
@@ -160,7 +160,7 @@ def set_endpoint(
 
 
 def _party_toml(site: Site, node: Path, limits: Limits, peers: Mapping[str, str], approver: bytes) -> str:
-    table = os.path.relpath(site.table.resolve(), node.resolve())
+    table = site.table
     allowed = ", ".join(quoted(name) for name in site.allow_infinite)
     recipients = ", ".join(quoted(name) for name in ("miner", *(name for name in peers if name != site.name)))
     address = peers.get(site.name)
@@ -169,7 +169,7 @@ def _party_toml(site: Site, node: Path, limits: Limits, peers: Mapping[str, str]
         peer = "\n[peer]\nrelay = true\n"
     columns = "".join(
         f"\n[dataset.people.columns.{quoted(name)}]\nsource = {quoted(rule.source)}\nwritten = {quoted(rule.written)}\n"
-        for name, rule in site.columns.items()
+        for name, rule in table.columns.items()
     )
     exact = "true" if limits.allow_exact_parameters else "false"
     return f"""schema = 1
@@ -185,11 +185,11 @@ key = "pki/{site.name}.key"
 key = "secrets/linkage.key"
 
 [dataset.people]
-path = {quoted(table)}
-format = {quoted(site.format)}
-delimiter = {quoted(site.delimiter)}
-encoding = {quoted(site.encoding)}
-id = {quoted(site.id_column)}
+path = {quoted(os.path.relpath(table.path.resolve(), node.resolve()))}
+format = {quoted(table.format)}
+delimiter = {quoted(table.delimiter)}
+encoding = {quoted(table.encoding)}
+id = {quoted(table.id)}
 {columns}
 [policy]
 approval = "auto"                # accepted only under the marked authority of a demonstration
@@ -319,7 +319,7 @@ def provision_demo(
     made = provision(
         root,
         federation="adult-demo",
-        sites=[Site(name=name, table=path, id_column=adult.ID_COLUMN) for name, path in tables.items()],
+        sites=[csv_site(name, path, id_column=adult.ID_COLUMN) for name, path in tables.items()],
         limits=DEMO_LIMITS,
         endpoint=endpoint,
         listen=listen,

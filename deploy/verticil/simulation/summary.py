@@ -1,6 +1,6 @@
 """The headline figures of a release, read from its model.json and asked of its study's protocol.
 
-The distance of a release's synthetic records from the real joint data, for whoever holds all the tables.
+The distance of a release's synthetic records from the real joint data, where one person holds all the tables.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ compared is a run of the demonstration with the same seed, as plain processes an
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import re
@@ -121,7 +122,7 @@ def federation(engine: Any, base_image: str, tmp_path_factory: pytest.TempPathFa
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("undisturbed")
-    run_demo(folder, seed=SEED, step=lambda _line: None)
+    asyncio.run(run_demo(folder, seed=SEED, step=lambda _line: None))
     return folder / "release"
 
 

@@ -76,7 +76,7 @@ def accuracies(
         data: what.
         scale: how much of it.
         seed: of the splits and everything random.
-        step: is told what is being done.
+        step: called with what is being done, in words.
         without: predictors that the classifiers do not get; then two more rows with all of them, of the original records and of
             the genetic search with `ACCURACY_K`.
     """

@@ -76,7 +76,7 @@ def run(wanted: Collection[str], *, scale: Scale, seed: int, tell: Step, credit_
         wanted: some of `PARTS`.
         scale: how large.
         seed: of everything random.
-        tell: is told what is being done.
+        tell: called with what is being done, in words.
         credit_card: the credit-card table; None: one of its shape is made up.
 
     Raises:

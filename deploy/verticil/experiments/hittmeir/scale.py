@@ -14,7 +14,7 @@ from verticil.experiments.hittmeir.synthesizer import Method, Recipe, describe, 
 from verticil.shared.evaluation.utility import CLASSIFIERS
 
 Step = Callable[[str], None]
-"""Is told what is being done."""
+"""Called with what is being done, in words."""
 
 _CARD_COLUMNS: Final = 31
 

@@ -97,23 +97,8 @@ def load_study(config: PartyConfig, study: Path | Study, *, at: dt.datetime | No
         if digest not in known:
             event = Event(what=What.STUDY_SEEN, who="operator", study=digest, study_id=document.id)
             site.audit.record(event, now)
-            site.state.remember(
-                Task(
-                    digest=digest,
-                    version=0,
-                    state=State.AWAITING_APPROVAL,
-                    proposal=to_bytes(document),
-                    effective=b"",
-                    effective_digest=b"",
-                    approved=False,
-                    pseudonyms_complete=False,
-                    alignment_confirmed=False,
-                    units_received=(),
-                    failure="",
-                ),
-                document.id,
-                now,
-            )
+            task = Task(digest=digest, version=0, state=State.AWAITING_APPROVAL, proposal=to_bytes(document))
+            site.state.remember(task, document.id, now)
             site.state.show(digest, "loaded", at=now)
     return LoadedStudy(
         study=document.id,
@@ -185,6 +170,29 @@ def take_release(config: PartyConfig, study: str, out: Path) -> TakenRelease:
         raise Misuse("FILE_EXISTS", f"{out}: exists already", hint="name another folder")
     authority = config.federation.ca_certificate.read_bytes()
     verified = verify_release(folder, ca_certificate=authority)
+    copy_release(folder, out, authority)
+    return TakenRelease(
+        study=record.study_id,
+        digest=record.digest.hex(),
+        release=str(out),
+        ca_certificate=str(out.with_name("ca.crt")),
+        common_records=verified.n_common,
+        files=tuple(sorted(path.name for path in out.iterdir())),
+    )
+
+
+def copy_release(folder: Path, out: Path, authority: bytes) -> None:
+    """Copy a release, whole or not at all, and put the authority's certificate beside it as ``ca.crt``.
+
+    Args:
+        folder: of the release.
+        out: folder to make.
+        authority: the certificate, PEM.
+
+    Raises:
+        Misuse: FILE_MISSING, it cannot be written there.
+        DataFault: DISK_FULL.
+    """
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as staging:
@@ -198,11 +206,3 @@ def take_release(config: PartyConfig, study: str, out: Path) -> TakenRelease:
             rename(beside, out.with_name("ca.crt"))
     except OSError as error:
         raise write_fault(error, out) from None
-    return TakenRelease(
-        study=record.study_id,
-        digest=record.digest.hex(),
-        release=str(out),
-        ca_certificate=str(out.with_name("ca.crt")),
-        common_records=verified.n_common,
-        files=tuple(sorted(path.name for path in out.iterdir())),
-    )

@@ -48,7 +48,8 @@ class Task:
     """Where a study stands: what the miner last told of it (`StudyTask` of the wire contract).
 
     Between peers there is no miner. A study that this party's operator loaded has version 0; its state and its effective study
-    are what this party found out itself, and `approved` means that a peer may have this party's approval.
+    are what this party found out itself, and `approved` means that a peer may have this party's approval. It begins with the
+    defaults.
 
     `submitter`, the analyst, and `ended_words`, why the study ended, are the miner's word; empty: it says nothing.
     """
@@ -57,13 +58,13 @@ class Task:
     version: int
     state: int
     proposal: bytes
-    effective: bytes
-    effective_digest: bytes
-    approved: bool
-    pseudonyms_complete: bool
-    alignment_confirmed: bool
-    units_received: tuple[int, ...]
-    failure: str
+    effective: bytes = b""
+    effective_digest: bytes = b""
+    approved: bool = False
+    pseudonyms_complete: bool = False
+    alignment_confirmed: bool = False
+    units_received: tuple[int, ...] = ()
+    failure: str = ""
     submitter: str = ""
     ended_words: str = ""
 
