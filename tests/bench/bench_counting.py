@@ -23,6 +23,7 @@ from verticil.miner.learning.counting import all_pair_tables
 from verticil.miner.learning.scores import pair_scores
 from verticil.shared.arrays import Codes
 from verticil.shared.channels.transition import quantize, symmetric
+from verticil.shared.estimation.design import ColumnUnit
 
 N_RECORDS = 1_000_000
 N_STATES = (8, 2, 5, 4, 7, 6, 9, 15, 7, 4, 4, 2, 16, 3, 5)  # as in Adult, two more
@@ -63,9 +64,10 @@ def in_memory() -> list[Figure]:
     columns = [generator.choice(k, N_RECORDS, p=generator.dirichlet(np.ones(k))).astype(np.uint8) for k in N_STATES]
     transitions = [quantize(symmetric(k, epsilon=3.0)) for k in N_STATES]
     all_pair_tables(columns, N_STATES, method="kernel")  # compiles
-    pair_scores(all_pair_tables(columns, N_STATES), transitions)  # imports scipy
+    units = [ColumnUnit(variables=(v,), domain=None, channel=channel) for v, channel in enumerate(transitions)]
+    pair_scores(columns, units, N_STATES)  # imports scipy
     tables = cpu_seconds(lambda: all_pair_tables(columns, N_STATES))
-    scored = cpu_seconds(lambda: pair_scores(all_pair_tables(columns, N_STATES), transitions))
+    scored = cpu_seconds(lambda: pair_scores(columns, units, N_STATES))
     plain = cpu_seconds(lambda: all_pair_tables(columns, N_STATES, method="plain"), repeats=1)
     information, counts, note = reference_seconds(columns, N_STATES, N_REFERENCE_PAIRS)
     return [

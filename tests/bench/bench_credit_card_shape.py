@@ -13,7 +13,6 @@ from itertools import combinations
 import numpy as np
 from figure import Figure, cpu_seconds
 
-from verticil.miner.learning.counting import all_pair_tables
 from verticil.miner.learning.learn import learn
 from verticil.miner.learning.scores import pair_scores
 from verticil.miner.learning.search.genetic import GeneticSearch
@@ -104,12 +103,12 @@ def figures() -> list[Figure]:
         max_parents=MAX_PARENTS,
         max_family_cells=rules.structure.max_family_cells,
     )
-    channels = [unit.transition for unit in rules.units]
+    units = [rules.column_unit(index) for index in range(len(rules.units))]
     network = learn(drawn, rules).network  # compiles
     sample_codes(network, N_RECORDS, generator=np.random.default_rng(1))
 
     def scores() -> object:
-        return pair_scores(all_pair_tables(drawn, N_STATES), channels)
+        return pair_scores(drawn, units, N_STATES)
 
     def search() -> object:
         return run_search(GeneticSearch(generations=GENERATIONS), problem, seed=7)

@@ -5,15 +5,21 @@ import pytest
 from scipy.stats import chi2_contingency
 
 from verticil.miner.learning.counting import PairTables, all_pair_tables
-from verticil.miner.learning.scores import pair_scores
+from verticil.miner.learning.scores import PairScores, pair_scores
 from verticil.shared.channels.transition import Transition, binary, identity, quantize, symmetric
 from verticil.shared.estimation import axes
+from verticil.shared.estimation.design import ColumnUnit
 from verticil.shared.estimation.independence import independence_p_value
 from verticil.shared.estimation.information import pair_information, plug_in_information
 
 
 def exact(*n_states: int) -> list[Transition]:
     return [quantize(identity(k)) for k in n_states]
+
+
+def scores_of(*columns: np.ndarray, channels: list[Transition]) -> PairScores:
+    units = [ColumnUnit(variables=(v,), domain=None, channel=channel) for v, channel in enumerate(channels)]
+    return pair_scores([column.astype(np.uint8) for column in columns], units, [c.n_states for c in channels])
 
 
 def tables_of(*columns: np.ndarray, n_states: tuple[int, ...]) -> PairTables:
@@ -54,8 +60,7 @@ def test_a_rare_category_does_not_remove_the_edges_of_its_column():
         (generator.random(n)[:, None] >= np.cumsum(transition.probabilities, 1)[x][:, :-1]).sum(1)
         for x in (true, other)
     ]
-    tables = tables_of(*released, n_states=(k, k))
-    scored = pair_scores(tables, [transition] * 2)
+    scored = scores_of(*released, channels=[transition] * 2)
     assert scored.significant[0, 1]
     truth = plug_in_information(np.histogram2d(true, other, bins=k)[0])
     assert 0.3 * truth < scored.information[0, 1] < 1.5 * truth
@@ -87,7 +92,7 @@ def test_pair_scores_of_three_columns():
     b = np.where(generator.random(5000) < 0.5, a, generator.integers(0, 3, 5000))
     c = generator.integers(0, 4, 5000)
     tables = tables_of(a, b, c, n_states=(3, 3, 4))
-    scored = pair_scores(tables, exact(3, 3, 4))
+    scored = scores_of(a, b, c, channels=exact(3, 3, 4))
     assert scored.level == pytest.approx(0.05 / 3)
     assert scored.significant.tolist() == [[False, True, False], [True, False, False], [False] * 3]
     expected = plug_in_information(tables.table(0, 1)) - 2 * 2 / (2 * 5000)
@@ -98,7 +103,7 @@ def test_pair_scores_of_three_columns():
 
 
 def test_one_variable_has_no_pairs():
-    scored = pair_scores(tables_of(np.zeros(9), n_states=(2,)), exact(2))
+    scored = scores_of(np.zeros(9), channels=exact(2))
     assert scored.information.tolist() == [[0.0]]
 
 
@@ -108,7 +113,5 @@ def test_information_comes_from_the_corrected_table():
     transitions = [quantize(binary(0.1, 0.25)), quantize(binary(0.2, 0.3))]
     released = axes.apply_axes(joint, [t.probabilities for t in transitions])
     counts = np.round(released * 1e12).astype(np.int64)
-    tables = PairTables(n_states=(2, 2), counts=counts.ravel(), n_records=int(counts.sum()))
-    np.testing.assert_allclose(
-        pair_scores(tables, transitions).information[0, 1], plug_in_information(joint), rtol=1e-4
-    )
+    found = pair_information(counts, transitions, level=0.05)
+    np.testing.assert_allclose(found, plug_in_information(joint), rtol=1e-4)

@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.counting import PairTables, all_pair_tables, family_counts
+from verticil.miner.learning.counting import all_pair_tables, family_counts
 from verticil.miner.learning.scores import JointInformation, pair_scores
 from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.greedy import GreedySearch
@@ -109,6 +109,7 @@ def describe(columns: Sequence[Codes], schema: Schema, recipe: Recipe, *, seed: 
     start = time.process_time()
     n_states = schema.n_states
     channels = _channels(schema, recipe.epsilon)
+    units = [ColumnUnit(variables=(v,), domain=None, channel=channel) for v, channel in enumerate(channels)]
     max_cells = MAX_CELLS if recipe.epsilon is None else MAX_RANDOMIZED_CELLS
     constraints = None
     if recipe.custom is not None:
@@ -120,10 +121,12 @@ def describe(columns: Sequence[Codes], schema: Schema, recipe: Recipe, *, seed: 
             target=recipe.custom.target,
             sensitive=[recipe.custom.sensitive],
         )
-    weights = np.zeros((len(n_states), len(n_states)))
-    if recipe.method is Method.genetic:
-        tables = all_pair_tables(columns, n_states)
-        weights = _plain(tables) if recipe.epsilon is None else pair_scores(tables, channels).information
+    if recipe.method is not Method.genetic:
+        weights = np.zeros((len(n_states), len(n_states)))
+    elif recipe.epsilon is None:
+        weights = _plain(columns, n_states)
+    else:
+        weights = pair_scores(columns, units, n_states).information
     problem = SearchProblem(
         weights=weights,
         n_states=n_states,
@@ -137,7 +140,6 @@ def describe(columns: Sequence[Codes], schema: Schema, recipe: Recipe, *, seed: 
         result = run_search(GreedySearch(information=JointInformation(columns, n_states)), problem, seed=seed)
     else:
         raise ValueError("greedy search in randomized columns: expected the genetic one")
-    units = [ColumnUnit(variables=(v,), domain=None, channel=channel) for v, channel in enumerate(channels)]
     by_index = dict(enumerate(columns))
     families = []
     for child, parents in enumerate(result.dag.parents):
@@ -187,10 +189,10 @@ def warm_up() -> None:
     run_search(GeneticSearch(population=4, selected=2, generations=1), held, seed=0)
 
 
-def _plain(tables: PairTables) -> NDArray[np.float64]:
+def _plain(columns: Sequence[Codes], n_states: Sequence[int]) -> NDArray[np.float64]:
     """The mutual information of all pairs of columns that are not randomized: (d, d), symmetric, nats."""
-    d = len(tables.n_states)
-    weights = np.zeros((d, d))
+    tables = all_pair_tables(columns, n_states)
+    weights = np.zeros((len(n_states), len(n_states)))
     for a, b in tables.pairs():
         weights[a, b] = weights[b, a] = plug_in_information(tables.table(a, b))
     return weights

@@ -44,17 +44,19 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.counting import PairTables, all_pair_tables, family_counts
+from verticil.miner.learning.counting import all_pair_tables, family_counts
 from verticil.miner.learning.search.protocol import FamilyValue, remember
 from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.arrays import Codes, Counts, Floats
-from verticil.shared.channels.channel import Channel
 from verticil.shared.estimation.axes import plogp
 from verticil.shared.estimation.design import ColumnUnit, FamilyDesign, as_design, family_design
 from verticil.shared.estimation.estimators import em_projection
 from verticil.shared.estimation.independence import dependence_p_value, independence_p_value
 from verticil.shared.estimation.information import Link, links
 from verticil.shared.estimation.unit_axis import contrast_factor
+
+ALPHA: Final = 0.05
+"""False-alarm rate over all pairs together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -65,7 +67,7 @@ class PairScores:
         information: nats, float64, >= 0; 0 on the diagonal and for pairs without significant information.
         p_value: of the test of independence, float64; 1 on the diagonal.
         significant: bool; p_value is below the level of one pair.
-        level: level of one pair, alpha / (d(d-1)/2).
+        level: level of one pair, `ALPHA` / (d(d-1)/2).
         links: what was found of each significant pair (a, b), a < b.
     """
 
@@ -81,12 +83,11 @@ def alone(units: Sequence[ColumnUnit]) -> list[int]:
     return [index for index, unit in enumerate(units) if unit.domain is None and unit.channel.codes_per_record == 1]
 
 
-def unit_pair_scores(
+def pair_scores(
     columns: Sequence[Codes],
     units: Sequence[ColumnUnit],
     n_states: Sequence[int],
     *,
-    alpha: float = 0.05,
     cancelled: Callable[[], None] | None = None,
 ) -> PairScores:
     """Count and score all pairs of the variables of some units.
@@ -95,14 +96,13 @@ def unit_pair_scores(
         columns: released codes of each unit; of a subset unit all codes of all records.
         units: how they were randomized.
         n_states: number of categories of each variable; every variable is in one unit.
-        alpha: false-alarm rate over all pairs together.
         cancelled: called between short pieces of work; may raise.
 
     Raises:
         ValueError: a column does not fit its unit.
     """
     d = len(n_states)
-    level = alpha / max(d * (d - 1) // 2, 1)
+    level = ALPHA / max(d * (d - 1) // 2, 1)
     single = sorted(alone(units), key=lambda index: units[index].variables)
     variables = [units[index].variables[0] for index in single]
     p_values: dict[tuple[int, int], float] = {}
@@ -125,35 +125,6 @@ def unit_pair_scores(
         p_values[pair] = dependence_p_value(counted, design)
         if p_values[pair] < level:
             linked[pair] = counted, design
-    return _collected(p_values, linked, d, level, cancelled)
-
-
-def pair_scores(tables: PairTables, channels: Sequence[Channel], *, alpha: float = 0.05) -> PairScores:
-    """Score all pairs of columns that were randomized one by one.
-
-    Args:
-        tables: counts of the released columns.
-        channels: of each column; one code a record.
-        alpha: false-alarm rate over all pairs together.
-    """
-    d = len(tables.n_states)
-    level = alpha / max(d * (d - 1) // 2, 1)
-    p_values = {pair: independence_p_value(tables.table(*pair)) for pair in tables.pairs()}
-    linked = {
-        (a, b): (tables.table(a, b), as_design([channels[a], channels[b]]))
-        for (a, b), p_value in p_values.items()
-        if p_value < level
-    }
-    return _collected(p_values, linked, d, level, None)
-
-
-def _collected(
-    p_values: Mapping[tuple[int, int], float],
-    linked: Mapping[tuple[int, int], tuple[Counts, FamilyDesign]],
-    d: int,
-    level: float,
-    cancelled: Callable[[], None] | None,
-) -> PairScores:
     information, p_value = np.zeros((d, d)), np.ones((d, d))
     for (a, b), p in p_values.items():
         p_value[a, b] = p_value[b, a] = p

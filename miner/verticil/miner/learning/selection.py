@@ -46,7 +46,7 @@ from typing import Final
 import numpy as np
 
 from verticil.miner.learning.held_out import HeldOut, check_pairs, quick_network, sample_of
-from verticil.miner.learning.scores import FamilyScores, PairScores, unit_pair_scores
+from verticil.miner.learning.scores import FamilyScores, PairScores, pair_scores
 from verticil.miner.learning.search.protocol import (
     UNINTERRUPTED,
     Checkpoint,
@@ -201,7 +201,7 @@ class _Part:
     ) -> None:
         schema = study.schema
         self.study = study
-        self.pairs = unit_pair_scores(columns, units, schema.n_states, cancelled=check)
+        self.pairs = pair_scores(columns, units, schema.n_states, cancelled=check)
         self.tables = FamilyTables(columns, units, schema.n_states, schema.names, cancelled=check)
         self.scores = FamilyScores(self.tables, level=self.pairs.level)
         self.problem = search_problem(self.pairs.information, study)
