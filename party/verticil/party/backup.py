@@ -7,20 +7,20 @@ for byte; the scalars of linkage ``dh-psi``, so that none blinds a second list a
 found then ends); approvers' private keys, which belong to people.
 
 Promises
-- The backup is one moment: the database is copied by SQLite's own means while nobody else may write to it, and the audit log with
-  it. The daemon may run; it waits for a moment.
+- The backup is one moment: the database is copied by SQLite's own means while no other process may write to it, and the audit
+  log with it. The daemon may run; it waits for a moment.
 - The file is made whole or not at all, mode 0600, never over another. `seal` says what the passphrase protects.
 - Restoring makes a new folder, whole or not at all, after the whole file was checked, and writes into the audit log that it did.
 
-A restored state is as old as its backup: it has forgotten what was sent since, and with it what that cost. the miner's word of
-it is compared (`verticil.party.protocol.ledger_reconciliation`), and the audit log of the state that is lost, where there is one
-(`verticil.party.policy.ledger_recovery`). Between peers (Model I) nobody
-can show it unless they sign what they have: `BETWEEN_PEERS` says so after a restore, and when the daemon starts after one.
+A restored state is as old as its backup: it has forgotten what was sent since, and with it what that cost. It is compared with
+the miner's word (`verticil.party.protocol.ledger_reconciliation`), and with the audit log of the state that is lost, where there
+is one (`verticil.party.policy.ledger_recovery`). Between peers (Model I) only the peers can show it, by signing what they have:
+`BETWEEN_PEERS` says so after a restore, and when the daemon starts after one.
 
 The file: a file that only a passphrase opens: scrypt (RFC 7914) for the key, ChaCha20-Poly1305 (RFC 8439) for the bytes.
 
 Promises
-- Whoever has the file and not the passphrase learns its size and what the head says in clear: the party's name and when it was
+- One who has the file and not the passphrase learns its size and what the head says in clear: the party's name and when it was
   made.
 - Any change is found, and nothing that was changed is ever handed out: the head, each frame of a mebibyte, their order and the
   end are authenticated (the STREAM construction of Hoang, Reyhanitabar, Rogaway and Vizár, CRYPTO 2015: the nonce is the frame's
@@ -84,7 +84,7 @@ BETWEEN_PEERS: Final = (
     " `verticil party run --accept-older`, which charges what they sign that they have, and lower the limits in party.toml"
     " by whatever else was spent since"
 )
-"""What a restored site without an account at a miner has to be told."""
+"""What the operator of a restored site without an account at a miner has to know."""
 
 _MADE_AGAIN: Final = frozenset({"spool", "cache", "review"})
 _OF_THE_PROCESS: Final = (f"{DATABASE}-wal", f"{DATABASE}-shm", "party.lock", HEALTH)
@@ -144,32 +144,30 @@ class Restored:
     elsewhere: Mapping[str, str]
 
 
-def backup(config: PartyConfig, out: Path, passphrase: str, *, at: dt.datetime | None = None) -> Backup:
+def backup(config: PartyConfig, out: Path, passphrase: str) -> Backup:
     """Make a backup.
 
     Args:
         config: party.toml.
         out: file to make.
         passphrase: that will open it.
-        at: now.
 
     Raises:
         Misuse: FILE_EXISTS; FILE_MISSING; USAGE, the passphrase is too short.
         DataFault: DISK_FULL, SECRET_MISSING, STATE_CORRUPT.
     """
-    now = at if at is not None else utc_now()
+    now = utc_now()
     if out.exists():
         raise Misuse("FILE_EXISTS", f"{out}: exists already and is not overwritten", hint="name another file")
     with Site.open(config) as site, tempfile.TemporaryDirectory(dir=config.state_directory, prefix="backup-") as made:
-        with site.database.transaction():  # nobody writes to database or audit log meanwhile
+        with site.database.transaction():  # no other process writes to database or audit log meanwhile
             copy = Path(made) / DATABASE
             _copy(site.database.path, copy)
-            audit = config.state_directory / "audit.jsonl"
-            log = Path(made) / "audit.jsonl"
-            if audit.exists():
-                shutil.copyfile(audit, log)
-            anchor = site.database.rows("SELECT hash FROM audit_anchor")
-            head, rows = cast("bytes", anchor[0][0]) if anchor else b"", len(site.ledger.rows())
+            log = Path(made) / AUDIT
+            if site.audit.path.exists():
+                shutil.copyfile(site.audit.path, log)
+            head = site.database.first(bytes, "SELECT hash FROM audit_anchor") or b""
+            rows = len(site.ledger.rows())
         files = _files(config, database=copy, log=log)
         told = {"party": config.name, "made_at": f"{now:%Y-%m-%dT%H:%M:%SZ}", "audit_head": head.hex()}
         size = _write(out, seal(_packed(files), passphrase, told))
@@ -207,7 +205,7 @@ def _files(config: PartyConfig, *, database: Path, log: Path) -> list[tuple[_Ent
             and not first.startswith("backup-")
         ):
             wanted.append(path)
-    instead = {state / DATABASE: database, state / "audit.jsonl": log}
+    instead = {state / DATABASE: database, state / AUDIT: log}
     found: list[tuple[_Entry, Path]] = []
     for path in dict.fromkeys(wanted):
         content = instead.get(path, path)
@@ -256,9 +254,7 @@ def _write(out: Path, data: Iterable[bytes]) -> int:
     return size
 
 
-def restore(
-    file: Path, folder: Path, passphrase: str, *, audit_log: Path | None = None, at: dt.datetime | None = None
-) -> Restored:
+def restore(file: Path, folder: Path, passphrase: str, *, audit_log: Path | None = None) -> Restored:
     """Make a site's folder again.
 
     Args:
@@ -267,7 +263,6 @@ def restore(
         passphrase: that opens the backup.
         audit_log: of the state that is lost, which went on from the backup's: it takes that one's place, and what it tells is
             charged.
-        at: now.
 
     Raises:
         Misuse: FILE_EXISTS, the folder is not empty; FILE_MISSING, no backup.
@@ -302,7 +297,7 @@ def restore(
         files=n_files,
         elsewhere=elsewhere,
     )
-    return _noted(restored, folder, at if at is not None else utc_now(), audit_log=audit_log is not None)
+    return _noted(restored, folder, utc_now(), audit_log=audit_log is not None)
 
 
 def _log_of(path: Path) -> bytes:

@@ -259,9 +259,7 @@ def look(config: PartyConfig, study: str) -> PendingRelease:
     )
 
 
-def countersign(
-    config: PartyConfig, study: str, approver: str, *, key: Path | None = None, at: dt.datetime | None = None
-) -> PendingRelease:
+def countersign(config: PartyConfig, study: str, approver: str, *, key: Path | None = None) -> PendingRelease:
     """Verify the release that waits and countersign it; the daemon tells the miner.
 
     Args:
@@ -269,18 +267,16 @@ def countersign(
         study: id or digest.
         approver: who has looked at it; one person is enough.
         key: file of the approver's key; see `approve`.
-        at: now.
 
     Raises:
         Misuse, PeerFault, GateFailed, DataFault: as `look`.
         Refusal: the person may not decide here, or the study has ended.
     """
-    now = at if at is not None else utc_now()
     with Site.open(config) as site:
         record = site.state.find(study)
         site.voting.require_approver(record, approver, approver_key(config, approver, key))
         signing_key = SigningKey.load(config.signing_key, config.certificate)
-        review.countersign(site, record, signing_key, approver, now)
+        review.countersign(site, record, signing_key, approver, utc_now())
     return replace(look(config, study), approver=approver)
 
 
@@ -328,7 +324,7 @@ def status_of(site: Site, now: dt.datetime) -> Status:
     )
 
 
-def probe(config: PartyConfig, *, at: dt.datetime | None = None) -> str:
+def probe(config: PartyConfig) -> str:
     """Whether the daemon of this configuration lives and works.
 
     Returns:
@@ -343,7 +339,7 @@ def probe(config: PartyConfig, *, at: dt.datetime | None = None) -> str:
         beat = site.state.heartbeat()
     if (older := told_older(config, beat)) is not None:
         raise older
-    condition(config, beat, at if at is not None else utc_now())
+    condition(config, beat, utc_now())
     return judge(config.state_directory)
 
 

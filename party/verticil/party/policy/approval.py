@@ -286,8 +286,7 @@ def stands(
     """Whether the approval that a study has is the one that would be given now, and still holds.
 
     Where others have an approval already, another one is refused that theirs has no room for: of another declaration, or of
-    other data than those that noise was drawn for. Else the data may be others: of their seals nobody but this site can tell
-    anything.
+    other data than those that noise was drawn for. Else the data may be others: only this site can compare their seals.
 
     Args:
         config: this party.

@@ -130,7 +130,7 @@ class Vote:
         approver: who.
         content: digest of what was approved.
         at: when, as it was signed.
-        signature: of the approver's key; empty where party.toml names nobody.
+        signature: of the approver's key; empty where party.toml names no approver.
     """
 
     approver: str
@@ -157,7 +157,7 @@ class Approvers:
     """Who may approve.
 
     Attributes:
-        names: the approvers; empty where nobody is named.
+        names: the approvers; empty where party.toml names none.
         keys: public key of each that has one.
         needed: how many different ones a study needs.
     """
@@ -190,7 +190,7 @@ class Review:
     """A release that waits for countersignatures.
 
     Attributes:
-        manifest_sha256: of its manifest, as the miner told.
+        manifest_sha256: of its manifest, as the miner sent it.
         fetched: it lies in the state directory.
         body, signature, certificate: of this party's countersignature; None before.
         sent: the miner has it.
@@ -306,7 +306,7 @@ class DecisionStore:
         return self._database.only(str, "SELECT reason FROM denial WHERE digest = ?", (digest,))
 
     def denial(self, digest: bytes) -> Denial | None:
-        """The denial; None: nobody denied."""
+        """The denial; None: there is none."""
         return self._database.first(Denial, "SELECT * FROM denial WHERE digest = ?", (digest,))
 
     def denial_told(self, digest: bytes) -> None:
@@ -334,7 +334,7 @@ class DecisionStore:
         self._database.write("UPDATE review SET fetched = ? WHERE digest = ?", (here, digest))
 
     def countersign(self, digest: bytes, manifest_sha256: bytes, signed: tuple[bytes, bytes, bytes]) -> bool:
-        """Record this party's countersignature; False when the miner has told another manifest since. The first one stays."""
+        """Record this party's countersignature; False when the miner has sent another manifest since. The first one stays."""
         changed = self._database.write(
             "UPDATE review SET body = coalesce(body, ?), signature = coalesce(signature, ?),"
             " certificate = coalesce(certificate, ?) WHERE digest = ? AND manifest_sha256 = ?",

@@ -92,7 +92,7 @@ class LedgerRow:
     """One row, for people: an attempted send, of which there may have been more (`Ledger.attempts`).
 
     Attributes:
-        unit: index in the study; None: of no single unit, or nobody remembers of which.
+        unit: index in the study; None: of no single unit, or of which is not known.
         drawn: the event, as text.
         epsilon, delta: what the accountant said then that it costs.
         charged, charged_delta: nothing when the same values had been charged before.

@@ -42,7 +42,7 @@ from verticil.shared.privacy.events import Cost, ExactStatistics, GaussianCounts
 from verticil.shared.storage.database import disk_fault
 
 NO_DATA: Final = bytes(32)
-"""In place of a fingerprint, where nobody knows any more of what data something was."""
+"""In place of a fingerprint, where it is not known any more of what data something was."""
 OLDER_HINT: Final = "restore the newest backup; only if there is none: verticil party run --accept-older"
 _WITH_LOG: Final = (
     "restore the newest backup with this log: verticil party restore FILE --dir DIR --audit-log {log};"

@@ -1,12 +1,12 @@
 """Taking an approval back, and the miner's statement that it deleted what it had.
 
 A revocation is for good. Once it is in the database nothing more is sent for the study but the news of it: a transfer under way
-is broken off (by the daemon, within a second, also when another process revokes), the spool is cleared, the other side is told.
+is broken off (by the daemon, within a second, also when another process revokes), the spool is cleared, the other side gets it.
 A study with a miner then ends WITHDRAWN there, all its randomized columns are deleted, and each party that had sent some gets a
 signed statement of that (`verticil.shared.formats.deletion`). Between peers each peer hears of it at its next question, ends
-the study, drops what it had and signs that (`verticil.party.policy.revocation`). Nobody could prove it.
+the study, drops what it had and signs that (`verticil.party.policy.revocation`). No party could prove it.
 
-A release that is published stays published: a revocation after that is told, the columns at the miner are deleted, and the
+A release that is published stays published: a revocation after that is sent, too, the columns at the miner are deleted, and the
 study is shown as revoked; copies of the release cannot be recalled.
 
 After a revocation between peers (Model I): who has signed that it deleted what it had, and who has not yet.
@@ -89,7 +89,7 @@ def checked_reason(reason: str, *, of: str) -> str:
     """A reason without the blanks around it.
 
     Raises:
-        Misuse: USAGE, there is none, or it is too long to be told.
+        Misuse: USAGE, there is none, or it is too long to be sent.
     """
     reason = reason.strip()
     if not reason or not reason.isprintable() or len(reason) > _LONGEST_REASON:
@@ -113,7 +113,7 @@ class Revocations:
 
     Args:
         database: the site's.
-        audit: told of each.
+        audit: has a line of each.
         party: this party's name.
     """
 

@@ -4,9 +4,9 @@ An approval or a denial is written here, in the site's own database; the daemon 
 else. Who may say yes:
 
 - where party.toml names approvers, these, each by a vote signed with their own key. A name without a key cannot vote.
-- where it names nobody, whoever may run the command on this machine, once, for the site: the name that is given is that person's
-  word, and the only signature is that of the party's signing key when the approval is sent. Two approvals cannot be asked for
-  so, because one person could give both.
+- where it names none, any person who may run the command on this machine, once, for the site: the name that is given is that
+  person's word, and the only signature is that of the party's signing key when the approval is sent. Two approvals cannot be
+  asked for so, because one person could give both.
 - a rule of the site's (``approval = "rules"``), and under a marked authority the daemon by itself.
 
 A denial needs no key: it only ever keeps something from leaving.
@@ -303,7 +303,7 @@ class Voting:
         return self.revocations.revoke(record, approver, reason, at)
 
     def _may_vote(self, approver: str, key: ApproverKey | None) -> None:
-        """Check the key of a named approver; where nobody is named, that one person's word is enough."""
+        """Check the key of a named approver; where party.toml names none, that one person's word is enough."""
         where, approvers = self.config.path.name, self.approvers.now()
         if not approvers.names:
             if approvers.needed > 1:
@@ -341,7 +341,7 @@ class Voting:
 
 
 def approver_key(config: PartyConfig, approver: str, path: Path | None) -> ApproverKey | None:
-    """The key of an approver; None where nobody is named, or no file is given and none lies at the usual place.
+    """The key of an approver; None where party.toml names none, or no file is given and none lies at the usual place.
 
     Raises:
         DataFault, Misuse: as `ApproverKey.load`.

@@ -1,6 +1,6 @@
 """The site secret: 32 random bytes, made once at ``party init``, readable by the owner only, never sent.
 
-All sticky noise comes from it (contract.md section 2). Whoever loses it draws new noise for every record, which is a new
+All sticky noise comes from it (contract.md section 2). A site that loses it draws new noise for every record, which is a new
 release and is charged again: back it up. The file holds 64 hexadecimal digits and, in a second line, the format of what is
 derived from it, ``format = 2``; without that line it is 1. The format decides how tags of records are made
 (`SiteSecret.tag_key`), so a secret keeps the one that it was made with for ever, and it goes where the secret goes: into backups,

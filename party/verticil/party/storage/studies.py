@@ -1,6 +1,6 @@
 """What the party remembers of each study, in its database.
 
-State, never events: a row says where the study stands as the miner last told, and what this party has done about it.
+State, never events: a row says where the study stands as the miner last reported, and what this party has done about it.
 Every method is one transaction that is on the disk when it returns, so the party may be killed between any two of them;
 each of them can be repeated. The ledger stands apart (`verticil.party.policy.ledger`): it outlives studies.
 """
@@ -45,7 +45,7 @@ def stamp(at: datetime) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """Where a study stands: what the miner last told of it (`StudyTask` of the wire contract).
+    """Where a study stands: what the miner last reported of it (`StudyTask` of the wire contract).
 
     Between peers there is no miner. A study that this party's operator loaded has version 0; its state and its effective study
     are what this party found out itself, and `approved` means that a peer may have this party's approval. It begins with the
@@ -76,7 +76,7 @@ class StudyRecord:
     Attributes:
         study_id: names it for people.
         seen_at: when this party first heard of it.
-        task: what the miner last told.
+        task: what the miner last reported.
         stage, percent, stage_at: what this party does about it, for people, and since when; empty: not known.
         n_common, common_sha256: of the confirmed common list; None before.
         approval: body of this party's approval; None before there are enough votes.
@@ -167,9 +167,9 @@ class PartyState:
         self._database = database
 
     def remember(self, task: Task, study_id: str, at: datetime) -> None:
-        """Store what the miner told. It takes the place of what was stored, also when a restored miner tells a lower version.
+        """Store what the miner reported. It takes the place of what was stored, also when a restored miner has a lower version.
 
-        The submitter that was told first stays: people have decided by it.
+        The submitter that was reported first stays: people have decided by it.
         """
         told: dict[str, Cell] = {
             "version": task.version,
@@ -230,7 +230,7 @@ class PartyState:
         return self._found("?1 IS NULL OR s.study_id = ?1", study_id)
 
     def undecided(self, since: datetime) -> tuple[int, int]:
-        """Studies that the miner told and nobody here has decided: how many go on, and how many seen `since` have ended."""
+        """Studies of the miner's that no person here has decided: how many go on, and how many seen `since` have ended."""
         ended = f"(f.code IS NOT NULL OR s.remote_state IN ({_FINAL}))"
         return self._database.only(
             _Pair,
