@@ -250,9 +250,7 @@ class Voting:
                 if key is not None:
                     vote = replace(vote, signature=key.sign(vote.body(config.name, record.study_id)))
                 void = self.decisions.vote(record.digest, vote, found.origins)
-                voters = (
-                    self.decisions.voters(record, found.content, allowed, config.name) if not by_itself else (name,)
-                )
+                voters = (name,) if by_itself else self.decisions.voters(record, vote.content, allowed, config.name)
                 complete = by_itself or len(voters) >= allowed.needed
                 verdict = Verdict(review=found, approvers=voters, complete=complete, void=void, changed=changed)
                 if complete:
