@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import resource
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,21 @@ def credentials(name: str) -> Credentials:
         certificate=Path(f"{name}.crt"),
         key=Path("clinic.key"),
     )
+
+
+def test_a_process_without_free_file_handles_calls_the_miners_log_undamaged(tmp_path: Path) -> None:
+    log = MinerAudit(tmp_path)
+    log.record("start", NOW, who="daemon", detail="")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        with pytest.raises(DataFault) as caught:
+            log.record("refusal", NOW, who="north", detail="NOT_OWNER")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert caught.value.code == "FILES_EXHAUSTED"
+    log.record("refusal", NOW, who="north", detail="NOT_OWNER")
+    assert [entry.text("event") for entry in log.entries()] == ["start", "refusal"]
 
 
 def test_feature_29_each_warning_about_a_certificate_is_written_once(tmp_path: Path) -> None:

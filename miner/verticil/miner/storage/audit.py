@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Final
 
 from verticil.shared.audit import DAEMON, AuditLine, ChainedLog, Head, Verified
-from verticil.shared.disk import is_disk_full, replace_file, unwritable
+from verticil.shared.disk import replace_file
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.record import parse, read, write
+from verticil.shared.storage.database import disk_fault
 
 LOG_NAME: Final = "audit.jsonl"
 ANCHOR_NAME: Final = "audit.anchor"
@@ -54,7 +55,7 @@ class MinerAudit:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._log = ChainedLog(directory / LOG_NAME, _FileAnchor(directory / ANCHOR_NAME), fault=_fault)
+        self._log = ChainedLog(directory / LOG_NAME, _FileAnchor(directory / ANCHOR_NAME), fault=disk_fault)
         self._noted: dict[str, str] | None = None
 
     def record(self, event: str, at: dt.datetime, *, who: str, detail: str) -> None:
@@ -132,7 +133,7 @@ class _FileAnchor:
         except FileNotFoundError:
             return Head()
         except OSError as error:
-            raise _fault(error, self._path) from None
+            raise disk_fault(error, self._path) from None
         try:
             return read(Head, parse(raw, source=str(self._path)))
         except Misuse:
@@ -147,13 +148,4 @@ class _FileAnchor:
         try:
             replace_file(self._path, json.dumps(write(head)).encode() + b"\n", part=part)
         except OSError as error:
-            raise _fault(error, self._path) from None
-
-
-def _fault(error: OSError, path: Path) -> DataFault:
-    if is_disk_full(error):
-        return DataFault("DISK_FULL", f"{path}: no space left on the miner's disk", hint="make room there")
-    if (refused := unwritable(error, path)) is not None:
-        return refused
-    problem = f"{path}: cannot be used ({error.strerror})"
-    return DataFault("STATE_CORRUPT", problem, hint="check the folder's owner and permissions")
+            raise disk_fault(error, self._path) from None

@@ -294,8 +294,7 @@ class DecisionStore:
     def deny(self, digest: bytes, approver: str, reason: str, at: datetime) -> None:
         """Record a denial; votes and approval are void from now on."""
         with self._database.transaction():
-            for table in ("vote", "approval"):
-                self._database.write(f"DELETE FROM {table} WHERE digest = ?", (digest,))  # noqa: S608 (constant names)
+            self.disapprove(digest, votes=True)
             self._database.write(
                 "INSERT INTO denial (digest, approver, reason, denied_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 (digest, approver, reason, stamp(at)),

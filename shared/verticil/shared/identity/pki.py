@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InternalError, InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
@@ -35,8 +35,9 @@ DEMO_LIFETIME: Final = dt.timedelta(hours=24)
 """A marked authority that is valid for longer is not a demo authority."""
 SIGNING_PURPOSE: Final = x509.ObjectIdentifier("1.3.6.1.4.1.59999.1.2")
 """Extended key usage of a signing certificate; without client or server authentication beside it, TLS refuses it."""
-UNREADABLE: Final = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion)
-"""What `cryptography` raises for a key or a certificate that is none, or one that it does not know."""
+UNREADABLE: Final = (ValueError, TypeError, UnsupportedAlgorithm, InternalError, x509.InvalidVersion)
+"""What `cryptography` raises for a key or a certificate that is none, or one that it does not know; `InternalError` for a key
+of a length that its own algorithm does not have."""
 
 
 def utc_now() -> dt.datetime:
