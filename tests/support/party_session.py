@@ -303,11 +303,15 @@ class Federation:
                 studies = [study for study in PartyState(database).studies() if digest in {None, study.digest}]
             return studies[-1].stage if studies else ""
 
-        async with asyncio.timeout(20):
-            while await asyncio.to_thread(shown) not in stages:
-                if name in self.tasks and self.tasks[name].done():
-                    self.tasks[name].result()
-                await asyncio.sleep(0.01)  # so that the daemons get their turn on a machine with other work
+        stage = ""
+        try:
+            async with asyncio.timeout(20):
+                while (stage := await asyncio.to_thread(shown)) not in stages:
+                    if name in self.tasks and self.tasks[name].done():
+                        self.tasks[name].result()
+                    await asyncio.sleep(0.01)  # so that the daemons get their turn on a machine with other work
+        except TimeoutError:
+            raise AssertionError(f"'{name}' shows '{stage}', expected one of {stages}") from None
 
     def sent(self, name: str) -> bytes:
         return b"\0".join(message for wire in self.wires[name] for message in wire.sent)
