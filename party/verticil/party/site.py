@@ -25,7 +25,7 @@ from verticil.party.storage.database import Database
 from verticil.party.storage.secret import FILE_NAME as SECRET_FILE
 from verticil.party.storage.secret import SiteSecret, create_secret, read_secret
 from verticil.party.storage.studies import PartyState, StudyRecord
-from verticil.shared.storage.database import disk_fault
+from verticil.shared.storage.database import disk_faults
 from verticil.shared.study.document import Study
 
 
@@ -158,10 +158,8 @@ def init_state(directory: Path, *, site_secret: bytes | None = None) -> None:
         Refusal: LEDGER_OLDER, there was a database here.
         DataFault: DISK_FULL, STATE_CORRUPT, SECRET_MISSING.
     """
-    try:
+    with disk_faults(directory):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise disk_fault(error, directory) from None
     check_traces(directory)
     if not (directory / SECRET_FILE).exists():
         create_secret(directory, secret=site_secret)

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from verticil.party.storage.database import Database
 from verticil.shared.disk import replace_file
-from verticil.shared.storage.database import disk_fault
+from verticil.shared.storage.database import disk_faults
 
 MAX_SETS: Final = 64
 
@@ -124,11 +124,9 @@ class CommonSets:
             DataFault: DISK_FULL, STATE_CORRUPT.
         """
         target, data = self._path(digest), _packed(keys)
-        try:
+        with disk_faults(target):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_file(target, data, part=target.with_suffix(".part"))
-        except OSError as error:
-            raise disk_fault(error, target) from None
         with self._database.transaction():
             self._database.write(
                 "INSERT INTO common_set VALUES (?, ?, ?, ?) ON CONFLICT (digest) DO UPDATE"

@@ -51,7 +51,7 @@ from numpy.typing import NDArray
 from verticil.shared.disk import replace_file
 from verticil.shared.durable import remove, remove_tree, rename, sync_directory, sync_file
 from verticil.shared.errors import PeerFault
-from verticil.shared.storage.database import disk_fault
+from verticil.shared.storage.database import disk_faults
 
 TOKEN_BYTES: Final = 32
 _CURVE: Final = ec.SECP256R1()
@@ -272,10 +272,8 @@ class BlindingState:
         Raises:
             DataFault: DISK_FULL, STATE_CORRUPT.
         """
-        try:
+        with disk_faults(self._folder):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise disk_fault(error, self._folder) from None
         return self._folder / name
 
     def exists(self) -> bool:
@@ -330,10 +328,8 @@ class BlindingState:
             DataFault: DISK_FULL, STATE_CORRUPT.
         """
         path = self.path(name)
-        try:
+        with disk_faults(path):
             replace_file(path, data, part=path.with_name(f".{name}.part"))
-        except OSError as error:
-            raise disk_fault(error, path) from None
 
     def accept(self, arrived: str, name: str) -> None:
         """Give a file that was checked the name under which it is believed."""
@@ -387,7 +383,7 @@ class BlindingState:
 
 
 def _append(path: Path, offset: int, data: bytes) -> None:
-    try:
+    with disk_faults(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         with open(descriptor, "wb") as file:
             file.truncate(offset)
@@ -395,5 +391,3 @@ def _append(path: Path, offset: int, data: bytes) -> None:
             file.write(data)
             file.flush()
             sync_file(descriptor, path)
-    except OSError as error:
-        raise disk_fault(error, path) from None

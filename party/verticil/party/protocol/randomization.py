@@ -39,7 +39,7 @@ from verticil.shared.channels.subset import Subset
 from verticil.shared.disk import replace_file
 from verticil.shared.durable import remove
 from verticil.shared.errors import DataFault, Refusal
-from verticil.shared.storage.database import disk_fault
+from verticil.shared.storage.database import disk_faults
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import sent_units
 
@@ -286,12 +286,10 @@ class Spool:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        try:
+        with disk_faults(directory):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             for leftover in directory.glob(f"*{_PART}"):
                 leftover.unlink()
-        except OSError as error:
-            raise disk_fault(error, directory) from None
 
     def path(self, sha256: bytes) -> Path:
         """Where the bytes with this digest are, if they are."""
@@ -326,10 +324,8 @@ class Spool:
         if self.holds(sha256):
             return sha256
         part = target.with_name(target.name + _PART)
-        try:
+        with disk_faults(target):
             replace_file(target, data, part=part)
-        except OSError as error:
-            raise disk_fault(error, target) from None
         return sha256
 
     def holds(self, sha256: bytes) -> bool:

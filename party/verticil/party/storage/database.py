@@ -17,7 +17,7 @@ from typing import Final
 
 from verticil.shared.errors import DataFault
 from verticil.shared.storage import database as storage
-from verticil.shared.storage.database import Schema, disk_fault, take
+from verticil.shared.storage.database import Schema, disk_faults, take
 
 FILE_NAME: Final = "party.sqlite"
 
@@ -325,10 +325,8 @@ class DaemonLock:
 
     def __init__(self, directory: Path) -> None:
         path = directory / "party.lock"
-        try:
+        with disk_faults(path):
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise disk_fault(error, path) from None
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

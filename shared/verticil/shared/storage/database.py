@@ -116,10 +116,8 @@ class Database:
         self._where = schema.in_use or str(path)
 
     def _open(self) -> None:
-        try:
+        with disk_faults(self.path):
             os.chmod(self.path, 0o600)
-        except OSError as error:
-            raise disk_fault(error, self.path) from None
         for pragma in ("journal_mode = WAL", "synchronous = FULL"):
             self._connection.execute(f"PRAGMA {pragma}").fetchall()
         if self._version() == self._schema.version:
@@ -149,7 +147,7 @@ class Database:
         """Put a copy of the file, as it is before a migration, beside it; one of an attempt that was broken off is replaced."""
         target = self.path.with_name(f"{self.path.name}.version-{version}")
         part = target.with_name(f"{target.name}.part")
-        try:
+        with disk_faults(target):
             descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
             try:
                 with (
@@ -162,8 +160,6 @@ class Database:
                 os.close(descriptor)
             rename(part, target)
             sync_directory(target.parent)
-        except OSError as error:
-            raise disk_fault(error, target) from None
 
     def __enter__(self) -> Self:
         return self
@@ -390,11 +386,9 @@ def version_of(path: Path) -> int:
     Raises:
         DataFault: STATE_CORRUPT, STATE_READ_ONLY: it cannot be read.
     """
-    try:
+    with disk_faults(path):
         if not path.exists() or not path.stat().st_size:
             return 0
-    except OSError as error:
-        raise disk_fault(error, path) from None
     with looking(path) as opened:
         return int(opened.execute("PRAGMA user_version").fetchone()[0])
 
@@ -426,6 +420,19 @@ def disk_fault(error: OSError, path: Path) -> DataFault:
         return refused
     problem = f"{path}: cannot be written ({error.strerror})"
     return DataFault("STATE_CORRUPT", problem, hint="check the folder's owner and permissions")
+
+
+@contextlib.contextmanager
+def disk_faults(path: Path) -> Generator[None]:
+    """Turn what the operating system says about `path`, inside the block, into errors of this program.
+
+    Raises:
+        DataFault: as `disk_fault` gives it.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise disk_fault(error, path) from None
 
 
 def disk_full(where: str, *, disk: str = "the disk") -> DataFault:

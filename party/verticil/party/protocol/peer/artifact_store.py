@@ -23,7 +23,7 @@ from verticil.party.protocol.planning import LostError
 from verticil.party.storage.database import Database
 from verticil.shared.disk import replace_file
 from verticil.shared.durable import remove, remove_tree, sync_directory
-from verticil.shared.storage.database import disk_fault
+from verticil.shared.storage.database import disk_faults
 from verticil.shared.study.states import State
 from verticil.wire.v1 import common_pb2
 
@@ -119,10 +119,8 @@ class ArtifactStore:
         data = told if isinstance(told, bytes) else told.SerializeToString(deterministic=True)
         target = self.target(digest, kind, name)
         part = target.with_name(f".{target.name}.part")
-        try:
+        with disk_faults(target):
             replace_file(target, data, part=part)
-        except OSError as error:
-            raise disk_fault(error, target) from None
         self.enter(digest, kind, name, Item(sha256=hashlib.sha256(data).digest(), size=len(data)))
 
     def enter(self, digest: bytes, kind: Kind, name: str, item: Item) -> None:
@@ -217,7 +215,7 @@ class ArtifactStore:
                     self._insert("dropped_item", digest, kind, name, item)
                 self.forget(digest, kind, name)
         left = self._files(digest)
-        try:
+        with disk_faults(folder):
             if left:
                 for path in set(folder.iterdir()) - left:
                     remove(path)
@@ -225,8 +223,6 @@ class ArtifactStore:
             elif folder.exists():
                 remove_tree(folder)
                 sync_directory(self._directory)
-        except OSError as error:
-            raise disk_fault(error, folder) from None
 
     def holds(self, digest: bytes, *, keep: frozenset[Kind] = frozenset()) -> bool:
         """Whether there is anything of a study but the kinds that stay: an item, or a file that lost its row to a kill."""
@@ -253,7 +249,5 @@ class ArtifactStore:
         return {folder / _file_name(kind, name) for kind, name in self.items(digest)}
 
     def _make(self, folder: Path) -> None:
-        try:
+        with disk_faults(folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise disk_fault(error, folder) from None

@@ -22,7 +22,7 @@ from verticil.shared.identity.identity import Role
 from verticil.shared.release.bundle import MANIFEST, SIGNATURE, write_release, write_signatures
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.peer_assembly import assemble
-from verticil.shared.storage.database import disk_fault
+from verticil.shared.storage.database import disk_faults
 from verticil.wire.v1 import peer_pb2
 
 FOLDER: Final = "releases"
@@ -59,12 +59,10 @@ def assemble_release(context: PeerStudyContext) -> None:
 def write_and_sign(context: PeerStudyContext, content: ReleaseContent) -> None:
     """Write what was assembled, and sign its manifest; blocks, raises as `assemble_release`."""
     folder = release_folder(context.node.site, context.digest)
-    try:
+    with disk_faults(folder):
         folder.parent.mkdir(mode=0o700, exist_ok=True)
         remove_tree(folder, ignore_errors=True)  # written by a process that was killed before it signed
         write_release(folder, content)
-    except OSError as error:
-        raise disk_fault(error, folder) from None
     manifest = (folder / MANIFEST).read_bytes()
     own = context.node.signing_key.sign(manifest)
     context.store.put(context.digest, Kind.SIGNATURE, own, context.me)
@@ -116,9 +114,7 @@ async def publish(context: PeerStudyContext) -> None:
         folder = release_folder(context.node.site, context.digest)
         signed = [context.store.signed(context.digest, Kind.SIGNATURE, name) for name in context.study.parties]
         remove(folder / SIGNATURE)
-        try:
+        with disk_faults(folder):
             write_signatures(folder, signed, ca_certificate=context.node.authority)
-        except OSError as error:
-            raise disk_fault(error, folder) from None
 
     await asyncio.to_thread(write)
