@@ -53,8 +53,7 @@ from verticil.shared.transport.interface import Control, Coordinator, Peer, bind
 from verticil.shared.transport.server import RpcServer
 from verticil.simulation.chaos import charged, differences, essence
 from verticil.simulation.in_process import run_federation, run_peers, serving_miner
-from verticil.simulation.provision import OPEN_LIMITS, Provisioned, copied, provision
-from verticil.simulation.provision import Site as Place
+from verticil.simulation.provision import OPEN_LIMITS, Provisioned, copied, csv_site, provision
 from verticil.wire.v1 import control_pb2
 
 GROWTH_MIB = 64
@@ -189,7 +188,7 @@ class Stage:
         self.peers = provision(
             folder / "peers",
             federation="faults",
-            sites=[Place(name=name, table=tables / f"{name}.csv", id_column="id") for name in self.central.parties],
+            sites=[csv_site(name, tables / f"{name}.csv") for name in self.central.parties],
             limits=OPEN_LIMITS,
             endpoint=None,
             listen="127.0.0.1:0",

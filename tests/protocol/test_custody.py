@@ -37,8 +37,7 @@ from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
-from verticil.simulation.provision import DEMO_LIMITS, Provisioned, provision
-from verticil.simulation.provision import Site as Place
+from verticil.simulation.provision import DEMO_LIMITS, Provisioned, csv_site, provision
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 
 WORDS = "nine people in a garden"
@@ -128,7 +127,7 @@ async def federation(tmp_path: Path) -> AsyncIterator[Federation]:
     made = provision(
         tmp_path / "nodes",
         federation="trial",
-        sites=[Place(name=name, table=tables / f"{name}.csv", id_column="id") for name in ("north", "south")],
+        sites=[csv_site(name, tables / f"{name}.csv") for name in ("north", "south")],
         limits=DEMO_LIMITS,
         endpoint="localhost:1",
         listen="127.0.0.1:0",
@@ -560,7 +559,7 @@ def make_site() -> Any:
         made = provision(
             folder / "nodes",
             federation="trial",
-            sites=[Place(name="north", table=folder / "north.csv", id_column="id")],
+            sites=[csv_site("north", folder / "north.csv")],
             limits=DEMO_LIMITS,
             endpoint="localhost:1",
             listen="127.0.0.1:0",

@@ -24,8 +24,7 @@ from verticil.shared.study.reading import read_study
 from verticil.shared.transport.in_memory import InMemoryPeer
 from verticil.shared.transport.interface import Peer, Service
 from verticil.simulation.in_process import run_peers
-from verticil.simulation.provision import OPEN_LIMITS, Provisioned, provision
-from verticil.simulation.provision import Site as Place
+from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 WORDS = "nine people in a garden"
@@ -62,10 +61,7 @@ class Restored:
         self.made: Provisioned = provision(
             root / "nodes",
             federation="trial",
-            sites=[
-                Place(name=name, table=root / "tables" / f"{name}.csv", id_column="id")
-                for name in ("clinic", "insurer")
-            ],
+            sites=[csv_site(name, root / "tables" / f"{name}.csv") for name in ("clinic", "insurer")],
             limits=OPEN_LIMITS,
             endpoint=None,
             listen="127.0.0.1:0",

@@ -37,8 +37,7 @@ from verticil.shared.errors import Refusal
 from verticil.shared.privacy.events import RandomizedColumn
 from verticil.shared.study.reading import read_study
 from verticil.simulation.in_process import run_federation, run_peers
-from verticil.simulation.provision import OPEN_LIMITS, Provisioned, provision
-from verticil.simulation.provision import Site as Place
+from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision
 
 NOW = dt.datetime(2026, 11, 22, 10, 0, tzinfo=dt.UTC)
 STUDY = """schema = 1
@@ -75,7 +74,7 @@ class Spent:
         self.made: Provisioned = provision(
             root / "nodes",
             federation="trial",
-            sites=[Place(name=name, table=tables / f"{name}.csv", id_column="id") for name in ("clinic", "insurer")],
+            sites=[csv_site(name, tables / f"{name}.csv") for name in ("clinic", "insurer")],
             limits=OPEN_LIMITS,
             endpoint="localhost:1" if model == "central" else None,
             listen="127.0.0.1:0",

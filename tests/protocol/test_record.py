@@ -39,8 +39,7 @@ from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
 from verticil.shared.view import document
-from verticil.simulation.provision import DEMO_LIMITS, Provisioned, provision
-from verticil.simulation.provision import Site as Place
+from verticil.simulation.provision import DEMO_LIMITS, Provisioned, csv_site, provision
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 
 PEOPLE = 600
@@ -219,7 +218,7 @@ async def federation(tmp_path: Path) -> AsyncIterator[Federation]:
     made = provision(
         tmp_path / "nodes",
         federation="trial",
-        sites=[Place(name=name, table=tables / f"{name}.csv", id_column="id") for name in ("north", "south")],
+        sites=[csv_site(name, tables / f"{name}.csv") for name in ("north", "south")],
         limits=DEMO_LIMITS,
         endpoint="localhost:1",
         listen="127.0.0.1:0",

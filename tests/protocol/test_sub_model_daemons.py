@@ -33,8 +33,7 @@ from verticil.shared.release.verification import verify_release
 from verticil.shared.study.reading import read_study
 from verticil.shared.transport.in_memory import InMemoryCoordinator
 from verticil.simulation.in_process import run_federation
-from verticil.simulation.provision import OPEN_LIMITS, Provisioned, provision
-from verticil.simulation.provision import Site as Table
+from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision
 
 N = 60
 STUDY = """schema = 1
@@ -102,7 +101,7 @@ def made(tmp_path: Path) -> Provisioned:
     return provision(
         tmp_path / "federation",
         federation="three",
-        sites=[Table(name=name, table=tables / f"{name}.csv", id_column="id") for name in VALUES],
+        sites=[csv_site(name, tables / f"{name}.csv") for name in VALUES],
         limits=OPEN_LIMITS,
         endpoint="localhost:1",
         listen="127.0.0.1:0",
