@@ -105,7 +105,7 @@ async def test_published_studies_lose_linkage_at_once_and_columns_after_the_days
     federation.node = federation.make()
     for age, kept in ((dt.timedelta(days=29, hours=23), True), (dt.timedelta(days=30, minutes=5), False)):
         federation.clock.now = NOW + age
-        await federation.node.conductor.advance(digest)
+        await federation.node.scheduler.advance(digest)
         assert (files.root / "columns").exists() is kept
     assert (files.root / "release" / "model.json").is_file()
     assert (await federation.summary(digest)).state == State.PUBLISHED
@@ -617,7 +617,7 @@ async def test_feature_32_a_deadline_ends_a_study_and_names_who_is_missing(feder
             "%Y-%m-%dT%H:%M:%SZ"
         )
         federation.clock.now = NOW + dt.timedelta(minutes=59, seconds=59)
-        await federation.node.conductor.advance(digest)
+        await federation.node.scheduler.advance(digest)
         assert (await federation.summary(digest)).state < State.PUBLISHED
         federation.clock.now = NOW + dt.timedelta(hours=1)
         federation.node.changes.notify()
@@ -634,7 +634,7 @@ async def test_feature_32_a_deadline_does_not_end_what_waits_for_nobody(federati
     async with federation.node:
         digest = await federation.publish(study)
         federation.clock.now = NOW + dt.timedelta(hours=2)
-        await federation.node.conductor.advance(digest)
+        await federation.node.scheduler.advance(digest)
         assert (await federation.summary(digest)).state == State.PUBLISHED
 
 

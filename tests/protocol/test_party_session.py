@@ -677,7 +677,7 @@ async def test_an_approval_is_void_when_its_key_is_revoked_before_the_last_appro
         await asyncio.to_thread(commands.approve, manual.config("south"), "trial", "officer")  # the last one
         manual.node.certificates.see(identity, x509.load_der_x509_certificate(before.certificate))
         await manual.until_stage("south", "waiting for the other parties' approval")
-        await manual.node.conductor.advance(digest)
+        await manual.node.scheduler.advance(digest)
         status = (await manual.control().get_study(control_pb2.GetStudyRequest(study_digest=digest))).study
         north, south = status.parties
         assert (status.state, north.approved, south.approved) == (State.AWAITING_APPROVAL, False, True)
@@ -706,7 +706,7 @@ async def test_an_approval_is_void_when_its_key_is_revoked_before_the_last_appro
 
         now = SigningKey.load(folder / "north.sign", folder / "north.crt")
         revoke(authority, "north")  # what had become effective stays
-        await manual.node.conductor.advance(digest)
+        await manual.node.scheduler.advance(digest)
         assert manual.node.session.record(digest).approvals["north"].certificate == now.certificate
         assert manual.node.session.state(manual.node.session.record(digest)) is State.ESTIMATING
     finally:

@@ -525,7 +525,7 @@ async def test_feature_36_randomized_columns_go_after_the_days_of_retention(
     due = published + dt.timedelta(days=30)
 
     federation.now = due - dt.timedelta(seconds=1)
-    await federation.node.conductor.advance(digest)
+    await federation.node.scheduler.advance(digest)
     assert len(federation.columns(digest)) == 3
     assert main(["miner", "purge", "--dry-run", "--config", config, "--format", "json"]) == 0
     (item,) = json.loads(capsys.readouterr().out)["items"]
@@ -536,7 +536,7 @@ async def test_feature_36_randomized_columns_go_after_the_days_of_retention(
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "STATE_LOCKED"
 
     federation.now = due
-    await federation.node.conductor.advance(digest)
+    await federation.node.scheduler.advance(digest)
     assert federation.columns(digest) == []
     await federation.noticed("north", lambda site: site.revocations.deletion(digest) is not None)
     (line,) = entries(federation, "north", "deletion")

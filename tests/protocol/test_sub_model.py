@@ -108,7 +108,7 @@ async def test_feature_32_a_sub_model_is_the_release_of_the_smaller_study(federa
         for name in UNITS:
             await federation.party(name).approve(study)
         federation.clock.now = LATE - dt.timedelta(seconds=1)
-        await federation.node.conductor.advance(digest)
+        await federation.node.scheduler.advance(digest)
         assert (await federation.summary(digest)).state == State.AWAITING_APPROVAL
         task = await past_the_deadline(federation, digest)
         assert task.state == State.ALIGNING
@@ -232,7 +232,7 @@ async def test_feature_32_a_list_that_comes_while_it_is_decided_is_deleted_too(f
             await party.approve(study)
         for name in UNITS:
             await federation.party(name).link(digest)
-        south, intake = federation.party("south"), federation.node.conductor._session.intake
+        south, intake = federation.party("south"), federation.node.scheduler._session.intake
         await south.wire.put_pseudonyms(list(south.list_messages(digest))[:3])
         held = record(federation, digest).lists["south"]
         died = False
@@ -245,14 +245,14 @@ async def test_feature_32_a_list_that_comes_while_it_is_decided_is_deleted_too(f
 
         with durable.watched(die):
             federation.clock.now = LATE
-            await federation.node.conductor.advance(digest)
+            await federation.node.scheduler.advance(digest)
         found = record(federation, digest)
         assert (died, found.sub_model is not None, "south" in found.lists) == (True, True, True)
         data = south.pseudonyms.tobytes()
         arriving = intake.pseudonyms(found, study, "south")
         intake.append_list(arriving, sha256=held.sha256, offset=held.committed, data=data[held.committed :])
         intake.complete_list(arriving)
-        await federation.node.conductor.advance(digest)
+        await federation.node.scheduler.advance(digest)
         assert "south" not in record(federation, digest).lists
         folder = federation.node.store.study(digest).root / "pseudonyms"
         assert {path.name for path in folder.iterdir()} == {"00.list", "02.list"}
@@ -447,7 +447,7 @@ def test_feature_32_a_miner_that_dies_at_the_decision_decides_once(federation, m
             raise DiedError
 
     with durable.watched(dies), pytest.raises(DiedError):
-        federation.node.conductor._step(digest)
+        federation.node.scheduler._step(digest)
     federation.node.close()
     federation.node = federation.make()
     decided = record(federation, digest)
@@ -466,7 +466,7 @@ def test_feature_32_a_miner_that_dies_at_the_decision_decides_once(federation, m
         assert canonical.from_bytes(record(federation, digest).effective).parties == study.parties
     else:
         federation.clock.now = LATE + dt.timedelta(minutes=1)
-        federation.node.conductor._step(digest)
+        federation.node.scheduler._step(digest)
         again = record(federation, digest)
         assert (again.sub_model, again.effective) == (decided.sub_model, decided.effective)
         assert again.failure is None

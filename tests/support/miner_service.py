@@ -319,7 +319,7 @@ class Federation:
         return digest
 
     async def settled(self, digest: bytes, fact: str) -> None:
-        """Let the conductor work until a fact that no version tells of is recorded."""
+        """Let the scheduler work until a fact that no version tells of is recorded."""
         self.node.changes.notify()
         for _ in range(100_000):
             if getattr(await asyncio.to_thread(self.node.catalogue.study, digest), fact):

@@ -121,7 +121,7 @@ async def run_miner(
             node.relay,
             config.state_directory,
             followed,
-            detail=node.conductor.detail,
+            detail=node.scheduler.detail,
         )
     )
     server = RpcServer(

@@ -9,7 +9,7 @@ Rules
 - Each party whose columns were deleted gets a signed statement of what was deleted (`verticil.shared.formats.deletion`).
   Receipts, digests and the release stay.
 
-The conductor settles each study that has ended when it starts and every few seconds, by the clock that it was given. Files are
+The scheduler settles each study that has ended when it starts and every few seconds, by the clock that it was given. Files are
 deleted before the catalogue says so; a miner that is killed between the two deletes again. Deleting is unlinking: it does not
 overwrite blocks of a disk, nor reach into backups.
 """

@@ -56,7 +56,7 @@ def _received_at(column: StoredColumn) -> dt.datetime:
     return dt.datetime.fromisoformat(body["received_at"])
 
 
-class Conductor:
+class Scheduler:
     """Takes every study as far as its facts allow.
 
     Args:

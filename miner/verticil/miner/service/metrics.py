@@ -20,7 +20,7 @@ from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.metrics import Gauge
 
 _PROGRESS: Final = re.compile(r"([a-z]+) (\d+) %")
-"""What the conductor says of learning that is under way."""
+"""What the scheduler says of learning that is under way."""
 
 
 def miner_gauges(
@@ -40,7 +40,7 @@ def miner_gauges(
         relay: sealed envelopes on their way.
         directory: state directory, for the disk.
         credentials: the miner's own, as they are by now.
-        detail: of a study, what its learning does; see `Conductor.detail`.
+        detail: of a study, what its learning does; see `Scheduler.detail`.
     """
     states: Counter[State] = Counter()
     parties: set[str] = set()

@@ -1,4 +1,4 @@
-"""The whole miner but for its port: store, rules, services and conductor, put together in one place.
+"""The whole miner but for its port: store, rules, services and scheduler, put together in one place.
 
 The daemon puts a gRPC server in front of `coordinator` and `control`; the simulation calls them in memory. Use it as::
 
@@ -26,7 +26,7 @@ from verticil.miner.rules.leases import Changes, Presence
 from verticil.miner.rules.session import Session
 from verticil.miner.rules.submission import Submissions
 from verticil.miner.scheduler.learning import Executor
-from verticil.miner.scheduler.scheduler import Conductor
+from verticil.miner.scheduler.scheduler import Scheduler
 from verticil.miner.service.control import Control
 from verticil.miner.service.coordinator import Coordinator
 from verticil.miner.service.relay import Relay
@@ -113,7 +113,7 @@ class MinerNode:
         self.certificates = Certificates(self.catalogue.certificates, revocations, clock)
         self.changes = Changes()
         presence = Presence(monotonic=monotonic, first_epoch=int(clock().timestamp()) << 20)
-        self.conductor = Conductor(
+        self.scheduler = Scheduler(
             self.session,
             self.changes,
             presence,
@@ -147,7 +147,7 @@ class MinerNode:
             self.changes,
             presence,
             self.certificates,
-            detail=self.conductor.detail,
+            detail=self.scheduler.detail,
         )
         self.presence = presence
         self._work: tuple[asyncio.Task[None], ...] = ()
@@ -189,7 +189,7 @@ class MinerNode:
 
     async def __aenter__(self) -> Self:
         self._work = (
-            asyncio.create_task(self.conductor.run(), name="conductor"),
+            asyncio.create_task(self.scheduler.run(), name="scheduler"),
             asyncio.create_task(self.scores.run(), name="scores"),
         )
         return self
