@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from verticil.shared.disk import looking_uri
 from verticil.shared.durable import Step, watched
 from verticil.shared.errors import DataFault
 from verticil.shared.storage.database import Database, Schema, inspect, version_of
@@ -207,3 +210,21 @@ def test_a_full_disk_is_one_error_and_leaves_what_was(people: Database) -> None:
         people.insert("person", Body(body=bytes(1_000_000)), name="Zoe", tall=0)
     assert caught.value.code == "DISK_FULL"
     assert people.read(str, "SELECT name FROM person ORDER BY name") == ["Ada", "Bob"]
+
+
+def test_looking_at_a_database_meets_a_log_that_is_taken_away_at_that_moment(tmp_path: Path) -> None:
+    path, log, stop = tmp_path / "some.sqlite", tmp_path / "some.sqlite-wal", threading.Event()
+
+    def come_and_go() -> None:
+        while not stop.is_set():
+            log.write_bytes(b"x")
+            log.unlink()
+
+    with ThreadPoolExecutor(1) as pool:
+        goes = pool.submit(come_and_go)
+        try:
+            seen = {looking_uri(path).endswith("immutable=1") for _ in range(20_000)}
+        finally:
+            stop.set()
+        goes.result()
+    assert seen == {False, True}

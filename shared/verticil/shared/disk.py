@@ -86,7 +86,11 @@ def looking_uri(path: Path) -> str:
     A database at rest (not open, and its write-ahead log empty) is read as it is, in a read-only folder, too.
     """
     log, shared = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
-    at_rest = not shared.exists() and not (log.exists() and log.stat().st_size)
+    try:
+        logged = log.stat().st_size
+    except FileNotFoundError:  # perhaps just now: the last connection takes it away when it is closed
+        logged = 0
+    at_rest = not shared.exists() and not logged
     return f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if at_rest else ''}"
 
 
