@@ -17,14 +17,13 @@ nobody outside sees the time of one id. RFC 9380 has the constant-time map, whic
 Exponentiations are spread over processes, because OpenSSL is called with the interpreter's lock held (measured: two threads are
 no faster than one). Short lists stay in this process.
 
-Where a party blinds the lists of one study: its key and its half-made lists, so that a kill costs seconds and changes nothing.
+`BlindingState` is the folder in which a party blinds the lists of one study, 0700, files 0600: its key and its half-made lists,
+so that a kill costs seconds and changes nothing. The key is drawn once for a study, from the operating system; it is deleted when
+this party's people are found, and from then on no id can be blinded for the study. A list is made in slices that are on the disk
+before the next one is begun; the same key and the same input give the same bytes, so a party that was killed goes on where it
+stood. The own list stays until the study ends: it says which of the party's records a token is.
 
-One folder for each study, 0700, files 0600. The key is drawn once for a study, from the operating system; it is deleted when this
-party's people are found, and then nobody can blind another id for the study. A list is made in slices that are on the disk before
-the next one is begun; the same key and the same input give the same bytes, so a party that was killed goes on where it stood. The
-own list stays until the study ends: it says which of the party's records a token is.
-
-Does not: talk to anybody (see `verticil.party.protocol.central.alignment`).
+The lists are sent and received in `verticil.party.protocol.central.alignment` and `verticil.party.protocol.peer.ring`.
 """
 
 from __future__ import annotations
