@@ -20,7 +20,7 @@ import pytest
 from typer.testing import CliRunner
 
 from verticil.cli.main import app
-from verticil.miner.airgap.exchange import Exchange
+from verticil.miner.airgap.exchange import Exchange, fill
 from verticil.miner.airgap.local_control import ControlRequest, LocalControl, ask_the_daemon, handle_offline
 from verticil.miner.config import load_miner
 from verticil.miner.scheduler.learning import InlineLearning
@@ -33,9 +33,11 @@ from verticil.party.daemon import run_party
 from verticil.party.operator.commands import approve, status
 from verticil.party.operator.reports import revoke, verify_audit
 from verticil.party.site import Site as OpenSite
+from verticil.shared.airgap.bundle import BundleEntries
 from verticil.shared.config import load_federation
 from verticil.shared.durable import Step, watched
 from verticil.shared.errors import DataFault, GateFailed, Misuse, PeerFault, VerticilError
+from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import load_credentials, utc_now
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.installation import make_sealing_key, public_sealing_key
@@ -428,6 +430,33 @@ def test_feature_38_sealed_blinded_countersigned_and_killed_at_every_step(tmp_pa
     carried, online = essence(tmp_path / "carried"), essence(tmp_path / "online")
     # Blinding keys are drawn for each run, and with them the order of the people in the columns.
     assert {name for name in carried if carried[name] != online[name]} == {f"column {unit}" for unit in range(4)}
+
+
+def test_feature_38_a_study_that_changes_while_answers_are_written_is_in_the_bundle_once(tmp_path: Path) -> None:
+    made = federation(tmp_path)
+
+    async def written() -> list[str]:
+        async with at_work(made, tmp_path / "sticks") as ferry:
+            await ferry.submit(study(tmp_path))
+            service = ferry.node.carried
+            answer, asked = service.Poll, []
+
+            async def poll(identity: Any, request: Any) -> Any:
+                reply = await answer(identity, request)
+                asked.append(request)
+                for task in reply.tasks if len(asked) == 1 else ():
+                    task.version -= 1  # as it was before a fellow party sent something
+                return reply
+
+            service.Poll = poll  # type: ignore[method-assign]
+            entries = BundleEntries.anew(tmp_path / "entries")
+            island = Identity(federation="ferry", role=Role.PARTY, name="island")
+            coordinator = InMemoryCoordinator(service, island, federation="ferry")
+            await fill(entries, coordinator, ferry.node.session, "island", deny_list=b"", releases=frozenset())
+            assert len(asked) == 3
+            return [item.what for item in entries]
+
+    assert asyncio.run(written()) == ["task"]
 
 
 def test_feature_38_what_is_not_for_this_side_is_refused_and_a_withdrawal_is_carried(tmp_path: Path) -> None:

@@ -422,12 +422,13 @@ async def fill(
 
 
 async def _tasks(coordinator: Coordinator) -> list[coordinator_pb2.StudyTask]:
+    """All studies of the party, each once: one that changes between two replies, as the newer has it."""
+    tasks: dict[bytes, coordinator_pb2.StudyTask] = {}
     known: list[coordinator_pb2.KnownStudy] = []
-    tasks: list[coordinator_pb2.StudyTask] = []
     while found := (await coordinator.poll(coordinator_pb2.PollRequest(known=known))).tasks:
-        tasks.extend(found)
-        known = [coordinator_pb2.KnownStudy(study_digest=task.study_digest, version=task.version) for task in tasks]
-    return tasks
+        tasks.update({task.study_digest: task for task in found})
+        known = [coordinator_pb2.KnownStudy(study_digest=key, version=task.version) for key, task in tasks.items()]
+    return list(tasks.values())
 
 
 async def _alignment(entries: BundleEntries, coordinator: Coordinator, digest: bytes) -> None:
