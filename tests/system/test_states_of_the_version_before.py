@@ -1,20 +1,23 @@
 """What versions before left behind opens, goes on and sends the same bytes: states of both models, a backup, a release.
 
-`tests/data/before` and `tests/data/before_2` were made by two such programs (`make.py` there); `recorded.json` says what each had
-sent when it was stopped in the middle of a study, and what it sent when it was let go on.
+`tests/data/before`, `before_2` and `before_3` were made by three such programs (`make.py` there); `recorded.json` says what each
+had sent when it was stopped in the middle of a study, and what it sent when it was let go on. The third is the last that knew no
+noise between peers but the rounded Gaussian: a study that was approved with it gets it to its end, drawn by this program.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import sqlite3
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from verticil.cli.main import main
@@ -22,11 +25,12 @@ from verticil.party.backup import restore
 from verticil.party.config import load_party
 from verticil.party.site import Site
 from verticil.party.storage.database import SCHEMA_VERSION
+from verticil.shared.channels.gaussian import ShareNoise, share_key
 from verticil.shared.release.verification import verify_release
 from verticil.simulation.provision import Provisioned
 
 DATA = Path(__file__).resolve().parents[1] / "data"
-SCHEMA = {"before": 4, "before_2": 5}
+SCHEMA = {"before": 4, "before_2": 5, "before_3": 6}
 RECORDED = {version: json.loads((DATA / version / "recorded.json").read_text(encoding="utf-8")) for version in SCHEMA}
 every_version = pytest.mark.parametrize("version", SCHEMA)
 PASSPHRASE = "four words of passphrase"
@@ -51,6 +55,21 @@ def charged(found: dict[str, list[Any]]) -> dict[str, float]:
 def sent(made: Provisioned) -> dict[str, str]:
     query = "SELECT unit, artifact_sha256 FROM ledger WHERE unit >= 0"
     return {f"{party} {unit}": sha.hex() for party, node in made.parties.items() for unit, sha in rows(node, query)}
+
+
+def statistics(made: Provisioned) -> dict[str, str]:
+    """SHA-256 of what each party sent of its own statistics."""
+    query = "SELECT artifact_sha256 FROM ledger WHERE unit IS NULL"
+    return {party: sha.hex() for party, node in made.parties.items() for (sha,) in rows(node, query)}
+
+
+def deltas(made: Provisioned) -> dict[str, float]:
+    return {party: rows(node, "SELECT TOTAL(charged_delta) FROM ledger")[0][0] for party, node in made.parties.items()}
+
+
+def sums(spent: dict[str, dict[str, float]]) -> tuple[dict[str, float], dict[str, float]]:
+    """Epsilon and delta of each party's data set."""
+    return tuple({party: cost[what] for party, cost in spent.items()} for what in ("epsilon", "delta"))  # type: ignore[return-value]
 
 
 def shown(made: Provisioned, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -81,6 +100,10 @@ def opened(made: Provisioned, version: str, model: str, capsys: pytest.CaptureFi
             assert rows(node, "PRAGMA user_version") == [(SCHEMA_VERSION,)]
         assert main(["party", "audit", "verify", "--config", str(node / "party.toml")]) == 0
     assert ledger(made) == recorded["stopped"]["ledger"]
+    if "spent" in recorded["stopped"]:
+        assert (charged(ledger(made)), deltas(made)) == sums(recorded["stopped"]["spent"])
+        kept = {party: rows(node, "SELECT COUNT(*) FROM reserved")[0][0] for party, node in made.parties.items()}
+        assert kept == {party: told["reserved"] for party, told in recorded["stopped"]["spent"].items()}
     if "shown" in recorded:
         assert as_told_before(shown(made, capsys), recorded["shown"]) == recorded["shown"]
 
@@ -124,17 +147,35 @@ def test_a_study_between_peers_goes_on_and_every_column_is_that_of_the_program_b
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """In the second state a party has charged the noise on its parameters; nothing is charged again."""
+    """In the later states a party has charged the noise on its parameters; nothing is charged again.
+
+    In the third the other party has not: this program draws what the program before drew, and the release has its model.
+    """
     recorded = RECORDED[version]["peer"]
     made = unpack_before("peer", tmp_path / "peer", version)
     opened(made, version, "peer", capsys)
+    if "statistics" in recorded:
+        assert statistics(made) == recorded["stopped"]["statistics"]
+        assert set(statistics(made)) < set(recorded["statistics"])
     peers = take_over(made)
     peers.digest = recorded["digest"]
     peers.start()
-    assert set(peers.releases(tmp_path / "releases")) == set(made.parties)
+    releases = peers.releases(tmp_path / "releases")
+    assert set(releases) == set(made.parties)
     assert set(peers.stop().values()) == {0}
     assert sent(made) == recorded["artifacts"]
     assert charged(ledger(made)) == charged(recorded["ledger"])
+    if "statistics" in recorded:
+        drawn_before = {party: statistics(made)[party] for party in recorded["stopped"]["statistics"]}
+        assert drawn_before == recorded["stopped"]["statistics"]
+        assert set(statistics(made)) == set(recorded["statistics"])  # with their time: other bytes, the same model
+        assert (charged(ledger(made)), deltas(made)) == sums(recorded["spent"])
+        for release in releases.values():
+            assert digests(release, recorded["files"]) == recorded["files"]
+
+
+def digests(release: Path, names: Iterable[str]) -> dict[str, str]:
+    return {name: hashlib.sha256((release / name).read_bytes()).hexdigest() for name in names}
 
 
 @every_version
@@ -146,3 +187,30 @@ def test_a_release_of_the_program_before_verifies(
     authority = str(DATA / version / "ca.crt")
     assert main(["release", "verify", str(tmp_path / "release"), "--ca", authority, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["study"] == "hearts"
+
+
+def test_a_release_between_peers_under_the_rounded_gaussian_verifies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the formula that it names: its own text, its figures, its files."""
+    with tarfile.open(DATA / "before_3" / "peer-release.tar.xz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    recorded = RECORDED["before_3"]["peer"]["files"]
+    assert digests(tmp_path / "release", recorded) == recorded
+    authority = str(DATA / "before_3" / "peer-ca.crt")
+    assert main(["release", "verify", str(tmp_path / "release"), "--ca", authority, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["study"] == "hearts"
+
+
+@pytest.mark.parametrize("told", RECORDED["before_3"]["noise"], ids=lambda told: f"{told['tables']} tables")
+def test_the_rounded_gaussian_is_drawn_as_by_the_program_before(told: dict[str, Any]) -> None:
+    key = share_key(
+        bytes(range(100, 132)),
+        effective_digest=bytes(range(32)),
+        structure_sha256=bytes(32),
+        common_sha256=bytes([1]) * 32,
+        data_fingerprint=bytes([2]) * 32,
+    )
+    assert key.hex() == told["key"]
+    noise = ShareNoise(key=key, epsilon=told["epsilon"], delta=told["delta"], n_tables=told["tables"])
+    assert noise.add(b"cpt 1", np.zeros((3, 4)), told["parts"]).tolist() == told["table"]
