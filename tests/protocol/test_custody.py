@@ -32,7 +32,8 @@ from verticil.shared.errors import GateFailed, Misuse, Refusal
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import load_credentials, utc_now
 from verticil.shared.identity.signing import SigningKey
-from verticil.shared.privacy.events import Cost, GaussianCounts
+from verticil.shared.privacy.accounts import Cost
+from verticil.shared.privacy.events import GaussianCounts
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State

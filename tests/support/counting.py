@@ -35,7 +35,8 @@ from verticil.shared.json_document import Json, Node
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Marginal, Network
 from verticil.shared.privacy import events
-from verticil.shared.privacy.events import Cost, EventKind, PlannedEvent, PrivacyEvent
+from verticil.shared.privacy.accounts import Cost
+from verticil.shared.privacy.events import EventKind, PlannedEvent, PrivacyEvent
 from verticil.shared.privacy.statement import PrivacyStatement
 from verticil.shared.record import decode, encode
 from verticil.shared.release.content import ReleaseContent, SignedStatement

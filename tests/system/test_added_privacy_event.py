@@ -23,7 +23,8 @@ from verticil.party.storage.studies import Task
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import GateFailed, Refusal
 from verticil.shared.privacy import events
-from verticil.shared.privacy.events import Cost, EventKind, PlannedEvent, PrivacyEvent, register
+from verticil.shared.privacy.accounts import Cost
+from verticil.shared.privacy.events import EventKind, PlannedEvent, PrivacyEvent, register
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study

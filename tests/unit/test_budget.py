@@ -28,7 +28,8 @@ from verticil.party.storage.database import FILE_NAME, Database
 from verticil.party.storage.studies import Task
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import Refusal
-from verticil.shared.privacy.events import Cost, GaussianCounts, RandomizedColumn
+from verticil.shared.privacy.accounts import Cost
+from verticil.shared.privacy.events import GaussianCounts, RandomizedColumn
 from verticil.shared.study import canonical
 from verticil.shared.study.document import ShareRule, Study
 from verticil.shared.study.states import State

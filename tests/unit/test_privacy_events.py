@@ -10,10 +10,9 @@ import pytest
 from verticil.shared.channels.gaussian import analytic_delta, share_sigma
 from verticil.shared.errors import Refusal
 from verticil.shared.privacy import events
-from verticil.shared.privacy.accountant import Account, compose, cost_of, finite
+from verticil.shared.privacy.accountant import compose, cost_of, finite
+from verticil.shared.privacy.accounts import NOTHING, Account, Cost
 from verticil.shared.privacy.events import (
-    NOTHING,
-    Cost,
     EventKind,
     ExactStatistics,
     GaussianCounts,

@@ -19,7 +19,8 @@ from verticil.party.storage.database import FILE_NAME, SCHEMA_VERSION, Database
 from verticil.party.storage.studies import PartyState
 from verticil.shared.errors import DataFault
 from verticil.shared.privacy.accountant import cost_of
-from verticil.shared.privacy.events import Cost, ExactStatistics, GaussianCounts, RandomizedColumn
+from verticil.shared.privacy.accounts import Cost
+from verticil.shared.privacy.events import ExactStatistics, GaussianCounts, RandomizedColumn
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 OLDER = range(1, SCHEMA_VERSION)

@@ -28,6 +28,7 @@ from verticil.shared.channels.privacy import Breach
 from verticil.shared.config import RELAY, Federation, listen_address, load_federation, path_in, read_toml
 from verticil.shared.errors import Misuse
 from verticil.shared.identity.signing import public_key_from
+from verticil.shared.privacy.accounts import DEALER, PUBLIC, Cost, Limits, Reader
 from verticil.shared.record import read
 from verticil.shared.table import Table, is_name
 from verticil.shared.transport.metrics import metrics_address
@@ -274,6 +275,8 @@ def _policy(table: Table, with_keys: tuple[str, ...]) -> Policy:
         max_delta_lifetime=(
             _limit(table, "max_delta_lifetime") if table.has("max_delta_lifetime") else DELTA_STUDIES * share_delta
         ),
+        public=_account(table, PUBLIC),
+        dealer=_account(table, DEALER),
         minimum_difference=_at_least(table, "minimum_difference", 0, MINIMUM_DIFFERENCE),
         on_small_difference=cast(
             "Literal['warn', 'refuse']", table.choice("on_small_difference", ("warn", "refuse"), "refuse")
@@ -291,6 +294,28 @@ def _policy(table: Table, with_keys: tuple[str, ...]) -> Policy:
         table.fail("approvers_needed", f"got {policy.approvers_needed}, expected at most the {n_approvers} approvers")
     table.finish()
     return policy
+
+
+def _account(table: Table, reader: Reader) -> Limits | None:
+    """The limits of an account; those of delta may be left out together, and are 0 then: nothing with a delta goes."""
+    if not any(table.has(key) for key in reader.keys):
+        return None
+    epsilon, delta, epsilon_lifetime, delta_lifetime = reader.keys
+    for key, other in ((epsilon, epsilon_lifetime), (delta, delta_lifetime)):
+        for missing, stated in ((key, other), (other, key)):
+            if table.has(stated) and not table.has(missing):
+                table.fail(
+                    missing, f"missing, expected a number beside {stated}: a limit that is not stated is not infinite"
+                )
+    with_delta = table.has(delta)
+    if with_delta and not table.has(epsilon):
+        table.fail(epsilon, f"missing, expected a number beside {delta}: a limit that is not stated is not infinite")
+    return Limits(
+        study=Cost(epsilon=_limit(table, epsilon), delta=_limit(table, delta) if with_delta else 0.0),
+        lifetime=Cost(
+            epsilon=_limit(table, epsilon_lifetime), delta=_limit(table, delta_lifetime) if with_delta else 0.0
+        ),
+    )
 
 
 def _limit(table: Table, key: str) -> float:

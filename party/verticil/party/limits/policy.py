@@ -26,7 +26,8 @@ from verticil.party.dataset.releases import Column
 from verticil.party.limits.rules import Rule
 from verticil.shared.channels import privacy
 from verticil.shared.errors import Refusal
-from verticil.shared.privacy.accountant import cost_of
+from verticil.shared.privacy.accountant import cost_of, finite_together
+from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Limits, Reader
 from verticil.shared.privacy.events import PlannedEvent, kind_of, planned
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of, sent_units
@@ -72,6 +73,8 @@ class Policy:
         max_share_epsilon, max_share_delta: limits for the epsilon and the delta of the noise on what is shared with peers;
             party.toml without the former means `max_epsilon_per_column`.
         max_delta_lifetime: limit for the sum of the deltas of everything that was ever shared of one data set.
+        public, dealer: limits of the accounts of everybody and of a dealer of masks with the partner; None: party.toml states
+            none, and nothing that is drawn for this reader goes. See `limits_of`.
         minimum_difference: people by which the common set of a study must differ from that of an earlier one, unless they are the
             same; 0: no such rule. See `verticil.party.audit.common_sets`.
         max_rule_approvals_per_day: studies that rules approve within any 24 hours; what is beyond waits for people.
@@ -98,6 +101,8 @@ class Policy:
     max_share_epsilon: float = math.inf
     max_share_delta: float = SHARE_DELTA
     max_delta_lifetime: float = DELTA_STUDIES * SHARE_DELTA
+    public: Limits | None = None
+    dealer: Limits | None = None
     minimum_difference: int = MINIMUM_DIFFERENCE
     on_small_difference: Literal["warn", "refuse"] = "refuse"
     max_open_studies: int = MAX_OPEN_STUDIES
@@ -105,6 +110,17 @@ class Policy:
     minimum_rows: int = 1
     max_days: int | None = None
     max_rule_approvals_per_day: int = RULE_APPROVALS
+
+    def limits_of(self, reader: Reader) -> Limits | None:
+        """The limits of an account; None: none are stated."""
+        if reader is PUBLIC:
+            return self.public
+        if reader is DEALER:
+            return self.dealer
+        return Limits(
+            study=Cost(epsilon=self.max_epsilon_per_study, delta=math.inf),  # of each event with noise: max_share_delta
+            lifetime=Cost(epsilon=self.max_epsilon_lifetime, delta=self.max_delta_lifetime),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +162,7 @@ def objections(
         *_of_statistics(policy, study, party),
         *_of_variables(policy, study, party, columns),
         *_of_epsilon(policy, study, party),
+        *_of_accounts(policy, study, party),
         *_of_columns(policy, study, party, columns),
         *_of_breach(policy, study, party, columns),
     ]
@@ -263,12 +280,10 @@ def _of_variables(policy: Policy, study: Study, party: str, columns: Mapping[str
 
 def _of_epsilon(policy: Policy, study: Study, party: str) -> list[Objection]:
     found: list[Objection] = []
-    epsilons: list[float] = []
     for index in _sent(study, party):
         unit = study.units[index]
         name = ", ".join(unit.variables)
         epsilon = privacy.epsilon(unit.transition)
-        epsilons.append(epsilon)
         forbidden = [variable for variable in unit.variables if variable not in policy.allow_infinite]
         if math.isinf(epsilon) and forbidden:
             found.append(
@@ -283,9 +298,10 @@ def _of_epsilon(policy: Policy, study: Study, party: str) -> list[Objection]:
             found.append(
                 _budget(f"column '{name}': epsilon {epsilon:.4g}, expected at most {limit:g}", "max_epsilon_per_column")
             )
-    statistics = [cost_of(item.event).epsilon for item in planned(study, party) if item.unit is None]
-    what = "columns and shared parameters" if any(map(math.isfinite, statistics)) else "columns"
-    total, limit = finite_total([*epsilons, *statistics]), policy.max_epsilon_per_study
+    drawn = [item for item in planned(study, party) if item.event.reader in COLUMNS.counts]
+    shared = [item for item in drawn if item.unit is None and math.isfinite(cost_of(item.event).epsilon)]
+    what = "columns and shared parameters" if shared else "columns"
+    total, limit = finite_together(item.event for item in drawn).epsilon, policy.max_epsilon_per_study
     if total > limit + privacy.EPSILON_TOLERANCE:
         found.append(
             _budget(
@@ -293,6 +309,28 @@ def _of_epsilon(policy: Policy, study: Study, party: str) -> list[Objection]:
                 "max_epsilon_per_study",
             )
         )
+    return found
+
+
+def _of_accounts(policy: Policy, study: Study, party: str) -> list[Objection]:
+    """What the other accounts may be told in one study; what is drawn for a reader needs limits of this reader's own."""
+    found: list[Objection] = []
+    drawn = planned(study, party)
+    for reader in READERS:
+        if reader is COLUMNS:
+            continue
+        limits = policy.limits_of(reader)
+        if limits is None:
+            if any(item.event.reader == reader.name for item in drawn):
+                text = f"something is drawn for {reader.words}, and party.toml states no limit for this account"
+                hint = f"set {', '.join(f'policy.{key}' for key in reader.keys)} in party.toml"
+                found.append(Objection(code="BUDGET_EXCEEDED", message=text, hint=hint))
+            continue
+        cost = finite_together(item.event for item in drawn if item.event.reader in reader.counts)
+        if (short := cost.beyond(limits.study)) is not None:
+            asked, most = getattr(cost, short), getattr(limits.study, short)
+            message = f"{short} {asked:.4g} of this party's people for {reader.words}, expected at most {most:g}"
+            found.append(_budget(message, reader.keys[0 if short == "epsilon" else 1]))
     return found
 
 

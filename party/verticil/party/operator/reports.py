@@ -14,14 +14,16 @@ from itertools import groupby
 
 from verticil.party.audit.log import AuditLog
 from verticil.party.config import PartyConfig
-from verticil.party.operator.view_model import Confirmation, DeletedColumn, SignedDeletion
+from verticil.party.operator.view_model import Confirmation, DeletedColumn, SignedDeletion, number, shown_readers
 from verticil.party.policy.ledger import LedgerRow
 from verticil.party.policy.revocation import Awaited
 from verticil.party.site import Site
 from verticil.shared.audit import AuditLine, AuditLines
 from verticil.shared.formats.deletion import PeerDeletion
 from verticil.shared.identity.pki import utc_now
-from verticil.shared.privacy.events import NOTHING, kind_of, words
+from verticil.shared.privacy.accountant import numerically
+from verticil.shared.privacy.accounts import NOTHING, Reader
+from verticil.shared.privacy.events import kind_of, words
 from verticil.shared.study.names import fits
 from verticil.shared.study.states import State
 from verticil.shared.view import inlined
@@ -68,8 +70,36 @@ class SentRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AccountBudget:
+    """One account of a data set's lifetime budget; a limit of None is not stated.
+
+    Attributes:
+        account, reader: its name, and who that is.
+        epsilon_spent, delta_spent: the sums over studies, which count.
+        epsilon_kept, delta_kept: for studies under way.
+        epsilon_limit, delta_limit: for a lifetime.
+        epsilon_numerical: what composing all events numerically gives at `delta_spent`, which decides nothing; None: one of them
+            is of a kind that is not known here.
+    """
+
+    account: str
+    reader: str
+    epsilon_spent: float
+    delta_spent: float
+    epsilon_kept: float
+    delta_kept: float
+    epsilon_limit: float | None
+    delta_limit: float | None
+    epsilon_numerical: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetView:
-    """What was spent of a data set's lifetime budget, kept for studies under way, left; `infinite`: what is in no sum."""
+    """What was spent of a data set's lifetime budget, kept for studies under way, left; `infinite`: what is in no sum.
+
+    Attributes:
+        accounts: the same for each reader; what stands above is that of whoever reads columns.
+    """
 
     dataset: str
     epsilon_spent: float
@@ -81,6 +111,7 @@ class BudgetView:
     delta_lifetime_limit: float
     delta_remaining: float
     infinite: tuple[str, ...]
+    accounts: tuple[AccountBudget, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +194,7 @@ def ledger(config: PartyConfig) -> LedgerView:
 def ledger_of(site: Site) -> LedgerView:
     """What `ledger` says, of an opened state."""
     config, rows = site.config, site.ledger.rows()
+    site.ledger.check_rows()
     spent = {name: site.ledger.spent(name) for name in dict.fromkeys([*config.datasets, *site.ledger.datasets()])}
     limit, kept = config.policy.max_epsilon_lifetime, site.ledger.kept()
     return LedgerView(
@@ -185,9 +217,28 @@ def ledger_of(site: Site) -> LedgerView:
                         {", ".join(row.variables) for row in rows if row.dataset == name and math.isinf(row.epsilon)}
                     )
                 ),
+                accounts=tuple(
+                    _account(site, name, reader) for reader in shown_readers(config.policy, site.ledger, name)
+                ),
             )
             for name, total in spent.items()
         ),
+    )
+
+
+def _account(site: Site, dataset: str, reader: Reader) -> AccountBudget:
+    spent, drawn = site.ledger.spent(dataset, reader), site.ledger.events(dataset, reader)
+    kept, limits = site.ledger.kept(reader=reader).get(dataset, NOTHING), site.config.policy.limits_of(reader)
+    return AccountBudget(
+        account=reader.name,
+        reader=reader.words,
+        epsilon_spent=spent.epsilon,
+        delta_spent=spent.delta,
+        epsilon_kept=kept.epsilon,
+        delta_kept=kept.delta,
+        epsilon_limit=None if limits is None else number(limits.lifetime.epsilon),
+        delta_limit=None if limits is None else number(limits.lifetime.delta),
+        epsilon_numerical=None if drawn is None else numerically(drawn, spent.delta),
     )
 
 

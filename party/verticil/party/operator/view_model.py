@@ -8,20 +8,23 @@ the function of this package that is named like the command, rendered as text by
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final, TypedDict, TypeVar
 
 from verticil.party.config import PartyConfig
+from verticil.party.limits.policy import Policy
 from verticil.party.local_dataset import origins
 from verticil.party.policy import approval
 from verticil.party.policy.comparison import impossible_words, normalise_words, variable_words
+from verticil.party.policy.ledger import Ledger
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
 from verticil.shared.errors import VerticilError
-from verticil.shared.privacy.accountant import compose, cost_of, finite
+from verticil.shared.privacy.accountant import add_or_remove, cost_of, finite_together, together
+from verticil.shared.privacy.accounts import COLUMNS, PUBLIC, READERS, Cost, Limits, Reader
 from verticil.shared.privacy.events import PrivacyEvent, further, kind_of, planned, words
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of, sent_units
@@ -117,8 +120,43 @@ class ColumnInWords(ColumnView):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AccountCost:
+    """What a study costs the people of a data set on one account.
+
+    An epsilon of None is without bound, a limit of None is not stated.
+
+    Attributes:
+        account, reader: its name, and who that is.
+        epsilon, delta: of the study, for the replacement of one person.
+        epsilon_add_or_remove, delta_add_or_remove: of what is drawn on tables, as the literature counts; None: nothing is.
+        epsilon_before, delta_before: lifetime sums.
+        epsilon_after, delta_after: at most, when it is done.
+        epsilon_study_limit, delta_study_limit, epsilon_limit, delta_limit: of one study, and for a lifetime.
+    """
+
+    account: str
+    reader: str
+    epsilon: float | None
+    delta: float
+    epsilon_add_or_remove: float | None = left_out()
+    delta_add_or_remove: float | None = left_out()
+    epsilon_before: float
+    delta_before: float
+    epsilon_after: float
+    delta_after: float
+    epsilon_study_limit: float | None
+    delta_study_limit: float | None
+    epsilon_limit: float | None
+    delta_limit: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CostView:
-    """Epsilon and delta of a study for a data set, the lifetime sums before and at most after it, and their limits."""
+    """Epsilon and delta of a study for a data set, the lifetime sums before and at most after it, and their limits.
+
+    Attributes:
+        accounts: the same for each reader; what stands above is that of whoever reads columns.
+    """
 
     dataset: str
     epsilon: float | None
@@ -129,6 +167,7 @@ class CostView:
     delta_before: float
     delta_after_at_most: float
     delta_limit: float | None
+    accounts: tuple[AccountCost, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,19 +387,63 @@ def cost(config: PartyConfig, site: Site, study: Study) -> tuple[CostView, ...]:
     for item in planned(study, config.name):
         for dataset in dict.fromkeys(places[name].dataset for name in item.variables):
             events[dataset].append(item.event)
-    return tuple(
-        CostView(
-            dataset=name,
-            epsilon=number(compose(costs := [cost_of(event) for event in drawn]).epsilon),
-            lifetime_before=(spent := site.ledger.spent(name)).epsilon,
-            lifetime_after_at_most=spent.epsilon + finite(costs).epsilon,
-            lifetime_limit=number(config.policy.max_epsilon_lifetime),
-            delta=(delta := compose(costs).delta),
-            delta_before=spent.delta,
-            delta_after_at_most=spent.delta + delta,
-            delta_limit=number(config.policy.max_delta_lifetime),
+    found: list[CostView] = []
+    for name, drawn in events.items():
+        accounts = tuple(
+            _account_cost(reader, config.policy.limits_of(reader), site.ledger.spent(name, reader), drawn)
+            for reader in shown_readers(config.policy, site.ledger, name, drawn)
         )
-        for name, drawn in events.items()
+        columns = accounts[0]
+        found.append(
+            CostView(
+                dataset=name,
+                epsilon=columns.epsilon,
+                lifetime_before=columns.epsilon_before,
+                lifetime_after_at_most=columns.epsilon_after,
+                lifetime_limit=columns.epsilon_limit,
+                delta=columns.delta,
+                delta_before=columns.delta_before,
+                delta_after_at_most=columns.delta_after,
+                delta_limit=columns.delta_limit,
+                accounts=accounts,
+            )
+        )
+    return tuple(found)
+
+
+def shown_readers(
+    policy: Policy, ledger: Ledger, dataset: str, drawn: Iterable[PrivacyEvent] = ()
+) -> tuple[Reader, ...]:
+    """The accounts that people are shown: of whoever reads columns, of everybody, and others where there is something to say."""
+    read = {event.reader for event in drawn}
+    return tuple(
+        reader
+        for reader in READERS
+        if reader in {COLUMNS, PUBLIC}
+        or policy.limits_of(reader) is not None
+        or reader.name in read
+        or ledger.spent(dataset, reader) != ledger.spent(dataset)
+    )
+
+
+def _account_cost(reader: Reader, limits: Limits | None, spent: Cost, drawn: Iterable[PrivacyEvent]) -> AccountCost:
+    events = [event for event in drawn if event.reader in reader.counts]
+    cost, bounded, beside = together(events), finite_together(events), add_or_remove(events)
+    return AccountCost(
+        account=reader.name,
+        reader=reader.words,
+        epsilon=number(cost.epsilon),
+        delta=cost.delta,
+        epsilon_add_or_remove=None if beside is None else beside.epsilon,
+        delta_add_or_remove=None if beside is None else beside.delta,
+        epsilon_before=spent.epsilon,
+        delta_before=spent.delta,
+        epsilon_after=(spent + bounded).epsilon,
+        delta_after=(spent + bounded).delta,
+        epsilon_study_limit=None if limits is None else number(limits.study.epsilon),
+        delta_study_limit=None if limits is None else number(limits.study.delta),
+        epsilon_limit=None if limits is None else number(limits.lifetime.epsilon),
+        delta_limit=None if limits is None else number(limits.lifetime.delta),
     )
 
 

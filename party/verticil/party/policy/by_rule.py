@@ -30,8 +30,6 @@ from verticil.party.policy.voting import Voting
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.audit import DAEMON
 from verticil.shared.errors import Refusal, VerticilError
-from verticil.shared.privacy.accountant import cost_of, finite
-from verticil.shared.privacy.events import NOTHING
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import sent_units
@@ -191,10 +189,8 @@ def _check_room(voting: Voting, study: Study, before: Iterable[tuple[Release, bo
     for release, again in before:
         if not (again and free):
             drawn.setdefault(release.dataset, []).append(release.event)
-    kept = voting.ledger.kept()
     for dataset, events in drawn.items():
-        cost = finite(map(cost_of, events))
-        voting.ledger.check_room(dataset, cost, voting.config.policy, kept=kept.get(dataset, NOTHING))
+        voting.ledger.check_room(dataset, events, voting.config.policy)
 
 
 def _approved_by_people(voting: Voting) -> Iterable[Known]:

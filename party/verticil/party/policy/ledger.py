@@ -18,6 +18,10 @@ Promises
 - The lifetime limits are held against everything that a study will be charged, in all its data sets, before its first column is
   drawn (`Ledger.reserve`): all of it is reserved together, or nothing leaves. Until it is charged or the study has ended here, no
   other study can be given that room. What another study sends of the same values is not counted twice.
+- There is an account for each reader (`verticil.shared.privacy.accounts`): a row counts in those that can come to know of it.
+  What is charged to a row is what its event costs alone; an account counts what the rows of a study cost together, as the
+  accountant composes them, and adds the studies.
+- A row whose sums are not what its event costs is found before anything is charged (`Ledger.check_rows`).
 
 Infinite epsilon (permitted by `allow_infinite`, or by `allow_exact_parameters`, only) is recorded as such and left out of the
 finite sum. The accountant (`verticil.shared.privacy.accountant`) says what events cost and whether there is room; the ledger does
@@ -42,8 +46,9 @@ from verticil.party.storage.studies import stamp
 from verticil.shared.channels.privacy import EPSILON_TOLERANCE
 from verticil.shared.errors import DataFault, Refusal
 from verticil.shared.privacy import events
-from verticil.shared.privacy.accountant import Account, cost_of, finite
-from verticil.shared.privacy.events import NOTHING, Cost, PrivacyEvent, RandomizedColumn, kind_of
+from verticil.shared.privacy.accountant import cost_of, finite, together
+from verticil.shared.privacy.accounts import COLUMNS, NOTHING, READERS, Account, Cost, Reader, Shortage
+from verticil.shared.privacy.events import PrivacyEvent, RandomizedColumn, kind_of
 from verticil.shared.storage.rows import Cell
 from verticil.shared.study.states import State
 
@@ -57,18 +62,38 @@ _NAMES_OF_VALUES: Final = (
     "p.dataset, p.sources, p.codebook_digest, p.transition_digest, p.secret_id, p.fingerprint, p.version_tag"
 )
 _KEPT_COLUMNS: Final = (
-    f"SELECT DISTINCT {_NAMES_OF_VALUES}, p.epsilon, p.delta FROM reserved p JOIN study s ON s.digest = p.study_digest"  # noqa: S608 (constant text)
+    f"SELECT {_NAMES_OF_VALUES}, p.epsilon, p.delta, p.event, p.study_digest FROM reserved p"  # noqa: S608 (constant text)
+    " JOIN study s ON s.digest = p.study_digest"
     f" WHERE p.unit IS NOT NULL AND p.study_digest <> ?2 AND {_UNDER_WAY}"
     " AND NOT EXISTS (SELECT 1 FROM ledger l WHERE l.dataset = p.dataset AND l.sources = p.sources"
     " AND l.codebook_digest = p.codebook_digest AND l.transition_digest = p.transition_digest"
     " AND l.secret_id = p.secret_id AND l.fingerprint = p.fingerprint AND l.version_tag = p.version_tag)"
 )
 _KEPT_STATISTICS: Final = (
-    f"SELECT {_NAMES_OF_VALUES}, p.epsilon, p.delta FROM reserved p JOIN study s ON s.digest = p.study_digest"  # noqa: S608 (constant text)
+    f"SELECT {_NAMES_OF_VALUES}, p.epsilon, p.delta, p.event, p.study_digest FROM reserved p"  # noqa: S608 (constant text)
+    " JOIN study s ON s.digest = p.study_digest"
     f" WHERE p.unit IS NULL AND p.study_digest <> ?2 AND {_UNDER_WAY}"
     " AND NOT EXISTS (SELECT 1 FROM ledger l WHERE l.study_digest = p.study_digest AND l.kind = p.kind AND l.dataset = p.dataset)"
 )
+_COUNTED: Final = "reader IN (SELECT value FROM json_each(?))"
 PARTS: Final = ("codebook_digest", "transition_digest", "secret_id", "fingerprint")
+
+
+def _counted(reader: Reader) -> str:
+    return json.dumps(sorted(reader.counts))
+
+
+def _no_room(dataset: str, reader: Reader, short: Shortage) -> Refusal:
+    under_way = " and is kept for studies under way" if short.kept else ""
+    free = "what is kept is free again when those have ended" if short.kept else "the same matrices again cost nothing"
+    whose = "" if reader is COLUMNS else f", account of {reader.words}"
+    key = reader.keys[2 if short.what == "epsilon" else 3]
+    return Refusal(
+        "BUDGET_EXCEEDED",
+        f"data set '{dataset}'{whose}: {short.what} {short.asked:.4g} on top of what was charged before{under_way},"
+        f" expected at most {short.limit:g}",
+        hint=f"the limit is policy.{key}, and verticil party ledger has the sums; {free}",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,10 +182,51 @@ class Ledger:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def spent(self, dataset: str) -> Cost:
-        """What was charged to a data set in its lifetime, without what has no bound."""
-        query = "SELECT charged AS epsilon, charged_delta AS delta FROM ledger WHERE dataset = ?"
-        return finite(self._database.read(Cost, query, (dataset,)))
+    def spent(self, dataset: str, reader: Reader = COLUMNS) -> Cost:
+        """What was charged to a data set in its lifetime on the account of `reader`, without what has no bound."""
+        charged = "SELECT charged AS epsilon, charged_delta AS delta FROM ledger WHERE dataset = ? AND"
+        total = finite(self._database.read(Cost, f"{charged} {_COUNTED}", (dataset, _counted(reader))))
+        for events_of_one, plain in self._charged_with_noise(dataset, reader):
+            total -= plain - together(events_of_one)
+        return total
+
+    def events(self, dataset: str, reader: Reader) -> tuple[PrivacyEvent, ...] | None:
+        """The events that were charged to a data set on an account, in order; None: one of them is of a kind not known here."""
+        drawn = f"SELECT event FROM ledger WHERE dataset = ? AND {_COUNTED}"  # noqa: S608 (constant text)
+        query = f"{drawn} AND (charged > 0 OR charged_delta > 0) ORDER BY number"
+        try:
+            return tuple(map(events.from_json, self._database.read(str, query, (dataset, _counted(reader)))))
+        except (Refusal, ValueError):
+            return None
+
+    def check_rows(self) -> None:
+        """Check that every row was charged what its event costs, or nothing.
+
+        Raises:
+            DataFault: STATE_CORRUPT, naming the row.
+        """
+        query = "SELECT MIN(number), event, epsilon, delta, MAX(charged NOT IN (0, epsilon) OR charged_delta NOT IN (0, delta))"
+        for number, text, epsilon, delta, differs in self._database.rows(
+            f"{query} FROM ledger GROUP BY event, epsilon, delta"
+        ):
+            try:
+                cost = cost_of(events.from_json(cast("str", text)))
+            except (
+                Refusal
+            ):  # of a version, or an extension, that is not here: what was charged for it counts as it stands
+                continue
+            except ValueError as error:
+                problem = str(error)
+            else:
+                told = Cost(epsilon=cast("float", epsilon), delta=cast("float", delta))
+                if not differs and cost.beyond(told) is None:
+                    continue
+                problem = f"its sums are not those of its event, which costs epsilon {cost.epsilon:.6g}, delta {cost.delta:.4g}"
+            raise DataFault(
+                "STATE_CORRUPT",
+                f"row {cast('int', number)} of the ledger: {problem}",
+                hint="restore your backup of the state directory",
+            )
 
     def datasets(self) -> tuple[str, ...]:
         """Names of the data sets that something was charged to."""
@@ -252,40 +318,44 @@ class Ledger:
         with self._database.transaction():
             found = _charged_once(releases, [self._assess_one(release, policy, study_digest) for release in releases])
             pairs = list(zip(releases, found, strict=True))
-            kept = self.kept(study_digest, {item.values(assessed.version_tag) for item, assessed in pairs})
+            own = {item.values(assessed.version_tag) for item, assessed in pairs}
             for dataset in dict.fromkeys([*(release.dataset for release in releases), *shared]):
-                columns = finite(assessed.at_most for item, assessed in pairs if item.dataset == dataset)
-                statistics = finite(map(cost_of, shared.get(dataset, ())))
-                self.check_room(dataset, columns + statistics, policy, kept=kept.get(dataset, NOTHING))
+                drawn = [item.event for item, assessed in pairs if item.dataset == dataset and assessed.at_most]
+                drawn += shared.get(dataset, ())
+                self.check_room(dataset, drawn, policy, study_digest=study_digest, own=own)
         return found
 
-    def check_room(self, dataset: str, new: Cost, policy: Policy, *, kept: Cost) -> None:
+    def check_room(
+        self,
+        dataset: str,
+        drawn: Sequence[PrivacyEvent],
+        policy: Policy,
+        *,
+        study_digest: bytes = b"",
+        own: Collection[Values] = (),
+    ) -> None:
         """Refuse what the lifetime limits of a data set have no room for; the message, which leaves, tells no sums.
 
         Args:
             dataset: its name.
-            new: what would be charged.
+            drawn: what would be charged.
             policy: the limits.
-            kept: for other studies under way.
+            study_digest, own: of the study that asks, as for `kept`.
 
         Raises:
             Refusal: BUDGET_EXCEEDED.
         """
-        limit = Cost(epsilon=policy.max_epsilon_lifetime, delta=policy.max_delta_lifetime)
-        short = Account(spent=self.spent(dataset), kept=kept, limit=limit).dry_run(new)
-        if short is not None:
-            under_way = " and is kept for studies under way" if short.kept else ""
-            free = (
-                "what is kept is free again when those have ended"
-                if short.kept
-                else "the same matrices again cost nothing"
-            )
-            raise Refusal(
-                "BUDGET_EXCEEDED",
-                f"data set '{dataset}': {short.what} {short.asked:.4g} on top of what was charged before{under_way},"
-                f" expected at most {short.limit:g}",
-                hint=f"the limit is policy.max_{short.what}_lifetime, and verticil party ledger has the sums; {free}",
-            )
+        for reader in READERS:
+            new = [event for event in drawn if event.reader in reader.counts and math.isfinite(cost_of(event).epsilon)]
+            limits = policy.limits_of(reader)
+            if not new or limits is None:  # without limits nothing of its own is permitted: `policy.objections`
+                continue
+            before = self._charged(study_digest, dataset, reader)
+            asked = together([*before, *new]) - together(before)
+            kept = self.kept(study_digest, own, reader).get(dataset, NOTHING)
+            short = Account(spent=self.spent(dataset, reader), kept=kept, limit=limits.lifetime).dry_run(asked)
+            if short is not None:
+                raise _no_room(dataset, reader, short)
 
     def reserve(
         self,
@@ -310,39 +380,99 @@ class Ledger:
             if self._database.has("SELECT 1 FROM reserved WHERE study_digest = ? LIMIT 1", (study_digest,)):
                 return
             found = self.assess(list(releases.values()), policy, study_digest=study_digest, shared=shared)
-            rows: list[tuple[str, int | None, Values, Cost]] = [
-                (kind_of(release.event).name, index, release.values(item.version_tag), item.charge)
+            self.check_rows()
+            rows: list[tuple[PrivacyEvent, int | None, Values, Cost]] = [
+                (release.event, index, release.values(item.version_tag), item.charge)
                 for (index, release), item in zip(releases.items(), found, strict=True)
             ]
             for dataset, statistics in shared.items():
                 # Noise on them is drawn later, so that no digest names it yet.
                 values = (dataset, "", study_digest, b"", b"", b"", b"")
-                rows += [(kind_of(event).name, None, values, cost_of(event)) for event in statistics]
-            for number, (kind, unit, values, cost) in enumerate(rows):
+                rows += [(event, None, values, cost_of(event)) for event in statistics]
+            for number, (event, unit, values, cost) in enumerate(rows):
                 if cost and math.isfinite(cost.epsilon):
                     self._database.write(
-                        "INSERT INTO reserved VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                        (study_digest, number, kind, unit, *values, cost.epsilon, cost.delta),
+                        "INSERT INTO reserved VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                        (
+                            *(study_digest, number, kind_of(event).name, unit, *values, cost.epsilon, cost.delta),
+                            events.to_json(event),
+                        ),
                     )
 
-    def kept(self, study_digest: bytes = b"", own: Collection[Values] = ()) -> dict[str, Cost]:
+    def kept(
+        self, study_digest: bytes = b"", own: Collection[Values] = (), reader: Reader = COLUMNS
+    ) -> dict[str, Cost]:
         """What is reserved for other studies under way and not yet charged, by data set.
 
         Args:
             study_digest: of the study that asks; empty: of all.
             own: the values that it would send: the study that sends them first is charged for them.
+            reader: of the account.
         """
         asked: tuple[Cell, ...] = (int(State.PUBLISHED), study_digest)
-        found: dict[str, Cost] = {}
-        for *values, epsilon, delta in (
-            *self._database.rows(_KEPT_COLUMNS, asked),
+        reserved: dict[tuple[bytes, str], list[tuple[Cost, str | None]]] = {}
+        columns = {row[:7]: row for row in reversed(self._database.rows(_KEPT_COLUMNS, asked))}  # the same values once
+        for *values, epsilon, delta, event, other in (
+            *columns.values(),
             *self._database.rows(_KEPT_STATISTICS, asked),
         ):
-            if tuple(values) not in own:
-                dataset = cast("str", values[0])
+            drawn_for = COLUMNS.name if event is None else json.loads(cast("str", event)).get("reader", COLUMNS.name)
+            if tuple(values) not in own and drawn_for in reader.counts:
                 cost = Cost(epsilon=cast("float", epsilon), delta=cast("float", delta))
-                found[dataset] = found.get(dataset, NOTHING) + cost
+                place = (cast("bytes", other), cast("str", values[0]))
+                reserved.setdefault(place, []).append((cost, cast("str | None", event)))
+        found: dict[str, Cost] = {}
+        for (other, dataset), items in reserved.items():
+            found[dataset] = found.get(dataset, NOTHING) + self._still_to_charge(other, dataset, reader, items)
         return found
+
+    def _still_to_charge(
+        self, study_digest: bytes, dataset: str, reader: Reader, items: Sequence[tuple[Cost, str | None]]
+    ) -> Cost:
+        """Of one study: what its reserved events add to those that were charged; of those of an earlier version, their sum."""
+        if sum(cost.delta > 0 for cost, _ in items) and all(event is not None for _, event in items):
+            try:
+                new = [events.from_json(event) for _, event in items if event is not None]
+                before = self._charged(study_digest, dataset, reader)
+                return together([*before, *new]) - together(before)
+            except Refusal:
+                pass
+        return finite(cost for cost, _ in items)
+
+    def _charged(self, study_digest: bytes, dataset: str, reader: Reader) -> list[PrivacyEvent]:
+        """The events with noise on tables that a study was charged for; what else it was charged for adds to anything."""
+        return [
+            event
+            for found, _ in self._charged_with_noise(dataset, reader, study_digest)
+            for event in found
+            if kind_of(event).losses is not None
+        ]
+
+    def _charged_with_noise(
+        self, dataset: str, reader: Reader, study_digest: bytes | None = None
+    ) -> list[tuple[list[PrivacyEvent], Cost]]:
+        """For each study that was charged a delta: the charged events of finite epsilon, and their sum.
+
+        A study with an event of a kind that is not known here is left out: its sum stands.
+        """
+        query = (
+            f"SELECT study_digest, event, charged, charged_delta FROM ledger WHERE dataset = ? AND {_COUNTED}"  # noqa: S608 (constant text)
+            " AND charged < 9e999 AND charged_delta > 0 AND (? IS NULL OR study_digest = ?) ORDER BY number"
+        )
+        found: dict[bytes, list[tuple[str, Cost]]] = {}
+        for digest, text, epsilon, delta in self._database.rows(
+            query, (dataset, _counted(reader), study_digest, study_digest)
+        ):
+            cost = Cost(epsilon=cast("float", epsilon), delta=cast("float", delta))
+            found.setdefault(cast("bytes", digest), []).append((cast("str", text), cost))
+        read: list[tuple[list[PrivacyEvent], Cost]] = []
+        for rows in found.values():
+            try:
+                drawn = [events.from_json(text) for text, _ in rows]
+            except (Refusal, ValueError):
+                continue
+            read.append((drawn, finite(cost for _, cost in rows)))
+        return read
 
     def _assess_one(self, release: Release, policy: Policy, study_digest: bytes) -> Assessment:
         name, cost = ", ".join(release.variables), cost_of(release.event)
@@ -459,8 +589,8 @@ class Ledger:
             self._check_first(shared, send)
             earlier = (shared,) if along_with is None else (shared, replace(shared, codebook_digest=along_with))
             charge = NOTHING if any(map(self._has, earlier)) else cost
-            kept, dataset = self.kept(send["study_digest"]), shared.dataset
-            self.check_room(dataset, finite([charge]), policy, kept=kept.get(dataset, NOTHING))
+            drawn = [shared.event] if charge else []
+            self.check_room(shared.dataset, drawn, policy, study_digest=send["study_digest"])
             self.put_back(shared, version_tag=b"", charged=charge, unit=None, **send)
         return charge
 

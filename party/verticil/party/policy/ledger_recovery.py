@@ -38,7 +38,8 @@ from verticil.shared.errors import DataFault, GateFailed, Refusal
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import cost_of
-from verticil.shared.privacy.events import Cost, ExactStatistics, GaussianCounts, PrivacyEvent, RandomizedColumn
+from verticil.shared.privacy.accounts import Cost
+from verticil.shared.privacy.events import ExactStatistics, GaussianCounts, PrivacyEvent, RandomizedColumn
 from verticil.shared.storage.database import disk_fault
 
 NO_DATA: Final = bytes(32)

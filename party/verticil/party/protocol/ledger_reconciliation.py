@@ -34,7 +34,7 @@ from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
 from verticil.shared.privacy.accountant import cost_of
-from verticil.shared.privacy.events import Cost
+from verticil.shared.privacy.accounts import Cost
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study
 from verticil.wire.v1 import common_pb2, coordinator_pb2

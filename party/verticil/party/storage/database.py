@@ -276,8 +276,23 @@ def _facts_of_5(facts: str) -> str:
         return facts
 
 
+_VERSION_7: Final = """
+-- accounts by reader (verticil.shared.privacy.accounts); earlier events were all read by whoever reads columns
+ALTER TABLE ledger ADD COLUMN reader TEXT
+  GENERATED ALWAYS AS (coalesce(json_extract(event, '$.reader'), 'columns')) VIRTUAL;
+ALTER TABLE reserved ADD COLUMN event TEXT;  -- as in the ledger; empty: written by version 6
+"""
+
 SCHEMA: Final = Schema(
-    steps=(_SCHEMA, _BETWEEN_PEERS, _SINCE_WHEN, _RECORD + _DECISIONS + _CONFIRMATIONS, _VERSION_5, _to_version_6),
+    steps=(
+        _SCHEMA,
+        _BETWEEN_PEERS,
+        _SINCE_WHEN,
+        _RECORD + _DECISIONS + _CONFIRMATIONS,
+        _VERSION_5,
+        _to_version_6,
+        _VERSION_7,
+    ),
     what="a party's state database",
     upgrade="`verticil party status` upgrades an older state; a newer one needs the version that wrote it",
 )

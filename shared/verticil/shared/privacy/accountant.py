@@ -1,18 +1,26 @@
-"""The accountant: what privacy events cost together, and whether a budget has room for them.
+"""The accountant: what privacy events cost, alone, together in a study, and over the studies of a person's life.
 
-Composition is basic: epsilons and deltas of one person are added, which holds for any events, in any order, whoever chose them
-with knowledge of earlier ones. An infinite epsilon is no part of a finite sum: limits on sums say nothing of it, and what
-permits it is asked apart.
+- An event's cost is its kind's to say (`verticil.shared.privacy.events`): (epsilon, delta), proved for the mechanism that runs.
+- Within a study the losses of events that have a delta (noise on tables) are composed numerically, with outward rounding, at the
+  sum of their deltas (`verticil.shared.channels.loss`). Pure epsilons (randomized columns) are added to that: what holds without
+  a delta is said without one, so it does not matter which columns were sent before a study stopped.
+- Over studies epsilons and deltas are added (`compose`), which holds for any events, in any order, whoever chose them with
+  knowledge of earlier ones: limits were approved as sums. `numerically` says what composing all of it would give, and decides
+  nothing.
+
+An infinite epsilon is no part of a finite sum: limits on sums say nothing of it, and what permits it is asked apart.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from verticil.shared.channels.privacy import EPSILON_TOLERANCE
-from verticil.shared.privacy.events import NOTHING, Cost, PrivacyEvent, kind_of
+from verticil.shared.channels import loss
+from verticil.shared.channels.loss import ApproximateLoss, Loss, PureLoss
+from verticil.shared.privacy.accounts import Cost
+from verticil.shared.privacy.events import PrivacyEvent, kind_of
 
 
 def cost_of(event: PrivacyEvent) -> Cost:
@@ -25,7 +33,7 @@ def cost_of(event: PrivacyEvent) -> Cost:
 
 
 def compose(costs: Iterable[Cost]) -> Cost:
-    """What events cost together: infinite if one is.
+    """What events cost together, by their sums: infinite if one is.
 
     >>> compose([Cost(epsilon=1.5), Cost(epsilon=0.25, delta=1e-6)])
     Cost(epsilon=1.75, delta=1e-06)
@@ -35,45 +43,64 @@ def compose(costs: Iterable[Cost]) -> Cost:
 
 
 def finite(costs: Iterable[Cost]) -> Cost:
-    """What those of finite epsilon cost together; the rest is in no sum."""
+    """What those of finite epsilon cost together, by their sums; the rest is in no sum."""
     return compose(cost for cost in costs if math.isfinite(cost.epsilon))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shortage:
-    """What an account has no room for.
+def together(events: Iterable[PrivacyEvent]) -> Cost:
+    """What the events of one study cost together; raises as `cost_of`.
 
-    Attributes:
-        what: ``epsilon`` or ``delta``.
-        asked: that would be charged.
-        kept: of the room that there is, for others.
-        limit: of the account.
+    Their deltas add up. Epsilon is never more than the sum, never less than that of any of them alone, and does not depend on
+    their order.
     """
+    listed = tuple(events)
+    claims = compose(cost_of(event) for event in listed if kind_of(event).losses is None)
+    exact = [event for event in listed if kind_of(event).losses is not None]
+    plain = compose(map(cost_of, exact))
+    if len(exact) < 2:
+        return claims + plain
+    composed = max(loss.epsilon_at(_losses(Counter(exact)), plain.delta), *(cost_of(event).epsilon for event in exact))
+    return claims + Cost(epsilon=min(plain.epsilon, composed), delta=plain.delta)
 
-    what: str
-    asked: float
-    kept: float
-    limit: float
+
+def finite_together(events: Iterable[PrivacyEvent]) -> Cost:
+    """What those of finite epsilon cost together; the rest is in no sum."""
+    return together(event for event in events if math.isfinite(cost_of(event).epsilon))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
-    """What the people of one data set have been charged, and what they may be charged.
+def add_or_remove(events: Iterable[PrivacyEvent]) -> Cost | None:
+    """What the events with noise on tables cost a person who is added or removed, by their sums; None: there are none.
 
-    Attributes:
-        spent: finite costs that were charged.
-        kept: what is to be charged to them yet by others.
-        limit: for all of it together.
+    It is shown beside the cost of replacing a person, because the literature counts so, and decides nothing.
     """
+    found = [kind.add_or_remove(event) for event in events if (kind := kind_of(event)).add_or_remove is not None]
+    return compose(found) if found else None
 
-    spent: Cost
-    kept: Cost = NOTHING
-    limit: Cost
 
-    def dry_run(self, cost: Cost) -> Shortage | None:
-        """What there is no room for if `cost` is charged; None: there is room. Nothing is charged by this."""
-        for what in ("epsilon", "delta"):
-            asked, spent, kept, limit = (getattr(item, what) for item in (cost, self.spent, self.kept, self.limit))
-            if asked > 0 and spent + kept + asked > limit + EPSILON_TOLERANCE * min(limit, 1.0):
-                return Shortage(what=what, asked=asked, kept=kept, limit=limit)
-        return None
+def numerically(events: Iterable[PrivacyEvent], delta: float) -> float:
+    """Epsilon of all events of finite epsilon, of whatever studies, at this delta, by numerical composition.
+
+    Args:
+        events: any.
+        delta: 0 <= delta < 1.
+    """
+    bounded = [event for event in events if math.isfinite(cost_of(event).epsilon)]
+    plain = compose(map(cost_of, bounded))
+    if delta <= 0 or not bounded:
+        return plain.epsilon
+    found = loss.epsilon_at(_losses(Counter(bounded)), delta)
+    return min(found, plain.epsilon) if plain.delta <= delta else found
+
+
+def _losses(counted: Counter[PrivacyEvent]) -> Counter[Loss]:
+    found: Counter[Loss] = Counter()
+    for event, times in counted.items():
+        losses_of, cost = kind_of(event).losses, cost_of(event)
+        if losses_of is not None:
+            for item, each in losses_of(event).items():
+                found[item] += each * times
+        elif cost.delta > 0:
+            found[ApproximateLoss(epsilon=cost.epsilon, delta=cost.delta)] += times
+        elif cost.epsilon > 0:
+            found[PureLoss(epsilon=cost.epsilon)] += times
+    return found

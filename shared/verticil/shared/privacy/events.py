@@ -21,43 +21,27 @@ import json
 import math
 import types
 import typing
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, cast
 
 from verticil.shared.channels import privacy
+from verticil.shared.channels.gaussian import analytic_sigma
+from verticil.shared.channels.loss import DiscreteGaussianLoss, GaussianLoss, Loss, PureLoss, epsilon_at
 from verticil.shared.errors import Refusal
+from verticil.shared.privacy.accounts import COLUMNS, Cost, reader_named
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of, recipients_of, sent_units
 
 REPLACE_ONE: Final = "replace one person"
 """Tables are neighbours when the columns of one person are others; how many people there are is the same."""
+MOST_CONTRIBUTORS: Final = 25
+LEAST_OF_A_SUM: Final = 3.0
+"""Parameter of each contributor's noise: from here on a sum of at most `MOST_CONTRIBUTORS` is one draw but for 1 +- 1e-36."""
 _INFINITE: Final = "infinite"
 
 Parameter = bool | int | float | str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """What an event costs each person: (epsilon, delta) differential privacy under the event's relation.
-
-    Attributes:
-        epsilon: at least 0; infinite: there is no bound.
-        delta: 0 to 1.
-    """
-
-    epsilon: float
-    delta: float = 0.0
-
-    def __bool__(self) -> bool:
-        """Whether anything is charged."""
-        return self.epsilon > 0 or self.delta > 0
-
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(epsilon=self.epsilon + other.epsilon, delta=self.delta + other.delta)
-
-
-NOTHING: Final = Cost(epsilon=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +52,12 @@ class PrivacyEvent:
         sensitivity: by how much the statistics before the noise can differ between two neighbouring tables, in the norm of the
             mechanism; None: of no meaning for it, or not recorded.
         relation: which tables are neighbours.
+        reader: who reads what is drawn, a name of `verticil.shared.privacy.accounts.READERS`.
     """
 
     sensitivity: float | None = None
     relation: str = REPLACE_ONE
+    reader: str = COLUMNS.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +86,70 @@ class GaussianCounts(PrivacyEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DiscreteGaussianCounts(PrivacyEvent):
+    """Discrete Gaussian noise was added to every count of tables; the sensitivity is L2, over all the tables.
+
+    A person who is replaced moves from one cell to another in every table, so 2 T counts change by 1, and the losses are those of
+    2 T independent draws. Where several contribute, each draws noise of parameter sigma / sqrt(contributors), at least
+    `LEAST_OF_A_SUM`; their sum is the discrete Gaussian of parameter sigma but for a factor that `cost` counts.
+
+    C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian for differential privacy", NeurIPS 2020; P. Kairouz, Z. Liu,
+    T. Steinke, "The distributed discrete Gaussian mechanism", ICML 2021.
+
+    Attributes:
+        sigma: parameter of the noise on each count, > 0; of a sum, of all contributors together.
+        tables: T, at least 1.
+        delta: at which epsilon is told, 0 < delta < 1.
+        contributors: independent draws that are added up on each count, 1 to `MOST_CONTRIBUTORS`.
+        sampler: name of the algorithm that drew.
+
+    Raises:
+        ValueError: a parameter is out of its range.
+    """
+
+    sigma: float
+    tables: int
+    delta: float
+    contributors: int = 1
+    sampler: str = "discrete-gaussian"
+
+    def __post_init__(self) -> None:
+        if not (0 < self.sigma < math.inf and 0 < self.delta < 1 and self.tables >= 1):
+            raise ValueError(
+                f"noise of sigma {self.sigma:g} on {self.tables} tables at delta {self.delta:g}: expected a finite sigma > 0, "
+                "at least one table, and 0 < delta < 1"
+            )
+        each = self.sigma / math.sqrt(max(self.contributors, 1))
+        if not 1 <= self.contributors <= MOST_CONTRIBUTORS:
+            raise ValueError(f"{self.contributors} contributors of noise, expected 1 to {MOST_CONTRIBUTORS}")
+        if self.contributors > 1 and each < LEAST_OF_A_SUM * (1 - 1e-12):
+            raise ValueError(
+                f"noise of sigma {each:.4g} of each of {self.contributors} contributors, expected at least {LEAST_OF_A_SUM:g}: "
+                "below it nothing is proved of their sum"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PureMechanism(PrivacyEvent):
+    """A mechanism of pure differential privacy was run: whatever comes out is at most e^epsilon times as likely for a neighbour.
+
+    Attributes:
+        epsilon: finite, > 0.
+        mechanism: what it is called, for people.
+
+    Raises:
+        ValueError: epsilon is not positive, or infinite.
+    """
+
+    epsilon: float
+    mechanism: str
+
+    def __post_init__(self) -> None:
+        if not 0 < self.epsilon < math.inf:
+            raise ValueError(f"epsilon {self.epsilon:g} of {self.mechanism}, expected a finite number > 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExactStatistics(PrivacyEvent):
     """Exact functions of the data were shared. No bound holds."""
 
@@ -113,12 +163,14 @@ class PlannedEvent:
         variables: of which variables of the party, in the study's order.
         readers: who gets to see what is drawn, in the study's order: names of parties, or ``miner``.
         unit: index of the study's unit; None: it is of no single unit.
+        joint: one draw of several parties' people, which each of their ledgers records: totals over parties count it once.
     """
 
     event: PrivacyEvent
     variables: tuple[str, ...]
     readers: tuple[str, ...]
     unit: int | None = None
+    joint: bool = False
 
 
 E = TypeVar("E", bound=PrivacyEvent)
@@ -136,6 +188,9 @@ class EventKind(Generic[E]):
         of_study: the events of this kind that a study causes at one of its parties, from the study alone.
         has_own_words: whether screens and documents word this kind from the study's own keys (its units, its ``share``); of any
             other they list the events of a study, with `words`, under ``events``.
+        losses: the privacy losses of one event, closer than `cost` tells, for numerical composition; None: `cost` is all.
+        add_or_remove: what one event costs a person who is added or removed instead, to be shown beside `cost`, because the
+            literature counts so; None: it means nothing for this kind.
     """
 
     name: str
@@ -144,6 +199,8 @@ class EventKind(Generic[E]):
     words: Callable[[E], str]
     of_study: Callable[[Study, str], Iterable[PlannedEvent]]
     has_own_words: bool = False
+    losses: Callable[[E], Counter[Loss]] | None = None
+    add_or_remove: Callable[[E], Cost] | None = None
 
 
 _KINDS: Final[dict[str, EventKind[Any]]] = {}
@@ -216,6 +273,8 @@ def to_json(event: PrivacyEvent) -> str:
 def document(event: PrivacyEvent) -> dict[str, Parameter]:
     """An event as JSON values: its kind and its parameters; raises as `kind_of`."""
     values = {item.name: getattr(event, item.name) for item in dataclasses.fields(event)}
+    if event.reader == COLUMNS.name:
+        del values["reader"]  # every event's, before there were accounts for others
     return {
         "kind": kind_of(event).name,
         **{name: _INFINITE if value == math.inf else value for name, value in values.items()},
@@ -227,7 +286,7 @@ def from_json(text: str) -> PrivacyEvent:
 
     Raises:
         Refusal: POLICY_REFUSED, its kind is not registered.
-        ValueError: it is no event.
+        ValueError: it is no event, or of an account that does not exist.
     """
     values: object = json.loads(text)
     if not isinstance(values, dict):
@@ -238,6 +297,7 @@ def from_json(text: str) -> PrivacyEvent:
     if kind is None:
         raise _unknown(str(name)[:100])
     expected = typing.get_type_hints(kind.event)
+    reader_named(str(found.setdefault("reader", COLUMNS.name)))
     if found.keys() != expected.keys():
         raise ValueError(
             f"privacy event '{kind.name}': got the parameters {sorted(found)}, expected {sorted(expected)}"
@@ -281,7 +341,7 @@ def _columns(study: Study, party: str) -> Iterable[PlannedEvent]:
             )
 
 
-def share_event(study: Study, party: str) -> GaussianCounts | ExactStatistics:
+def share_event(study: Study, party: str) -> GaussianCounts | DiscreteGaussianCounts | ExactStatistics:
     """What sharing statistics of its own data is for a party between peers: with the study's noise, or without."""
     rule = study.share
     if rule is None or rule.epsilon is None or rule.delta is None:
@@ -306,8 +366,47 @@ def _noisy(study: Study, party: str) -> Iterable[PlannedEvent]:
     return (item for item in _shared(study, party) if isinstance(item.event, GaussianCounts))
 
 
+def _discrete(study: Study, party: str) -> Iterable[PlannedEvent]:
+    return (item for item in _shared(study, party) if isinstance(item.event, DiscreteGaussianCounts))
+
+
 def _exact(study: Study, party: str) -> Iterable[PlannedEvent]:
     return (item for item in _shared(study, party) if isinstance(item.event, ExactStatistics))
+
+
+def _of_no_study(_study: Study, _party: str) -> Iterable[PlannedEvent]:
+    return ()
+
+
+def _discrete_losses(event: DiscreteGaussianCounts, changed: int | None = None) -> Counter[Loss]:
+    cells = 2 * event.tables if changed is None else changed
+    found: Counter[Loss] = Counter({DiscreteGaussianLoss(sigma=event.sigma): cells})
+    if event.contributors > 1:
+        # The sum's weights are within e^+-tau of the discrete Gaussian's, under both tables: Kairouz et al., corollary 12.
+        variance = event.sigma**2 / event.contributors
+        tau = 10 * math.fsum(math.exp(-2 * math.pi**2 * variance * k / (k + 1)) for k in range(1, event.contributors))
+        found[PureLoss(epsilon=2 * tau)] = cells
+    return found
+
+
+def _discrete_cost(event: DiscreteGaussianCounts, changed: int | None = None) -> Cost:
+    return Cost(epsilon=epsilon_at(_discrete_losses(event, changed), event.delta), delta=event.delta)
+
+
+def _gaussian_add_or_remove(event: GaussianCounts) -> Cost:
+    """Of the same noise, where a person is in one cell of each table: a sensitivity that is less by sqrt 2."""
+    loss = GaussianLoss(mu=math.sqrt(0.5) / analytic_sigma(event.epsilon, event.delta))
+    return Cost(epsilon=epsilon_at([loss], event.delta), delta=event.delta)
+
+
+def _discrete_words(event: DiscreteGaussianCounts) -> str:
+    cost = _discrete_cost(event)
+    whose = "" if event.contributors == 1 else f", the sum of what {event.contributors} contributed,"
+    return (
+        f"discrete Gaussian noise of standard deviation {event.sigma:.4g}{whose} was added to every count of {event.tables} "
+        "tables: "
+        f"epsilon {cost.epsilon:.4g}, delta {cost.delta:.4g}"
+    )
 
 
 def _column_words(event: RandomizedColumn) -> str:
@@ -339,6 +438,28 @@ register(
         words=_count_words,
         of_study=_noisy,
         has_own_words=True,
+        add_or_remove=_gaussian_add_or_remove,
+    )
+)
+register(
+    EventKind(
+        name="discrete-gaussian-counts",
+        event=DiscreteGaussianCounts,
+        cost=_discrete_cost,
+        words=_discrete_words,
+        of_study=_discrete,
+        has_own_words=True,
+        losses=_discrete_losses,
+        add_or_remove=lambda event: _discrete_cost(event, event.tables),
+    )
+)
+register(
+    EventKind(
+        name="pure-mechanism",
+        event=PureMechanism,
+        cost=lambda event: Cost(epsilon=event.epsilon),
+        words=lambda event: f"{event.mechanism} was run: epsilon {event.epsilon:.4g}",
+        of_study=_of_no_study,
     )
 )
 register(

@@ -7,20 +7,34 @@ column is null too. What finding the common people revealed stands beside the fi
 drew of people's data (`verticil.shared.privacy.events.further`) is listed event by event, with what it costs together with the
 columns; a release that lists another event, or another figure, does not verify.
 
+For each reader (`verticil.shared.privacy.accounts`) the statement says what all of the study costs a person whose data are
+replaced at all parties: the accountant's figure. A release of an earlier version does not have these, and is checked by what it
+has.
+
 Gamma: A. Evfimievski, J. Gehrke, R. Srikant, "Limiting privacy breaches in privacy preserving data mining", PODS 2003.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
 from verticil.shared.json_document import Json
 from verticil.shared.model.graph import Dag
-from verticil.shared.privacy.accountant import compose, cost_of
-from verticil.shared.privacy.events import Cost, PlannedEvent, RandomizedColumn, document, further, words
+from verticil.shared.privacy.accountant import add_or_remove, compose, cost_of, together
+from verticil.shared.privacy.accounts import COLUMNS, PUBLIC, READERS, Cost, Reader
+from verticil.shared.privacy.events import (
+    PlannedEvent,
+    PrivacyEvent,
+    RandomizedColumn,
+    document,
+    further,
+    planned,
+    words,
+)
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocol import Disclosure
 from verticil.shared.study.protocols import disclosure, protocol_of
@@ -152,6 +166,35 @@ class EventStatement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AccountStatement:
+    """What a whole study tells one reader of a person.
+
+    Attributes:
+        reader: who.
+        cost: of replacing the person's data at all parties.
+        beside: of adding or removing the person instead, of what was drawn on tables; None: nothing was.
+    """
+
+    reader: Reader
+    cost: Cost
+    beside: Cost | None
+
+    def document(self) -> Json:
+        """For a document."""
+        return {
+            "account": self.reader.name,
+            "reader": self.reader.words,
+            "epsilon": _finite(self.cost.epsilon),
+            "delta": self.cost.delta,
+            **(
+                {}
+                if self.beside is None
+                else {"tables_add_or_remove": {"epsilon": self.beside.epsilon, "delta": self.beside.delta}}
+            ),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacyStatement:
     """All columns and their total.
 
@@ -161,7 +204,8 @@ class PrivacyStatement:
         posterior_per_person: what a suspicion of `PRIOR` can become at most when all columns are taken together.
         alignment: what finding the common people revealed, to whom.
         note: what the protocol says besides.
-        events: what else was drawn.
+        events: what else was drawn, of kinds that have no words of their own.
+        accounts: what everything costs, for each reader that something is drawn for, or published to.
     """
 
     columns: tuple[ColumnStatement, ...]
@@ -170,6 +214,7 @@ class PrivacyStatement:
     alignment: Disclosure
     note: str
     events: tuple[EventStatement, ...] = ()
+    accounts: tuple[AccountStatement, ...] = ()
 
     @property
     def together(self) -> Cost:
@@ -216,7 +261,19 @@ class PrivacyStatement:
             "bounded": self.bounded,
             "columns": [column.document() for column in self.columns],
             "alignment": dict(self.alignment.document()),
+            "accounts": self.accounts_document,
             **({} if self.events_document is None else {"events": self.events_document}),
+        }
+
+    @property
+    def accounts_document(self) -> Json:
+        """What the documents say of `accounts`."""
+        return {
+            "statement": (
+                "(epsilon, delta) of all of this study together, for the replacement of one person's data at all parties; the "
+                "number of people is public. null means that there is no bound."
+            ),
+            "list": [account.document() for account in self.accounts],
         }
 
     @property
@@ -282,4 +339,22 @@ def privacy_statement(study: Study, dag: Dag | None = None) -> PrivacyStatement:
         events=tuple(
             EventStatement(party=party, planned=item) for party in study.parties for item in further(study, party)
         ),
+        accounts=_accounts([RandomizedColumn(epsilon=column.epsilon) for column in columns if column.sent], study),
     )
+
+
+def _accounts(columns: Sequence[RandomizedColumn], study: Study) -> tuple[AccountStatement, ...]:
+    drawn: list[PrivacyEvent] = [*columns]
+    joint: set[PrivacyEvent] = set()  # one draw, which several ledgers record
+    for item in (item for party in study.parties for item in planned(study, party) if item.unit is None):
+        if not (item.joint and item.event in joint):
+            drawn.append(item.event)
+        if item.joint:
+            joint.add(item.event)
+    read = {event.reader for event in drawn}
+    found: list[AccountStatement] = []
+    for reader in READERS:
+        if reader in {COLUMNS, PUBLIC} or reader.name in read:
+            counted = [event for event in drawn if event.reader in reader.counts]
+            found.append(AccountStatement(reader=reader, cost=together(counted), beside=add_or_remove(counted)))
+    return tuple(found)

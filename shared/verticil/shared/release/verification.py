@@ -353,6 +353,9 @@ def _check_privacy(node: Node, study: Study, dag: Dag) -> None:
     published_events = node.get("events")
     if not _equal(None if published_events is None else published_events.value, statement.events_document):
         (published_events or node).fail("events: what it says was drawn of people's data is not what study.json gives")
+    accounts = node.get("accounts")  # a release of an earlier version has none
+    if accounts is not None and not _equal(accounts.value, statement.accounts_document):
+        accounts.fail("what it says that the study costs each person is not what study.json gives")
 
 
 def _check_statement(document: Node, study: Study, dag: Dag) -> None:

@@ -38,7 +38,8 @@ from verticil.shared.formats.deletion import Deleted, PeerHolding, parse_peer_ho
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
 from verticil.shared.privacy.accountant import cost_of
-from verticil.shared.privacy.events import NOTHING, Cost, planned
+from verticil.shared.privacy.accounts import NOTHING, Cost
+from verticil.shared.privacy.events import planned
 from verticil.shared.record import encode
 from verticil.shared.study.approval import check_approval, parse_approval
 from verticil.shared.study.document import Study

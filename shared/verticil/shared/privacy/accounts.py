@@ -1,0 +1,166 @@
+"""Accounts by reader: who can come to know what of a person, what each of them may be told, and what they were told.
+
+Readers are nested. Everybody sees what is published. The miner, or the peers, see that and the randomized columns that they
+read; what is published after such a study is a function of those columns (and of what parties shared with noise), so everybody's
+account counts them too, at most too much. A dealer together with a partner (masked tables) may see more than both, which only its
+own account counts. An account is one data set's, at one party: several parties' ledgers that record one event are not added up.
+
+An account without limits admits nothing of its own reader: a limit that nobody stated is not infinite.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from verticil.shared.channels.privacy import EPSILON_TOLERANCE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What an event costs each person: (epsilon, delta) differential privacy under the event's relation.
+
+    Attributes:
+        epsilon: at least 0; infinite: there is no bound.
+        delta: 0 to 1.
+    """
+
+    epsilon: float
+    delta: float = 0.0
+
+    def __bool__(self) -> bool:
+        """Whether anything is charged."""
+        return self.epsilon > 0 or self.delta > 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(epsilon=self.epsilon + other.epsilon, delta=self.delta + other.delta)
+
+    def __sub__(self, other: Cost) -> Cost:
+        """What is left of it, never below nothing."""
+        return Cost(epsilon=max(self.epsilon - other.epsilon, 0.0), delta=max(self.delta - other.delta, 0.0))
+
+    def beyond(self, limit: Cost) -> str | None:
+        """``epsilon`` or ``delta``, the first of them that is above `limit`; None: neither."""
+        for what in ("epsilon", "delta"):
+            most = getattr(limit, what)
+            if getattr(self, what) > most + EPSILON_TOLERANCE * min(most, 1.0):
+                return what
+        return None
+
+
+NOTHING: Final = Cost(epsilon=0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """Who reads what an event draws.
+
+    Attributes:
+        name: in events, ledgers and documents; for ever.
+        words: for people.
+        counts: names of the readers whose events this reader sees, or can be told a function of.
+        keys: of ``[policy]``: the limits of epsilon and delta for one study, and of both for a lifetime.
+    """
+
+    name: str
+    words: str
+    counts: frozenset[str]
+    keys: tuple[str, str, str, str]
+
+
+READERS: Final = (
+    Reader(
+        name="columns",
+        words="whoever reads columns: the miner, or the peers",
+        counts=frozenset({"columns", "public"}),
+        keys=("max_epsilon_per_study", "max_share_delta", "max_epsilon_lifetime", "max_delta_lifetime"),
+    ),
+    Reader(
+        name="public",
+        words="everybody, by what is published",
+        counts=frozenset({"columns", "public"}),
+        keys=(
+            "max_public_epsilon",
+            "max_public_delta",
+            "max_public_epsilon_lifetime",
+            "max_public_delta_lifetime",
+        ),
+    ),
+    Reader(
+        name="dealer",
+        words="a dealer of masks together with the partner",
+        counts=frozenset({"columns", "public", "dealer"}),
+        keys=(
+            "max_dealer_epsilon",
+            "max_dealer_delta",
+            "max_dealer_epsilon_lifetime",
+            "max_dealer_delta_lifetime",
+        ),
+    ),
+)
+COLUMNS, PUBLIC, DEALER = READERS
+
+
+def reader_named(name: str) -> Reader:
+    """One of `READERS`.
+
+    Raises:
+        ValueError: there is no such account.
+    """
+    for reader in READERS:
+        if reader.name == name:
+            return reader
+    raise ValueError(f"account '{name[:40]}', expected one of {', '.join(reader.name for reader in READERS)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the reader of an account may be told of each person.
+
+    Attributes:
+        study: in one study.
+        lifetime: of one data set in all.
+    """
+
+    study: Cost
+    lifetime: Cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortage:
+    """What an account has no room for.
+
+    Attributes:
+        what: ``epsilon`` or ``delta``.
+        asked: that would be charged.
+        kept: of the room that there is, for others.
+        limit: of the account.
+    """
+
+    what: str
+    asked: float
+    kept: float
+    limit: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """What the people of one data set have been charged, and what they may be charged.
+
+    Attributes:
+        spent: finite costs that were charged.
+        kept: what is to be charged to them yet by others.
+        limit: for all of it together.
+    """
+
+    spent: Cost
+    kept: Cost = NOTHING
+    limit: Cost
+
+    def dry_run(self, cost: Cost) -> Shortage | None:
+        """What there is no room for if `cost` is charged; None: there is room. Nothing is charged by this."""
+        for what in ("epsilon", "delta"):
+            asked, spent, kept, limit = (getattr(item, what) for item in (cost, self.spent, self.kept, self.limit))
+            if asked > 0 and spent + kept + asked > limit + EPSILON_TOLERANCE * min(limit, 1.0):
+                return Shortage(what=what, asked=asked, kept=kept, limit=limit)
+        return None

@@ -1,0 +1,313 @@
+"""Accounts by reader: what counts in which, their limits, sums over a study and over studies, and ledgers that do not add up."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import math
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from support.documents import FEDERATION, party_toml
+from verticil.party.config import load_party
+from verticil.party.dataset.releases import Column, Release
+from verticil.party.limits.policy import Policy, objections
+from verticil.party.operator.reports import ledger as listing
+from verticil.party.policy.ledger import Ledger
+from verticil.party.site import Site, init_state
+from verticil.party.storage.database import FILE_NAME, Database
+from verticil.shared.channels.loss import epsilon_at
+from verticil.shared.errors import DataFault, Misuse, Refusal
+from verticil.shared.privacy import events
+from verticil.shared.privacy.accountant import add_or_remove, cost_of, numerically, together
+from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Limits, reader_named
+from verticil.shared.privacy.events import (
+    DiscreteGaussianCounts,
+    EventKind,
+    GaussianCounts,
+    PlannedEvent,
+    PrivacyEvent,
+    PureMechanism,
+    RandomizedColumn,
+    kind_of,
+    register,
+)
+from verticil.shared.privacy.statement import privacy_statement
+from verticil.shared.study.document import Study
+
+NOW = dt.datetime(2026, 11, 23, 10, 0, tzinfo=dt.UTC)
+TABLES = DiscreteGaussianCounts(sigma=20.0, tables=3, delta=1e-6, sensitivity=math.sqrt(6), reader="public")
+SCORES = dataclasses.replace(TABLES, tables=1)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Scores(DiscreteGaussianCounts):
+    """Another release with noise in the same study."""
+
+
+@pytest.fixture
+def kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers is forgotten after it."""
+    monkeypatch.setattr(events, "_KINDS", dict(events._KINDS))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with Database(tmp_path, create=True) as database:
+        yield Ledger(database)
+
+
+def policy_of(folder: Path, lines: str = "", **changes: object) -> Policy:
+    (folder / "federation.toml").write_text(FEDERATION)
+    (folder / "party.toml").write_text(party_toml(lines))
+    return dataclasses.replace(load_party(folder / "party.toml").policy, **changes)  # type: ignore[arg-type]
+
+
+def limits(epsilon: float, delta: float = 1e-5) -> Limits:
+    return Limits(study=Cost(epsilon=epsilon, delta=delta), lifetime=Cost(epsilon=epsilon, delta=delta))
+
+
+def charge(
+    ledger: Ledger, policy: Policy, event: PrivacyEvent, *, study: bytes = b"d" * 32, draw: bytes = b"c" * 32
+) -> Cost:
+    release = Release(
+        variables=("age",), dataset="people", sources=("age",), codebook_digest=draw, transition_digest=b"n" * 32,
+        secret_id=b"s", fingerprint=b"f" * 32, event=event,
+    )  # fmt: skip
+    return ledger.record_shared(
+        release, policy=policy, study_digest=study, study_id="study", recipient="miner", artifact_sha256=b"a" * 32, size=8,
+        at=NOW,
+    )  # fmt: skip
+
+
+def test_readers_are_nested_and_what_everybody_sees_counts_for_all() -> None:
+    assert [reader_named(reader.name) for reader in READERS] == [COLUMNS, PUBLIC, DEALER]
+    assert all(reader.name in reader.counts and "public" in reader.counts for reader in READERS)
+    assert PUBLIC.counts == COLUMNS.counts < DEALER.counts
+    with pytest.raises(ValueError, match="account 'nobody', expected one of columns, public, dealer"):
+        reader_named("nobody")
+    text = events.to_json(TABLES).replace('"public"', '"nobody"')
+    with pytest.raises(ValueError, match="account 'nobody'"):
+        events.from_json(text)
+    assert events.from_json(events.to_json(TABLES)) == TABLES
+
+
+def test_an_event_is_charged_to_every_account_that_can_come_to_know_of_it(ledger: Ledger, tmp_path: Path) -> None:
+    policy = policy_of(tmp_path, public=limits(5.0))
+    column = dataclasses.replace(TABLES, reader="columns", delta=1e-7)
+    secret = PureMechanism(epsilon=0.5, mechanism="a floor", reader="dealer")
+    cost = {event: cost_of(event) for event in (TABLES, column, secret)}
+    for number, event in enumerate(cost):
+        assert charge(ledger, policy, event, study=bytes([number]) * 32, draw=bytes([number]) * 32) == cost[event]
+    assert ledger.spent("people", PUBLIC) == ledger.spent("people") == cost[TABLES] + cost[column]
+    assert ledger.spent("people", DEALER).epsilon == pytest.approx(ledger.spent("people").epsilon + 0.5)
+
+
+def test_noise_of_one_study_is_composed_and_studies_are_added(ledger: Ledger, tmp_path: Path, kinds: None) -> None:
+    register(dataclasses.replace(kind_of(TABLES), name="scores", event=Scores, of_study=lambda *_: ()))
+    policy = policy_of(tmp_path)
+    tables = dataclasses.replace(TABLES, reader="columns")
+    scores = Scores(**{field.name: getattr(tables, field.name) for field in dataclasses.fields(tables)})
+    one, column = cost_of(tables), RandomizedColumn(epsilon=1.0)
+    both = together([tables, scores])
+    assert one.epsilon < both.epsilon < 0.8 * (2 * one.epsilon)
+    assert both.delta == 2e-6
+    twelve = dataclasses.replace(tables, tables=6, delta=2e-6)  # the same twelve counts in one release
+    assert both.epsilon == pytest.approx(cost_of(twelve).epsilon, rel=1e-6)
+    assert together([column, scores, tables]) == together([tables, column, scores])
+    assert together([column, scores, tables]).epsilon == both.epsilon + 1.0  # a pure epsilon stays one
+    assert charge(ledger, policy, tables) == one
+    assert charge(ledger, policy, scores, draw=b"e" * 32) == one
+    assert ledger.spent("people").epsilon == pytest.approx(both.epsilon, rel=1e-12)
+    assert ledger.spent("people").delta == 2e-6
+    assert charge(ledger, policy, tables, study=b"e" * 32, draw=b"f" * 32) == one
+    assert ledger.spent("people").epsilon == pytest.approx(both.epsilon + one.epsilon, rel=1e-12)
+    drawn = ledger.events("people", COLUMNS)
+    assert drawn == (tables, scores, tables)
+    assert numerically(drawn, 3e-6) < ledger.spent("people").epsilon  # it stands beside, and decides nothing
+    assert numerically(drawn, 0.0) == pytest.approx(3 * one.epsilon)
+
+
+def test_room_is_judged_by_what_a_study_costs_together(ledger: Ledger, tmp_path: Path, kinds: None) -> None:
+    register(dataclasses.replace(kind_of(TABLES), name="scores", event=Scores, of_study=lambda *_: ()))
+    tables = dataclasses.replace(TABLES, reader="columns")
+    scores = Scores(**{field.name: getattr(tables, field.name) for field in dataclasses.fields(tables)})
+    both, one = together([tables, scores]).epsilon, cost_of(tables).epsilon
+    for limit, fits in ((both * 1.001, True), (both * 0.999, False)):
+        policy = policy_of(tmp_path, max_epsilon_lifetime=limit, max_share_epsilon=1.0)
+        if fits:
+            ledger.check_room("people", [tables, scores], policy)
+        else:
+            with pytest.raises(
+                Refusal, match=rf"epsilon {both:.4g} on top of what was charged before, expected at most"
+            ):
+                ledger.check_room("people", [tables, scores], policy)
+    policy = policy_of(tmp_path, max_epsilon_lifetime=both * 1.001)
+    charge(ledger, policy, tables)
+    assert charge(ledger, policy, scores, draw=b"e" * 32).epsilon == one  # of the same study, and there is room
+    with pytest.raises(Refusal, match="on top of what was charged before"):
+        charge(ledger, policy, tables, study=b"e" * 32, draw=b"f" * 32)
+    assert len(ledger.rows()) == 2
+
+
+def planned_for(reader: str, event: PrivacyEvent) -> EventKind[Scores]:
+    """A kind whose event every party of a study causes for one reader."""
+    drawn = Scores(**{field.name: getattr(event, field.name) for field in dataclasses.fields(event)})
+    item = PlannedEvent(
+        event=dataclasses.replace(drawn, reader=reader), variables=("age",), readers=("miner",), joint=True
+    )
+    return dataclasses.replace(
+        kind_of(event), name="scores", event=Scores, of_study=lambda *_: (item,), has_own_words=False
+    )
+
+
+@pytest.mark.parametrize("reader", [PUBLIC, DEALER], ids=lambda reader: reader.name)
+def test_a_limit_that_is_missing_is_refused_and_one_that_is_stated_is_held(
+    reader: object, release_study: Study, tmp_path: Path, kinds: None
+) -> None:
+    assert reader in READERS
+    name = reader.name  # type: ignore[attr-defined]
+    register(planned_for(name, TABLES))
+    columns = {name: Column(dataset="people", source=name) for name in ("age", "smoker")}
+
+    def said(policy: Policy) -> list[str]:
+        return [
+            f"{item.message} ({item.hint})"
+            for item in objections(policy, release_study, "clinic", columns)
+            if "account" in item.message or "for everybody" in item.message or "dealer" in item.message
+        ]
+
+    generous = dict.fromkeys(("max_epsilon_per_column", "max_epsilon_per_study", "max_share_epsilon"), 50.0)
+    (missing,) = said(policy_of(tmp_path, **generous))
+    assert "party.toml states no limit for this account" in missing
+    assert f"policy.max_{name}_epsilon, policy.max_{name}_delta, policy.max_{name}_epsilon_lifetime" in missing
+    drawn = [item.event for item in events.planned(release_study, "clinic")]
+    cost = together(event for event in drawn if math.isfinite(cost_of(event).epsilon))
+    assert said(policy_of(tmp_path, **generous, **{name: limits(cost.epsilon)})) == []
+    (short,) = said(policy_of(tmp_path, **generous, **{name: limits(cost.epsilon * 0.99)}))
+    assert f"epsilon {cost.epsilon:.4g} of this party's people" in short
+    assert f"policy.max_{name}_epsilon" in short
+    (without,) = said(policy_of(tmp_path, **generous, **{name: limits(cost.epsilon, 0.0)}))
+    assert "delta 1e-06 of this party's people" in without
+    assert f"policy.max_{name}_delta" in without
+
+
+def test_the_limits_of_everybody_hold_over_a_lifetime(ledger: Ledger, tmp_path: Path) -> None:
+    cost = cost_of(TABLES)
+    policy = policy_of(tmp_path, public=limits(1.5 * cost.epsilon))
+    charge(ledger, policy, TABLES)
+    with pytest.raises(
+        Refusal, match=r"account of everybody, by what is published: epsilon .* on top of what was"
+    ) as caught:
+        charge(ledger, policy, TABLES, study=b"e" * 32, draw=b"f" * 32)
+    assert "policy.max_public_epsilon_lifetime" in (caught.value.hint or "")
+    assert len(ledger.rows()) == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        (
+            "max_public_epsilon = 1.0\n",
+            "max_public_epsilon_lifetime: missing, expected a number beside max_public_epsilon",
+        ),
+        ("max_public_delta = 1e-6\n", "max_public_delta_lifetime: missing, expected a number beside max_public_delta"),
+        (
+            "max_dealer_delta = 1e-6\nmax_dealer_delta_lifetime = 1e-6\n",
+            "max_dealer_epsilon: missing, expected a number beside max_dealer_delta",
+        ),
+        ("max_public_epsilon = -1.0\nmax_public_epsilon_lifetime = 1.0\n", "max_public_epsilon: got -1"),
+        ("max_nobody_epsilon = 1.0\n", "max_nobody_epsilon"),
+    ],
+)
+def test_limits_that_do_not_go_together_are_refused(lines: str, problem: str, tmp_path: Path) -> None:
+    with pytest.raises(Misuse, match=problem):
+        policy_of(tmp_path, lines)
+
+
+def test_limits_are_read_and_a_delta_that_is_not_stated_is_none(tmp_path: Path) -> None:
+    policy = policy_of(tmp_path, "max_public_epsilon = 1.0\nmax_public_epsilon_lifetime = 3.0\n")
+    assert policy.public == Limits(study=Cost(epsilon=1.0), lifetime=Cost(epsilon=3.0))
+    assert policy.dealer is None
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ("charged = 0.25", "its sums are not those of its event"),
+        ("epsilon = 0.25, charged = 0.25", "its sums are not those of its event"),
+        ("charged_delta = 1e-12", "its sums are not those of its event"),
+        ("event = replace(event, 'relation', 'relative')", "parameters"),
+    ],
+)
+def test_a_row_that_is_not_what_its_event_costs_is_found_before_anything_is_charged(
+    change: str, what: str, tmp_path: Path
+) -> None:
+    (tmp_path / "federation.toml").write_text(FEDERATION)
+    (tmp_path / "party.toml").write_text(party_toml())
+    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
+    (tmp_path / "linkage.key").chmod(0o600)
+    init_state(tmp_path / "state", site_secret=b"s" * 32)
+    config = load_party(tmp_path / "party.toml")
+    with Site.open(config) as site:
+        charge(site.ledger, config.policy, dataclasses.replace(TABLES, reader="columns"))
+        site.ledger.check_rows()
+    assert listing(config).datasets[0].accounts[1].account == "public"
+    with closing(sqlite3.connect(tmp_path / "state" / FILE_NAME)) as opened:
+        opened.executescript(f"DROP TRIGGER ledger_keeps; UPDATE ledger SET {change};")
+    with pytest.raises(DataFault, match=f"row 1 of the ledger: .*{what}") as caught:
+        listing(config)
+    assert caught.value.code == "STATE_CORRUPT"
+    with Site.open(config) as site, pytest.raises(DataFault, match="row 1 of the ledger"):
+        site.ledger.reserve(b"e" * 32, {}, config.policy, shared={"people": [TABLES]})
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"sigma": 0.0}, "sigma 0"),
+        ({"sigma": math.inf}, "finite sigma > 0"),
+        ({"delta": 0.0}, "at delta 0"),
+        ({"delta": 1.0}, "0 < delta < 1"),
+        ({"tables": 0}, "0 tables"),
+        ({"contributors": 26, "sigma": 100.0}, "26 contributors of noise, expected 1 to 25"),
+        ({"contributors": 4, "sigma": 5.9}, "noise of sigma 2.95 of each of 4 contributors, expected at least 3"),
+    ],
+)
+def test_noise_that_nothing_is_proved_of_is_no_event(change: dict[str, object], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        dataclasses.replace(TABLES, **change)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="expected a finite number > 0"):
+        PureMechanism(epsilon=0.0, mechanism="nothing")
+
+
+def test_a_sum_of_contributors_costs_what_one_draw_does() -> None:
+    summed = dataclasses.replace(TABLES, contributors=25)
+    assert cost_of(summed).epsilon == pytest.approx(cost_of(TABLES).epsilon, rel=1e-9)
+    assert "25 contributed" in events.words(summed)
+
+
+def test_add_or_remove_stands_beside_and_is_less() -> None:
+    beside = add_or_remove([TABLES, RandomizedColumn(epsilon=3.0)])
+    assert beside is not None
+    assert beside.epsilon == epsilon_at(events._discrete_losses(TABLES, 3), 1e-6)
+    assert beside.epsilon < cost_of(TABLES).epsilon
+    rounded = add_or_remove([GaussianCounts(epsilon=1.0, delta=1e-6, tables=3)])
+    assert rounded is not None
+    assert rounded.epsilon < 1.0
+    assert add_or_remove([RandomizedColumn(epsilon=3.0)]) is None
+
+
+def test_a_release_states_what_each_reader_is_told_and_counts_a_joint_draw_once(
+    release_study: Study, kinds: None
+) -> None:
+    before = {item.reader.name: item.cost for item in privacy_statement(release_study).accounts}
+    assert before["public"] == before["columns"] == Cost(epsilon=privacy_statement(release_study).epsilon_per_person)
+    register(planned_for("public", TABLES))
+    after = {item.reader.name: item.cost for item in privacy_statement(release_study).accounts}
+    assert after["public"].delta == TABLES.delta  # two parties record it
+    assert after["public"].epsilon == pytest.approx(before["public"].epsilon + cost_of(TABLES).epsilon)
