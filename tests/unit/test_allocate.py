@@ -11,10 +11,10 @@ from support.documents import study_toml
 from verticil.shared.channels import privacy
 from verticil.shared.channels.allocation import equal_contrast
 from verticil.shared.errors import Misuse
+from verticil.shared.privacy.study_table import study_table
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
-from verticil.shared.study.study_table import study_table
 
 HEAD = study_toml("clinic.ward: a b c d", "clinic.smoker: no yes", "insurer.income: low middle high")
 ALLOCATE = """\

@@ -9,10 +9,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from verticil.party.operator.plain_language import PRIOR, belief_words, column_words, percent, ratio_of, total_words
+from verticil.party.operator.plain_language import PRIOR, belief_words, column_words, percent, total_words
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import subset_selection
 from verticil.shared.channels.transition import binary, identity, quantize, symmetric
+from verticil.shared.privacy.figures import gamma_of_epsilon
 
 SENTENCE = "a true 'yes' is reported as 'yes' 85 % of the time; someone who thought it 15 % likely can raise that to at most 50 %"
 
@@ -110,7 +111,7 @@ def test_the_total_is_the_formula_of_the_sum(epsilon):
     text = total_words(epsilon, 3)
     bound = float(re.search(r"at most ([\d.]+) %|more than ([\d.]+)", text).group(1) or 100)
     assert bound / 100 == pytest.approx(privacy.max_posterior(0.15, epsilon=min(epsilon, 600.0)), abs=1e-4)
-    assert ratio_of(float("inf")) is None
+    assert gamma_of_epsilon(float("inf")) is None
     assert "can become certain" in total_words(float("inf"), 1)
 
 

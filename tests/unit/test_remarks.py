@@ -13,9 +13,9 @@ from verticil.shared.formats import model_json
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Marginal, Network
 from verticil.shared.model.schema import Missing, Schema, Variable
+from verticil.shared.privacy.study_table import family_records
 from verticil.shared.release.report.page import render
 from verticil.shared.release.report.wording import remarks
-from verticil.shared.study.study_table import family_records
 
 
 def marginal(variable: int, low: list[float]) -> Marginal:

@@ -18,12 +18,12 @@ from verticil.analyst.lint import lint
 from verticil.shared.channels import privacy
 from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.estimation.design import ColumnUnit
+from verticil.shared.privacy.study_table import study_table
 from verticil.shared.record import encode
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import Approval, check_approval, check_own_part, declared_units, parse_approval
 from verticil.shared.study.document import Study, Unit
 from verticil.shared.study.reading import read_declarations, read_study
-from verticil.shared.study.study_table import study_table
 from verticil.shared.table import Table
 
 HEAD = study_toml(

@@ -21,13 +21,13 @@ from verticil.shared.channels.privacy import Breach
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.model.graph import Dag
 from verticil.shared.privacy.statement import privacy_statement
+from verticil.shared.privacy.study_table import study_table
 from verticil.shared.study import canonical
 from verticil.shared.study.document import ShareRule, Study
 from verticil.shared.study.peer import read_by
 from verticil.shared.study.protocol import Finding
 from verticil.shared.study.protocols import sent_units
 from verticil.shared.study.reading import read_declarations, read_study
-from verticil.shared.study.study_table import study_table
 from verticil.shared.table import Table
 
 # clinic: age, smoker; bank: income, debt; town: district. income has the parents age (remote) and debt; smoker has income

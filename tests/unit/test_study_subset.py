@@ -22,11 +22,11 @@ from verticil.shared.channels.subset import Subset, best_size, subset_selection
 from verticil.shared.channels.transition import SCALE, quantize, symmetric
 from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.privacy.statement import privacy_statement
+from verticil.shared.privacy.study_table import study_table
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import check_not_weaker
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
-from verticil.shared.study.study_table import study_table
 
 LABELS = ", ".join(f'"w{i}"' for i in range(10))
 HEAD = f"""\

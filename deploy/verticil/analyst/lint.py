@@ -27,10 +27,11 @@ import numpy as np
 from verticil.shared.channels import privacy
 from verticil.shared.errors import Misuse
 from verticil.shared.model.schema import Variable
+from verticil.shared.privacy.figures import epsilon_exceeds
+from verticil.shared.privacy.study_table import RECORDS_PER_CELL, ColumnRow, StudyTable, family_records, study_table
 from verticil.shared.study.document import Study, Unit
 from verticil.shared.study.protocol import Finding
 from verticil.shared.study.protocols import protocol_of
-from verticil.shared.study.study_table import RECORDS_PER_CELL, ColumnRow, StudyTable, family_records, study_table
 from verticil.shared.study.sub_model import obstacle
 
 _LARGE_EPSILON: Final = 5.0  # one column; odds x148
@@ -128,7 +129,7 @@ def _columns(study: Study, table: StudyTable) -> Iterator[Finding]:
                 f"the scheme '{row.scheme}' sends " + _sent_exactly(unit.transition),
                 f"'{row.party}' must name it in allow_infinite, or choose a scheme without zero cells",
             )
-        elif row.epsilon > _LARGE_EPSILON:
+        elif epsilon_exceeds(row.epsilon, _LARGE_EPSILON):
             yield _warning(
                 "epsilon-large",
                 where,
@@ -242,14 +243,14 @@ def _relabels(transition: privacy.Mechanism) -> bool:
 def _totals(table: StudyTable) -> Iterator[Finding]:
     hint = "randomize more strongly, or ask for fewer columns"
     for party, total in table.party_totals:
-        if _LARGE_PARTY_TOTAL < total < math.inf:
+        if epsilon_exceeds(total, _LARGE_PARTY_TOTAL):
             yield _warning(
                 "party-total-large",
                 f"party '{party}'",
                 f"its columns of one person sum to epsilon {total:.3g}, above {_LARGE_PARTY_TOTAL:g}",
                 hint,
             )
-    if _LARGE_TOTAL < table.total_epsilon < math.inf:
+    if epsilon_exceeds(table.total_epsilon, _LARGE_TOTAL):
         yield _warning(
             "total-large",
             "all columns",

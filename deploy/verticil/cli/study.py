@@ -29,10 +29,10 @@ from verticil.shared.errors import Misuse
 from verticil.shared.study.states import State, is_final
 
 if TYPE_CHECKING:
+    from verticil.shared.privacy.study_table import ColumnRow, StudyTable
     from verticil.shared.release.verification import VerifiedRelease
     from verticil.shared.study.document import Study
     from verticil.shared.study.protocol import Finding
-    from verticil.shared.study.study_table import ColumnRow, StudyTable
     from verticil.wire.v1.control_pb2 import StudySummary
 
 app = typer.Typer(no_args_is_help=True)
@@ -88,10 +88,10 @@ def check(
     anyone works. Reads no data."""
     from verticil.analyst.lint import lint
     from verticil.shared.identity.pki import utc_now
+    from verticil.shared.privacy.study_table import study_table
     from verticil.shared.study import canonical
     from verticil.shared.study.protocols import disclosure
     from verticil.shared.study.reading import read_study
-    from verticil.shared.study.study_table import study_table
 
     document = read_study(study)
     findings = [*lint(document, n=n, today=utc_now().date()), *_broken_limits(document, limits or (), federation, n)]
@@ -147,6 +147,7 @@ def _broken_limits(study: Study, files: Sequence[Path], federation: Path, n: int
 
 
 def _print_check(study: Study, table: StudyTable, findings: list[Finding], digest: str) -> None:
+    from verticil.shared.privacy.figures import odds
     from verticil.shared.study.protocols import disclosure
 
     put(f"[bold]{study.id}[/]  {len(study.schema)} variables of {len(study.parties)} parties; digest {digest[:16]}")
@@ -173,10 +174,11 @@ def _print_check(study: Study, table: StudyTable, findings: list[Finding], diges
         put(f"  {party:24} epsilon per person {epsilon_text(total)}")
     named = any(row.read_by is not None for row in table.rows)
     total = table.total_epsilon
-    odds = f"odds x{math.exp(total):.3g}" if total < 700 else "no practical bound"
+    factor = odds(total)
+    change = "no practical bound" if factor is None else f"odds x{factor:.3g}"
     put(
         f"[bold]all columns of one person{' that are sent' if named else ''}: epsilon {epsilon_text(total)}[/]"
-        f" ({odds}): what they tell together"
+        f" ({change}): what they tell together"
     )
     say(f"to send: {table.bytes_sent / 1e6:,.3g} MB, and a pseudonym of every person for finding the common people")
     for finding in findings:
@@ -239,6 +241,8 @@ def _row_notes(row: ColumnRow) -> list[str]:
 
 def _print_peers(study: Study) -> None:
     """Model I: who learns the structure, and what covers the parameters that are shared."""
+    from verticil.shared.privacy.figures import share_cost
+
     if study.share is None:
         return
     share = study.share
@@ -246,9 +250,9 @@ def _print_peers(study: Study) -> None:
         "given, so there is no miner" if study.structure.parents is not None else "searched by the miner from scores"
     )
     say(f"between peers: each party learns its own columns; the structure is {found}")
-    if share.epsilon is not None:
+    if share.epsilon is not None and (cost := share_cost(study)) is not None:
         say(
-            f"what a party shares besides columns has Gaussian noise: epsilon {share.epsilon:g}, delta {share.delta:g} of one"
+            f"what a party shares besides columns has Gaussian noise: epsilon {cost.epsilon:g}, delta {cost.delta:g} of one"
             " person at each party, besides the totals below"
         )
     if share.minimum_count:

@@ -32,6 +32,7 @@ from verticil.shared.arrays import Floats
 from verticil.shared.channels import privacy
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.evaluation.fidelity import conditional
+from verticil.shared.privacy.figures import column_epsilon, column_gamma, total_epsilon
 
 TABLE_2_RECORDS: Final = 20_000
 FIGURE_4_RECORDS: Final = 10_000
@@ -164,14 +165,14 @@ def table_1() -> tuple[Randomized, ...]:
     """The randomization of Table 2, its privacy measured on the quantized matrices."""
     rows: list[Randomized] = []
     for channel in published.TABLE_1:
-        ratio = privacy.gamma(channel.transition)
+        ratio = column_gamma(channel.transition)
         rows.append(
             Randomized(
                 variables=channel.variables,
                 scheme=channel.scheme,
                 printed_gamma=channel.printed_gamma,
                 gamma=float("inf") if ratio is None else float(ratio),
-                epsilon=privacy.epsilon(channel.transition),
+                epsilon=column_epsilon(channel.transition),
                 k_measure=privacy.k_measure(channel.transition),
             )
         )
@@ -246,7 +247,7 @@ def table_2(
         records=records,
         runs=runs,
         released=sent,
-        epsilon=privacy.total_epsilon(privacy.epsilon(design[name]) for name in sent),
+        epsilon=total_epsilon(column_epsilon(design[name]) for name in sent),
         undefined=int(undefined.sum()),
         cells=tuple(cells),
     )

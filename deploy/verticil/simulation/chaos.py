@@ -34,6 +34,7 @@ from verticil.party.config import load_party
 from verticil.party.operator import reports
 from verticil.shared.config import load_federation
 from verticil.shared.errors import GateFailed, InternalFault, VerticilError
+from verticil.shared.privacy.figures import total_epsilon
 from verticil.shared.study.canonical import digest as study_digest
 from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.reading import read_study
@@ -106,7 +107,7 @@ def charged(parties: Mapping[str, Path]) -> dict[str, float]:
     for name, folder in parties.items():
         config = load_party(folder / "party.toml")
         reports.verify_audit(config)
-        spent[name] = sum(dataset.epsilon_spent for dataset in reports.ledger(config).datasets)
+        spent[name] = total_epsilon(dataset.epsilon_spent for dataset in reports.ledger(config).datasets)
     return spent
 
 

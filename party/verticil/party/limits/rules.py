@@ -25,10 +25,10 @@ from datetime import date
 from typing import Final
 
 from verticil.party.dataset.releases import Column
-from verticil.shared.channels import privacy
 from verticil.shared.model.schema import Variable
 from verticil.shared.privacy.accountant import compose, cost_of
 from verticil.shared.privacy.events import planned
+from verticil.shared.privacy.figures import epsilon_exceeds
 from verticil.shared.study.document import Study, Unit
 from verticil.shared.study.protocols import recipients_of, sent_units
 
@@ -103,7 +103,7 @@ def against(
     total = compose(cost_of(item.event) for item in drawn).epsilon
     if math.isinf(total):
         found.append("epsilon is infinite, which only a person may approve")
-    elif total > rule.max_epsilon + privacy.EPSILON_TOLERANCE:
+    elif epsilon_exceeds(total, rule.max_epsilon):
         found.append(f"epsilon {total:.4g}, expected at most {rule.max_epsilon:g}")
     if rule.parties:
         strangers = [name for name in study.parties if name != party and name not in rule.parties]

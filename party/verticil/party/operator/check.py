@@ -35,7 +35,6 @@ from verticil.party.config import PartyConfig
 from verticil.party.dataset.keyfile import check_key
 from verticil.party.dataset.source import Remark, TableReport, check_records
 from verticil.party.dataset.table import DatasetRule, header, missing_columns
-from verticil.party.limits import policy
 from verticil.party.local_dataset import compounds_of, origins, unit_codes
 from verticil.party.operator.view_model import (
     COUNTS_TELL,
@@ -67,6 +66,7 @@ from verticil.shared.durable import rename, sync_directory
 from verticil.shared.errors import Misuse, VerticilError
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.pki import load_credentials, utc_now
+from verticil.shared.privacy.figures import finite_epsilon
 from verticil.shared.study.canonical import digest as digest_of
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
@@ -313,7 +313,7 @@ def _cost(config: PartyConfig, site: Site, study: Study, now: dt.datetime) -> St
         digest=digest_of(study).hex(),
         columns=columns(config, found.study, charges),
         epsilon=number(total(found)),
-        epsilon_charged_now=policy.finite_total(list(charges.values())),
+        epsilon_charged_now=finite_epsilon(charges.values()),
         cost=cost(config, site, found.study),
         alignment=disclosure(found.study).document(),
         share=share(found.study),

@@ -47,7 +47,6 @@ from verticil.party.site import Site, init_state
 from verticil.party.storage.database import holds_nothing
 from verticil.party.storage.studies import Heartbeat, StudyRecord, stamp
 from verticil.shared.airgap.exchange import CARRIED_FOLDER, last_crossing
-from verticil.shared.channels import privacy
 from verticil.shared.config import path_in, read_toml
 from verticil.shared.disk import create_file
 from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
@@ -55,8 +54,9 @@ from verticil.shared.identity.pki import read_certificates, utc_now
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.current import CertificateState, certificate_state
 from verticil.shared.membership.revocation import FILE_NAME, DenyList
+from verticil.shared.privacy.figures import finite_epsilon, sent_epsilons, total_epsilon
 from verticil.shared.study.document import Study
-from verticil.shared.study.protocols import disclosure, sent_units
+from verticil.shared.study.protocols import disclosure
 from verticil.shared.study.states import State
 from verticil.shared.table import is_name
 from verticil.shared.view import left_out
@@ -472,7 +472,7 @@ def _approved(config: PartyConfig, record: StudyRecord, verdict: Verdict) -> App
         minimum_common_records=found.bound.minimum_common_records,
         columns=columns(config, found.study, charges),
         epsilon=number(total(found)),
-        epsilon_charged_now=policy.finite_total(list(charges.values())),
+        epsilon_charged_now=finite_epsilon(charges.values()),
         expires=found.study.expires.isoformat(),
         alignment=disclosure(found.study).document(),
         share=share(found.study),
@@ -494,15 +494,13 @@ def study_status(
     try:
         study = approval.declared(config, approval.parsed(record.task.proposal))
         local = columns_of(config, study)
-        sent = sent_units(study)
-        epsilons = [privacy.epsilon(study.units[i].transition) for i in study.units_of(config.name) if i in sent]
         told = Proposal(
             title=study.title,
             purpose=study.purpose,
             parties=tuple(study.parties),
             expires=study.expires.isoformat(),
             columns=columns(config, study, {}),
-            epsilon=number(privacy.total_epsilon(epsilons)),
+            epsilon=number(total_epsilon(sent_epsilons(study, config.name))),
         )
         objections = tuple(found.message for found in policy.objections(config.policy, study, config.name, local))
         shared = share(study)

@@ -8,6 +8,7 @@ bound (`cost`): values that were sent before with the same noise cost nothing ag
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -19,7 +20,6 @@ from verticil.party.operator.plain_language import (
     belief_words,
     column_words,
     quorum_words,
-    ratio_of,
     total_words,
 )
 from verticil.party.operator.view_model import (
@@ -43,9 +43,9 @@ from verticil.party.policy.by_rule import ruling
 from verticil.party.policy.comparison import labels_of
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
-from verticil.shared.channels import privacy
 from verticil.shared.errors import VerticilError
 from verticil.shared.identity.pki import utc_now
+from verticil.shared.privacy.figures import gamma_of_epsilon, sent_epsilons, share_cost, total_epsilon
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import disclosure, recipients_of, sent_units
 from verticil.shared.study.states import State, is_final
@@ -256,8 +256,8 @@ def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> StudyInWords:
         )
         for row, index in zip(columns(config, study, {}), own, strict=True)
     )
-    epsilons = [privacy.epsilon(study.units[index].transition) for index in own if index in sent]
-    total = total_words(privacy.total_epsilon(epsilons), len(epsilons)) if epsilons else "no column leaves this party"
+    epsilons = sent_epsilons(study, config.name)
+    total = total_words(total_epsilon(epsilons), len(epsilons)) if epsilons else "no column leaves this party"
     return StudyInWords(
         **named(record),
         title=study.title,
@@ -305,16 +305,16 @@ def _objections(config: PartyConfig, study: Study, now: dt.datetime) -> tuple[st
 
 def _share_words(study: Study) -> str | None:
     """What a party tells its peers besides columns."""
-    rule = study.share
-    if rule is None:
+    cost = share_cost(study)
+    if cost is None:
         return None
-    if rule.epsilon is None:
+    if math.isinf(cost.epsilon):
         return (
             "the parameters of this party's columns are exact functions of its table, and go to all parties:"
             f" {belief_words(None, what='anything about a person')}"
         )
-    noisy = belief_words(ratio_of(rule.epsilon), what="anything about them")
+    noisy = belief_words(gamma_of_epsilon(cost.epsilon), what="anything about them")
     return (
-        f"the parameters of this party's columns rest on counts with Gaussian noise of epsilon {rule.epsilon:g}:"
-        f" by what is shared of one person, but for a chance of {rule.delta:g}, {noisy}"
+        f"the parameters of this party's columns rest on counts with Gaussian noise of epsilon {cost.epsilon:g}:"
+        f" by what is shared of one person, but for a chance of {cost.delta:g}, {noisy}"
     )

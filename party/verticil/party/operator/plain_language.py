@@ -21,15 +21,14 @@ The approval of a study with ``quorum.min`` is one of every sub-model that the s
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
 from verticil.party.policy.comparison import percent
-from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
 from verticil.shared.channels.transition import SCALE, Transition
+from verticil.shared.privacy.figures import belief, column_gamma, gamma_of_category, gamma_of_epsilon
 from verticil.shared.study.document import Study
 from verticil.shared.study.sub_model import obstacle
 
@@ -53,8 +52,7 @@ def belief_words(ratio: Fraction | None, *, what: str = "it") -> str:
     start = f"someone who thought {what} {percent(PRIOR)} likely can"
     if ratio is None:
         return f"{start} become certain"
-    posterior = PRIOR * ratio / (1 + PRIOR * (ratio - 1))
-    return f"{start} raise that to at most {percent(posterior, up=True)}"
+    return f"{start} raise that to at most {percent(belief(PRIOR, ratio), up=True)}"
 
 
 def column_words(labels: Sequence[str], channel: Transition | Subset) -> tuple[str, ...]:
@@ -77,17 +75,16 @@ can raise that to at most 58.54 %
             f"a set of {channel.size} of the {channel.n_states} categories is reported: the true one is in it"
             f" {percent(kept)} of the time, any single other one {percent(other)}"
         )
-        return (f"{reported}; {belief_words(channel.gamma)}",)
+        return (f"{reported}; {belief_words(column_gamma(channel))}",)
     weights = channel.weights
     if len(weights) > 2 and (cells := _two_numbers(weights)) is not None:
         kept, other = cells
         reported = f"any true category is reported as it is {percent(kept)} of the time"
         others = f" and as each of the {len(weights) - 1} others {percent(other)}" if other else ""
-        return (f"{reported}{others}; {belief_words(privacy.gamma(channel))}",)
-    columns = tuple(zip(*weights, strict=True))
+        return (f"{reported}{others}; {belief_words(column_gamma(channel))}",)
     return tuple(
-        f"a true '{label}' is reported {_row_words(labels, row)}; {belief_words(_ratio(row, columns))}"
-        for label, row in zip(labels, weights, strict=True)
+        f"a true '{label}' is reported {_row_words(labels, row)}; {belief_words(gamma_of_category(category, weights))}"
+        for category, (label, row) in enumerate(zip(labels, weights, strict=True))
     )
 
 
@@ -102,12 +99,7 @@ def total_words(epsilon: float, n_columns: int) -> str:
     'all 2 columns of one person together: someone who thought anything about them 15 % likely can raise that to at most 56.6 %'
     """
     columns = "the one column" if n_columns == 1 else f"all {n_columns} columns"
-    return f"{columns} of one person together: {belief_words(ratio_of(epsilon), what='anything about them')}"
-
-
-def ratio_of(epsilon: float) -> Fraction | None:
-    """e^epsilon, the gamma of what has this epsilon; None: infinite. Above 690 it is e^690, which says certainty, too."""
-    return None if math.isinf(epsilon) else Fraction(math.exp(min(epsilon, 690.0)))
+    return f"{columns} of one person together: {belief_words(gamma_of_epsilon(epsilon), what='anything about them')}"
 
 
 def _other(channel: Subset) -> Fraction:
@@ -122,18 +114,6 @@ def _two_numbers(weights: tuple[tuple[int, ...], ...]) -> tuple[Fraction, Fracti
         abs(cell - (kept if i == j else other)) <= near for i, row in enumerate(weights) for j, cell in enumerate(row)
     )
     return (Fraction(kept, SCALE), Fraction(other, SCALE)) if same else None
-
-
-def _ratio(row: tuple[int, ...], columns: tuple[tuple[int, ...], ...]) -> Fraction | None:
-    """g of one true category; None: infinite."""
-    largest = Fraction(1)
-    for cell, column in zip(row, columns, strict=True):
-        if cell == 0:
-            continue
-        if (least := min(column)) == 0:
-            return None
-        largest = max(largest, Fraction(cell, least))
-    return largest
 
 
 def _row_words(labels: Sequence[str], row: tuple[int, ...]) -> str:

@@ -21,8 +21,8 @@ from verticil.party.site import Site
 from verticil.shared.audit import AuditLine, AuditLines
 from verticil.shared.formats.deletion import PeerDeletion
 from verticil.shared.identity.pki import utc_now
-from verticil.shared.privacy.accountant import numerically
-from verticil.shared.privacy.accounts import NOTHING, Reader
+from verticil.shared.privacy.accountant import compose, numerically
+from verticil.shared.privacy.accounts import NOTHING, Cost, Reader
 from verticil.shared.privacy.events import kind_of, words
 from verticil.shared.study.names import fits
 from verticil.shared.study.states import State
@@ -196,7 +196,8 @@ def ledger_of(site: Site) -> LedgerView:
     config, rows = site.config, site.ledger.rows()
     site.ledger.check_rows()
     spent = {name: site.ledger.spent(name) for name in dict.fromkeys([*config.datasets, *site.ledger.datasets()])}
-    limit, kept = config.policy.max_epsilon_lifetime, site.ledger.kept()
+    limit = Cost(epsilon=config.policy.max_epsilon_lifetime, delta=config.policy.max_delta_lifetime)
+    kept = site.ledger.kept()
     return LedgerView(
         party=config.name,
         rows=_sends(rows, _gone(site)),
@@ -205,13 +206,13 @@ def ledger_of(site: Site) -> LedgerView:
             BudgetView(
                 dataset=name,
                 epsilon_spent=total.epsilon,
-                epsilon_lifetime_limit=limit,
-                epsilon_remaining=max(limit - total.epsilon, 0.0),
+                epsilon_lifetime_limit=limit.epsilon,
+                epsilon_remaining=(limit - total).epsilon,
                 epsilon_kept=kept.get(name, NOTHING).epsilon,
                 delta_kept=kept.get(name, NOTHING).delta,
                 delta_spent=total.delta,
-                delta_lifetime_limit=config.policy.max_delta_lifetime,
-                delta_remaining=max(config.policy.max_delta_lifetime - total.delta, 0.0),
+                delta_lifetime_limit=limit.delta,
+                delta_remaining=(limit - total).delta,
                 infinite=tuple(
                     sorted(
                         {", ".join(row.variables) for row in rows if row.dataset == name and math.isinf(row.epsilon)}
@@ -260,7 +261,7 @@ def _sends(rows: Sequence[LedgerRow], gone: Mapping[tuple[str, str, str], str]) 
                 columns=tuple(row.variables),
                 dataset=row.dataset,
                 epsilon=row.epsilon,
-                charged=math.fsum(item.charged for item in attempts),
+                charged=_charged(attempts).epsilon,
                 recipient=row.recipient,
                 bytes=row.size,
                 sha256=row.artifact_sha256,
@@ -274,6 +275,10 @@ def _sends(rows: Sequence[LedgerRow], gone: Mapping[tuple[str, str, str], str]) 
     return tuple(found)
 
 
+def _charged(attempts: Sequence[LedgerRow]) -> Cost:
+    return compose(Cost(epsilon=item.charged, delta=item.charged_delta) for item in attempts)
+
+
 def _noise(attempts: Sequence[LedgerRow]) -> SentEvent | None:
     row = attempts[0]
     if row.unit is not None:
@@ -282,7 +287,7 @@ def _noise(attempts: Sequence[LedgerRow]) -> SentEvent | None:
         event=kind_of(row.event).name,
         words=words(row.event),
         delta=row.delta,
-        delta_charged=math.fsum(item.charged_delta for item in attempts),
+        delta_charged=_charged(attempts).delta,
     )
 
 

@@ -26,6 +26,7 @@ from verticil.shared.errors import VerticilError
 from verticil.shared.privacy.accountant import add_or_remove, cost_of, finite_together, together
 from verticil.shared.privacy.accounts import COLUMNS, PUBLIC, READERS, Cost, Limits, Reader
 from verticil.shared.privacy.events import PrivacyEvent, further, kind_of, planned, words
+from verticil.shared.privacy.figures import column_epsilon, share_cost, total_epsilon
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of, sent_units
 from verticil.shared.view import inlined, left_out
@@ -362,7 +363,7 @@ def columns(config: PartyConfig, study: Study, charges: Mapping[int, float]) -> 
             sources=tuple(sources[variable] for variable in unit.variables),
             scheme=unit.scheme,
             categories=unit.transition.n_states,
-            epsilon=number(privacy.epsilon(unit.transition)),
+            epsilon=number(column_epsilon(unit.transition)),
             kept=privacy.kept(unit.transition)[0],
             two_level=None if unit.two_level is None else unit.two_level.text,
             impossible_combinations=len(unit.impossible) or None,
@@ -479,18 +480,19 @@ def questions(config: PartyConfig, study: Study) -> Questions:
 def total(found: approval.Review) -> float:
     """Epsilon of one person: of the units that are sent."""
     sent = sent_units(found.study)
-    return privacy.total_epsilon(release.epsilon for index, release in found.releases.items() if index in sent)
+    return total_epsilon(release.epsilon for index, release in found.releases.items() if index in sent)
 
 
 def share(study: Study) -> ShareView | None:
     """What this party tells its peers besides columns; None in a study with a miner."""
-    rule = study.share
-    if rule is None:
+    rule, cost = study.share, share_cost(study)
+    if rule is None or cost is None:
         return None
+    exact = math.isinf(cost.epsilon)
     return ShareView(
-        exact=rule.epsilon is None,
+        exact=exact,
         scores=study.structure.parents is None,
-        epsilon=rule.epsilon,
-        delta=rule.delta,
+        epsilon=None if exact else cost.epsilon,
+        delta=None if exact else cost.delta,
         minimum_count=rule.minimum_count,
     )

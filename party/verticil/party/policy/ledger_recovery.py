@@ -28,7 +28,7 @@ from typing import Final, cast
 from verticil.party.audit.log import FILE_NAME, AuditLog, Event, What
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.releases import Release
-from verticil.party.limits.policy import SHARE_DELTA, finite_total
+from verticil.party.limits.policy import SHARE_DELTA
 from verticil.party.policy.ledger import PARTS, Ledger
 from verticil.party.storage.database import FILE_NAME as DATABASE
 from verticil.party.storage.database import Database, holds_nothing
@@ -40,6 +40,7 @@ from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.events import ExactStatistics, GaussianCounts, PrivacyEvent, RandomizedColumn
+from verticil.shared.privacy.figures import finite_epsilon
 from verticil.shared.storage.database import disk_fault
 
 NO_DATA: Final = bytes(32)
@@ -329,7 +330,7 @@ def _lost(directory: Path, charges: Sequence[_Charge]) -> Refusal:
 
 
 def _older(what: str, log: Path, charges: Sequence[_Charge]) -> Refusal:
-    total = finite_total([charge.charged for charge in charges])
+    total = finite_epsilon([charge.charged for charge in charges])
     return Refusal(
         "LEDGER_OLDER",
         f"{what}; {len(charges)} charges in the log, epsilon {total:.4g} in all, are not in the ledger",

@@ -9,17 +9,18 @@ true data.
 from __future__ import annotations
 
 import datetime as dt
-import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.channels.privacy import max_posterior
 from verticil.shared.errors import GateFailed, PeerFault
 from verticil.shared.identity.identity import Role
 from verticil.shared.json_document import Json, Node
 from verticil.shared.model.network import Network
+from verticil.shared.privacy.accountant import compose
+from verticil.shared.privacy.accounts import NOTHING
+from verticil.shared.privacy.figures import posterior, share_cost, total_epsilon
 from verticil.shared.privacy.statement import PRIOR, PrivacyStatement
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.evidence import Trust, signed_document, signed_statement
@@ -157,10 +158,12 @@ class PeerRelease(ReleaseProtocol):
         )
         senders = {column.owner for column in peer.sent}
         share = peer.share
+        cost = None if share is None else share_cost(study)
+        n_parties = 0 if share is None else len(share.parties)
+        of_all = NOTHING if cost is None else compose([cost] * n_parties)
         covered = "no limit", "exact functions of raw data; see section 2"
-        if share is not None:
-            covered = f"{share.epsilon:g}, {wording.tiny(share.delta)}", "of each organisation; see section 2"
-        n_parties = len(peer.share.parties) if peer.share is not None else 0
+        if cost is not None:
+            covered = f"{cost.epsilon:g}, {wording.tiny(cost.delta)}", "of each organisation; see section 2"
         return PeerSection(
             statement=peer.statement,
             exact=peer.exact,
@@ -169,11 +172,11 @@ class PeerRelease(ReleaseProtocol):
             readers=_readers(peer, statement, index),
             local_only=tuple(party for party in study.parties if party not in senders),
             learned=study.structure.parents is None,
-            share_epsilon="" if share is None else f"{share.epsilon:g}",
-            share_delta="" if share is None else wording.tiny(share.delta),
-            share_factor="" if share is None else wording.factor(share.epsilon),
-            all_epsilon="" if share is None else f"{n_parties * share.epsilon:g}",
-            all_delta="" if share is None else wording.tiny(n_parties * share.delta),
+            share_epsilon="" if cost is None else f"{cost.epsilon:g}",
+            share_delta="" if cost is None else wording.tiny(cost.delta),
+            share_factor="" if cost is None else wording.factor(cost.epsilon),
+            all_epsilon="" if cost is None else f"{of_all.epsilon:g}",
+            all_delta="" if cost is None else wording.tiny(of_all.delta),
             shares=()
             if share is None
             else tuple(
@@ -220,14 +223,14 @@ def _readers(peer: PeerStatement, privacy: PrivacyStatement, index: dict[str, in
         read = [column for column in peer.sent if party in column.readers]
         if not read:
             continue
-        epsilon = math.fsum(privacy.columns[column.unit].epsilon for column in read)
+        epsilon = total_epsilon(privacy.columns[column.unit].epsilon for column in read)
         rows.append(
             ReaderRow(
                 name=party,
                 owner_index=position,
                 columns=tuple(name for column in read for name in column.variables),
                 factor=wording.factor(epsilon),
-                posterior=wording.at_most(max_posterior(PRIOR, epsilon=epsilon)),
+                posterior=wording.at_most(posterior(PRIOR, epsilon=epsilon)),
                 epsilon=wording.epsilon(epsilon),
             )
         )

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 from verticil.party.limits.policy import Policy
 from verticil.party.operator.commands import Status, status_of, study_status
 from verticil.party.operator.pending_studies import PendingStudy, StudyInWords, in_words, waiting
-from verticil.party.operator.plain_language import PRIOR, ratio_of
+from verticil.party.operator.plain_language import PRIOR
 from verticil.party.operator.reports import (
     AuditVerified,
     BudgetView,
@@ -40,6 +40,7 @@ from verticil.party.storage.studies import StudyRecord
 from verticil.shared.audit import AuditLine
 from verticil.shared.errors import VerticilError
 from verticil.shared.membership.current import CertificateState, certificate_state
+from verticil.shared.privacy.figures import belief, gamma_of_epsilon
 from verticil.shared.release.report import wording
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.protocols import PROTOCOLS
@@ -332,8 +333,8 @@ def _standing(status: StudyStatus, waits: str) -> Standing:
 
 def _identifying(epsilon: float | None) -> bool:
     """Whether the sum over a person's columns can make somebody as good as certain."""
-    ratio = ratio_of(math.inf if epsilon is None else epsilon)
-    return ratio is None or PRIOR * ratio / (1 + PRIOR * (ratio - 1)) >= _CERTAIN
+    ratio = gamma_of_epsilon(math.inf if epsilon is None else epsilon)
+    return ratio is None or belief(PRIOR, ratio) >= _CERTAIN
 
 
 def _stages(state: State) -> tuple[Stage, ...]:

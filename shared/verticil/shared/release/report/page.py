@@ -19,6 +19,7 @@ import numpy as np
 from verticil.shared.formats.model_json import STRUCTURE_STATEMENT
 from verticil.shared.json_document import Json
 from verticil.shared.model.network import CONFIRMED
+from verticil.shared.privacy.figures import odds_exceed
 from verticil.shared.privacy.statement import PRIOR, ColumnStatement, PrivacyStatement, privacy_statement
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.protocol import own_template
@@ -261,7 +262,7 @@ def _total(statement: PrivacyStatement) -> dict[str, object]:
         "epsilon": wording.epsilon(statement.epsilon_per_person),
         "factor": wording.factor(statement.epsilon_per_person),
         "posterior": wording.at_most(statement.posterior_per_person),
-        "identifying": statement.epsilon_per_person > math.log(100),
+        "identifying": odds_exceed(statement.epsilon_per_person, 100),
         "unbounded": statement.unbounded_variables,
         "n_columns": wording.count(statement.n_sent, "column"),
     }

@@ -32,9 +32,9 @@ import numpy as np
 from verticil.shared.estimation.estimators import ESTIMATORS
 from verticil.shared.json_document import Json
 from verticil.shared.model.network import Marginal, Network
+from verticil.shared.privacy.study_table import family_records
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.study.document import Study
-from verticil.shared.study.study_table import family_records
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SLACK = 1e-9  # binary rounding must not lift 0.6 to 60.1 %

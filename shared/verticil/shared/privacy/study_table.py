@@ -9,6 +9,7 @@ from typing import Final
 from verticil.shared.artifact import packed_size
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
+from verticil.shared.privacy.figures import total_epsilon
 from verticil.shared.study.document import Study, TwoLevel
 from verticil.shared.study.protocols import protocol_of
 
@@ -119,10 +120,10 @@ def study_table(study: Study, n: int | None = None) -> StudyTable:
             )
         )
     totals = tuple(
-        (party, privacy.total_epsilon(row.epsilon for row in rows if row.party == party and row.sent))
+        (party, total_epsilon(row.epsilon for row in rows if row.party == party and row.sent))
         for party in study.parties
     )
-    total = privacy.total_epsilon(row.epsilon for row in rows if row.sent)
+    total = total_epsilon(row.epsilon for row in rows if row.sent)
     size = sum(
         (1 if row.read_by is None else len(row.read_by))
         * packed_size(n, row.n_states, codes_per_record=row.subset_size or 1)

@@ -1,0 +1,177 @@
+"""The privacy figures that limits, screens, checks and documents use: the door to them.
+
+Outside `verticil.shared.channels`, where mechanisms are measured, and this package nothing computes an epsilon, a delta or a
+gamma, adds two of them, holds one against a limit, or says one that only stands in a study's keys. What does is found by
+`tests/test_accountant_only.py`, which has the few exceptions with their reasons. All functions here are pure; what they say of
+an event is what `verticil.shared.privacy.accountant` says it costs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Final
+
+from verticil.shared.channels import privacy
+from verticil.shared.channels.privacy import EPSILON_TOLERANCE, Mechanism
+from verticil.shared.privacy.accountant import compose, cost_of, finite
+from verticil.shared.privacy.accounts import NOTHING, Cost
+from verticil.shared.privacy.events import RandomizedColumn, share_event
+from verticil.shared.study.document import Study
+from verticil.shared.study.protocols import protocol_of, sent_units
+
+_LARGEST_EXPONENT: Final = 690.0  # e^690 is a double yet
+_LARGEST_SHOWN: Final = 700.0
+
+
+def column_event(mechanism: Mechanism) -> RandomizedColumn:
+    """The event of releasing one unit of a study.
+
+    Args:
+        mechanism: how it is randomized.
+    """
+    return RandomizedColumn(epsilon=privacy.epsilon(mechanism))
+
+
+def column_epsilon(mechanism: Mechanism) -> float:
+    """What releasing one unit costs each person, under the replacement of that person; infinite: there is no bound.
+
+    >>> from verticil.shared.channels.transition import quantize, symmetric
+    >>> round(column_epsilon(quantize(symmetric(4, epsilon=2.0))), 6)
+    2.0
+    """
+    return cost_of(column_event(mechanism)).epsilon
+
+
+def column_gamma(mechanism: Mechanism) -> Fraction | None:
+    """The worst ratio of anybody's odds after one unit is released to the odds before, exact; None: there is no bound.
+
+    A. Evfimievski, J. Gehrke, R. Srikant, "Limiting privacy breaches in privacy preserving data mining", PODS 2003.
+    """
+    return privacy.gamma(mechanism)
+
+
+def gamma_of_category(category: int, weights: Sequence[Sequence[int]]) -> Fraction | None:
+    """The worst ratio of the odds of one true category; None: there is no bound.
+
+    The largest over the categories is `column_gamma`.
+
+    Args:
+        category: the true one, a row of the matrix.
+        weights: of the quantized matrix, (K, K): row by row.
+
+    >>> gamma_of_category(0, ((3, 1), (2, 2)))
+    Fraction(3, 2)
+    """
+    largest = Fraction(1)
+    for cell, column in zip(weights[category], zip(*weights, strict=True), strict=True):
+        if cell == 0:
+            continue
+        if (least := min(column)) == 0:
+            return None
+        largest = max(largest, Fraction(cell, least))
+    return largest
+
+
+def gamma_of_epsilon(epsilon: float) -> Fraction | None:
+    """e^epsilon, the gamma of what has this epsilon; None: infinite. Above 690 it is e^690, which says certainty, too."""
+    return None if math.isinf(epsilon) else Fraction(math.exp(min(epsilon, _LARGEST_EXPONENT)))
+
+
+def odds(epsilon: float) -> float | None:
+    """The same as a double, for people; None from an epsilon of 700 on, where no bound is of practical meaning.
+
+    >>> odds(0.0), odds(math.inf)
+    (1.0, None)
+    """
+    return math.exp(epsilon) if epsilon < _LARGEST_SHOWN else None
+
+
+def odds_exceed(epsilon: float, factor: float) -> bool:
+    """Whether what has this epsilon may change somebody's odds by more than a factor; an infinite epsilon may.
+
+    Args:
+        epsilon: at least 0.
+        factor: > 0.
+    """
+    return epsilon > math.log(factor)
+
+
+def belief(prior: Fraction, gamma: Fraction) -> Fraction:
+    """To what a belief can be raised at most by a report of this gamma: prior gamma / (1 + prior (gamma - 1)), exact.
+
+    Args:
+        prior: 0 to 1.
+        gamma: at least 1.
+
+    >>> belief(Fraction(1, 10), Fraction(9))
+    Fraction(1, 2)
+    """
+    return prior * gamma / (1 + prior * (gamma - 1))
+
+
+def posterior(prior: float, *, epsilon: float) -> float:
+    """The same of an epsilon, as a double; of an infinite one 1, but for a prior of 0.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+    return privacy.max_posterior(prior, epsilon=epsilon)
+
+
+def total_epsilon(epsilons: Iterable[float]) -> float:
+    """What columns of one person cost together, by basic composition: infinite if one does.
+
+    >>> total_epsilon([1.5, 0.25])
+    1.75
+    """
+    return compose(Cost(epsilon=epsilon) for epsilon in epsilons).epsilon
+
+
+def finite_epsilon(epsilons: Iterable[float]) -> float:
+    """What those of finite epsilon cost together; the rest is in no sum.
+
+    >>> finite_epsilon([1.5, math.inf, 0.25])
+    1.75
+    """
+    return finite(Cost(epsilon=epsilon) for epsilon in epsilons).epsilon
+
+
+def sent_epsilons(study: Study, party: str) -> tuple[float, ...]:
+    """`column_epsilon` of each unit of a party that the study sends anywhere, in the study's order.
+
+    Args:
+        study: with the party's own declaration.
+        party: one of its parties.
+    """
+    sent = frozenset(sent_units(study))
+    return tuple(column_epsilon(study.units[index].transition) for index in study.units_of(party) if index in sent)
+
+
+def share_cost(study: Study) -> Cost | None:
+    """What a party's statistics between peers cost each of its people, at most over the parties; None: none are shared.
+
+    Infinite where they are shared without noise.
+    """
+    if study.share is None:
+        return None
+    shared = [party for party in study.parties if protocol_of(study).shared_tables(study, party)]
+    costs = [cost_of(share_event(study, party)) for party in shared] or [NOTHING]
+    return Cost(epsilon=max(cost.epsilon for cost in costs), delta=max(cost.delta for cost in costs))
+
+
+def epsilon_exceeds(epsilon: float, limit: float) -> bool:
+    """Whether a finite epsilon is above a limit, but for the rounding of doubles.
+
+    Of an infinite one no limit on sums says anything: what permits it is asked apart.
+
+    >>> epsilon_exceeds(3.0000000000000004, 3.0), epsilon_exceeds(3.001, 3.0), epsilon_exceeds(math.inf, 3.0)
+    (False, True, False)
+    """
+    return math.isfinite(epsilon) and epsilon > limit + EPSILON_TOLERANCE
+
+
+def delta_exceeds(delta: float, limit: float) -> bool:
+    """Whether a delta is above a limit."""
+    return delta > limit
