@@ -170,8 +170,12 @@ def test_a_study_between_peers_goes_on_and_every_column_is_that_of_the_program_b
         assert drawn_before == recorded["stopped"]["statistics"]
         assert set(statistics(made)) == set(recorded["statistics"])  # with their time: other bytes, the same model
         assert (charged(ledger(made)), deltas(made)) == sums(recorded["spent"])
+        with tarfile.open(DATA / version / "peer-release.tar.xz") as packed:
+            packed.extractall(tmp_path / "before", filter="data")
+        before = json.loads((tmp_path / "before" / "release" / "model.json").read_bytes())
         for release in releases.values():
-            assert digests(release, recorded["files"]) == recorded["files"]
+            assert digests(release, ["synthetic.csv"])["synthetic.csv"] == recorded["files"]["synthetic.csv"]
+            assert as_told_before(json.loads((release / "model.json").read_bytes()), before) == before
 
 
 def digests(release: Path, names: Iterable[str]) -> dict[str, str]:
