@@ -24,7 +24,7 @@ from verticil.shared.channels.loss import epsilon_at
 from verticil.shared.errors import DataFault, Misuse, Refusal
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import add_or_remove, cost_of, numerically, together
-from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Limits, reader_named
+from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Limits
 from verticil.shared.privacy.events import (
     DiscreteGaussianCounts,
     EventKind,
@@ -85,14 +85,16 @@ def charge(
 
 
 def test_readers_are_nested_and_what_everybody_sees_counts_for_all() -> None:
-    assert [reader_named(reader.name) for reader in READERS] == [COLUMNS, PUBLIC, DEALER]
     assert all(reader.name in reader.counts and "public" in reader.counts for reader in READERS)
     assert PUBLIC.counts == COLUMNS.counts < DEALER.counts
-    with pytest.raises(ValueError, match="account 'nobody', expected one of columns, public, dealer"):
-        reader_named("nobody")
-    text = events.to_json(TABLES).replace('"public"', '"nobody"')
-    with pytest.raises(ValueError, match="account 'nobody'"):
-        events.from_json(text)
+    assert all(reader.sees("nobody") for reader in READERS)  # of a newer version: counted everywhere
+    for change, problem in (
+        (('"public"', '"nobody"'), "its account 'nobody' is not known here"),
+        (('"tables"', '"also": 1, "tables"'), "its parameter 'also' is not known here"),
+    ):
+        with pytest.raises(Refusal, match=problem) as caught:
+            events.from_json(events.to_json(TABLES).replace(*change))
+        assert "use that version" in (caught.value.hint or "")
     assert events.from_json(events.to_json(TABLES)) == TABLES
 
 
@@ -241,7 +243,7 @@ def test_limits_are_read_and_a_delta_that_is_not_stated_is_none(tmp_path: Path) 
         ("charged = 0.25", "its sums are not those of its event"),
         ("epsilon = 0.25, charged = 0.25", "its sums are not those of its event"),
         ("charged_delta = 1e-12", "its sums are not those of its event"),
-        ("event = replace(event, 'relation', 'relative')", "parameters"),
+        ("event = json_remove(event, '$.tables')", "expected"),
     ],
 )
 def test_a_row_that_is_not_what_its_event_costs_is_found_before_anything_is_charged(
@@ -311,3 +313,14 @@ def test_a_release_states_what_each_reader_is_told_and_counts_a_joint_draw_once(
     after = {item.reader.name: item.cost for item in privacy_statement(release_study).accounts}
     assert after["public"].delta == TABLES.delta  # two parties record it
     assert after["public"].epsilon == pytest.approx(before["public"].epsilon + cost_of(TABLES).epsilon)
+
+
+def test_what_a_newer_version_charged_counts_in_every_account(tmp_path: Path) -> None:
+    with Database(tmp_path, create=True) as database:
+        ledger = Ledger(database)
+        charge(ledger, policy_of(tmp_path), dataclasses.replace(TABLES, reader="columns"))
+        database.write("DROP TRIGGER ledger_keeps")
+        database.write("UPDATE ledger SET event = json_set(event, '$.reader', 'nobody')")
+        assert {ledger.spent("people", reader) for reader in READERS} == {cost_of(TABLES)}
+        assert ledger.events("people", PUBLIC) is None
+        ledger.check_rows()

@@ -56,7 +56,6 @@ def test_an_event_is_read_back_as_it_was_written(event: PrivacyEvent) -> None:
         '{"kind": "randomized-column", "epsilon": 1.0}',
         '{"kind": "randomized-column", "epsilon": "1", "relation": "replace one person", "sensitivity": null}',
         '{"kind": "randomized-column", "epsilon": true, "relation": "replace one person", "sensitivity": null}',
-        '{"kind": "exact-statistics", "epsilon": 1.0, "relation": "replace one person", "sensitivity": null}',
     ],
 )
 def test_what_is_no_event_of_its_kind_is_not_read(text: str) -> None:

@@ -298,7 +298,7 @@ def _of_epsilon(policy: Policy, study: Study, party: str) -> list[Objection]:
             found.append(
                 _budget(f"column '{name}': epsilon {epsilon:.4g}, expected at most {limit:g}", "max_epsilon_per_column")
             )
-    drawn = [item for item in planned(study, party) if item.event.reader in COLUMNS.counts]
+    drawn = [item for item in planned(study, party) if COLUMNS.sees(item.event.reader)]
     shared = [item for item in drawn if item.unit is None and math.isfinite(cost_of(item.event).epsilon)]
     what = "columns and shared parameters" if shared else "columns"
     total, limit = finite_together(item.event for item in drawn).epsilon, policy.max_epsilon_per_study
@@ -326,7 +326,7 @@ def _of_accounts(policy: Policy, study: Study, party: str) -> list[Objection]:
                 hint = f"set {', '.join(f'policy.{key}' for key in reader.keys)} in party.toml"
                 found.append(Objection(code="BUDGET_EXCEEDED", message=text, hint=hint))
             continue
-        cost = finite_together(item.event for item in drawn if item.event.reader in reader.counts)
+        cost = finite_together(item.event for item in drawn if reader.sees(item.event.reader))
         if (short := cost.beyond(limits.study)) is not None:
             asked, most = getattr(cost, short), getattr(limits.study, short)
             message = f"{short} {asked:.4g} of this party's people for {reader.words}, expected at most {most:g}"

@@ -428,7 +428,7 @@ def shown_readers(
 
 
 def _account_cost(reader: Reader, limits: Limits | None, spent: Cost, drawn: Iterable[PrivacyEvent]) -> AccountCost:
-    events = [event for event in drawn if event.reader in reader.counts]
+    events = [event for event in drawn if reader.sees(event.reader)]
     cost, bounded, beside = together(events), finite_together(events), add_or_remove(events)
     return AccountCost(
         account=reader.name,

@@ -75,12 +75,13 @@ _KEPT_STATISTICS: Final = (
     f" WHERE p.unit IS NULL AND p.study_digest <> ?2 AND {_UNDER_WAY}"
     " AND NOT EXISTS (SELECT 1 FROM ledger l WHERE l.study_digest = p.study_digest AND l.kind = p.kind AND l.dataset = p.dataset)"
 )
-_COUNTED: Final = "reader IN (SELECT value FROM json_each(?))"
+_COUNTED: Final = "reader NOT IN (SELECT value FROM json_each(?))"
 PARTS: Final = ("codebook_digest", "transition_digest", "secret_id", "fingerprint")
 
 
-def _counted(reader: Reader) -> str:
-    return json.dumps(sorted(reader.counts))
+def _not_counted(reader: Reader) -> str:
+    """For `_COUNTED`: what is drawn for a reader of a newer version counts in every account."""
+    return json.dumps([other.name for other in READERS if not reader.sees(other.name)])
 
 
 def _no_room(dataset: str, reader: Reader, short: Shortage) -> Refusal:
@@ -185,7 +186,7 @@ class Ledger:
     def spent(self, dataset: str, reader: Reader = COLUMNS) -> Cost:
         """What was charged to a data set in its lifetime on the account of `reader`, without what has no bound."""
         charged = "SELECT charged AS epsilon, charged_delta AS delta FROM ledger WHERE dataset = ? AND"
-        total = finite(self._database.read(Cost, f"{charged} {_COUNTED}", (dataset, _counted(reader))))
+        total = finite(self._database.read(Cost, f"{charged} {_COUNTED}", (dataset, _not_counted(reader))))
         for events_of_one, plain in self._charged_with_noise(dataset, reader):
             total -= plain - together(events_of_one)
         return total
@@ -195,7 +196,7 @@ class Ledger:
         drawn = f"SELECT event FROM ledger WHERE dataset = ? AND {_COUNTED}"  # noqa: S608 (constant text)
         query = f"{drawn} AND (charged > 0 OR charged_delta > 0) ORDER BY number"
         try:
-            return tuple(map(events.from_json, self._database.read(str, query, (dataset, _counted(reader)))))
+            return tuple(map(events.from_json, self._database.read(str, query, (dataset, _not_counted(reader)))))
         except (Refusal, ValueError):
             return None
 
@@ -346,7 +347,7 @@ class Ledger:
             Refusal: BUDGET_EXCEEDED.
         """
         for reader in READERS:
-            new = [event for event in drawn if event.reader in reader.counts and math.isfinite(cost_of(event).epsilon)]
+            new = [event for event in drawn if reader.sees(event.reader) and math.isfinite(cost_of(event).epsilon)]
             limits = policy.limits_of(reader)
             if not new or limits is None:  # without limits nothing of its own is permitted: `policy.objections`
                 continue
@@ -417,7 +418,7 @@ class Ledger:
             *self._database.rows(_KEPT_STATISTICS, asked),
         ):
             drawn_for = COLUMNS.name if event is None else json.loads(cast("str", event)).get("reader", COLUMNS.name)
-            if tuple(values) not in own and drawn_for in reader.counts:
+            if tuple(values) not in own and reader.sees(drawn_for):
                 cost = Cost(epsilon=cast("float", epsilon), delta=cast("float", delta))
                 place = (cast("bytes", other), cast("str", values[0]))
                 reserved.setdefault(place, []).append((cost, cast("str | None", event)))
@@ -461,7 +462,7 @@ class Ledger:
         )
         found: dict[bytes, list[tuple[str, Cost]]] = {}
         for digest, text, epsilon, delta in self._database.rows(
-            query, (dataset, _counted(reader), study_digest, study_digest)
+            query, (dataset, _not_counted(reader), study_digest, study_digest)
         ):
             cost = Cost(epsilon=cast("float", epsilon), delta=cast("float", delta))
             found.setdefault(cast("bytes", digest), []).append((cast("str", text), cost))

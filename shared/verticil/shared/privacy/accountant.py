@@ -54,13 +54,14 @@ def together(events: Iterable[PrivacyEvent]) -> Cost:
     their order.
     """
     listed = tuple(events)
-    claims = compose(cost_of(event) for event in listed if kind_of(event).losses is None)
+    plain = compose(map(cost_of, listed))
     exact = [event for event in listed if kind_of(event).losses is not None]
-    plain = compose(map(cost_of, exact))
     if len(exact) < 2:
-        return claims + plain
-    composed = max(loss.epsilon_at(_losses(Counter(exact)), plain.delta), *(cost_of(event).epsilon for event in exact))
-    return claims + Cost(epsilon=min(plain.epsilon, composed), delta=plain.delta)
+        return plain
+    alone = compose(map(cost_of, exact))
+    composed = max(loss.epsilon_at(_losses(Counter(exact)), alone.delta), *(cost_of(event).epsilon for event in exact))
+    claims = (cost_of(event).epsilon for event in listed if kind_of(event).losses is None)
+    return Cost(epsilon=math.fsum([min(alone.epsilon, composed), *claims]), delta=plain.delta)
 
 
 def finite_together(events: Iterable[PrivacyEvent]) -> Cost:

@@ -67,6 +67,10 @@ class Reader:
     counts: frozenset[str]
     keys: tuple[str, str, str, str]
 
+    def sees(self, name: str) -> bool:
+        """Whether the account counts what is drawn for the reader of this name; one of a name that is not known here counts."""
+        return name in self.counts or all(name != reader.name for reader in READERS)
+
 
 READERS: Final = (
     Reader(
@@ -99,18 +103,6 @@ READERS: Final = (
     ),
 )
 COLUMNS, PUBLIC, DEALER = READERS
-
-
-def reader_named(name: str) -> Reader:
-    """One of `READERS`.
-
-    Raises:
-        ValueError: there is no such account.
-    """
-    for reader in READERS:
-        if reader.name == name:
-            return reader
-    raise ValueError(f"account '{name[:40]}', expected one of {', '.join(reader.name for reader in READERS)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from verticil.shared.channels import privacy
 from verticil.shared.channels.gaussian import analytic_sigma
 from verticil.shared.channels.loss import DiscreteGaussianLoss, GaussianLoss, Loss, PureLoss, epsilon_at
 from verticil.shared.errors import Refusal
-from verticil.shared.privacy.accounts import COLUMNS, Cost, reader_named
+from verticil.shared.privacy.accounts import COLUMNS, READERS, Cost
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of, recipients_of, sent_units
 
@@ -285,8 +285,8 @@ def from_json(text: str) -> PrivacyEvent:
     """Read what `to_json` wrote.
 
     Raises:
-        Refusal: POLICY_REFUSED, its kind is not registered.
-        ValueError: it is no event, or of an account that does not exist.
+        Refusal: POLICY_REFUSED, its kind is not registered, or it has a parameter, or is of an account, that is not known here.
+        ValueError: it is no event.
     """
     values: object = json.loads(text)
     if not isinstance(values, dict):
@@ -297,7 +297,11 @@ def from_json(text: str) -> PrivacyEvent:
     if kind is None:
         raise _unknown(str(name)[:100])
     expected = typing.get_type_hints(kind.event)
-    reader_named(str(found.setdefault("reader", COLUMNS.name)))
+    found.setdefault("reader", COLUMNS.name)
+    if newer := sorted(found.keys() - expected.keys()):
+        raise _unreadable(kind.name, f"parameter '{newer[0][:40]}'")
+    if found["reader"] not in {reader.name for reader in READERS}:
+        raise _unreadable(kind.name, f"account '{str(found['reader'])[:40]}'")
     if found.keys() != expected.keys():
         raise ValueError(
             f"privacy event '{kind.name}': got the parameters {sorted(found)}, expected {sorted(expected)}"
@@ -315,6 +319,14 @@ def _parameter(value: Parameter, expected: object) -> Parameter:
     if type(value) not in of:
         raise ValueError(f"a parameter of a privacy event is a {type(value).__name__}")
     return value
+
+
+def _unreadable(name: str, what: str) -> Refusal:
+    return Refusal(
+        "POLICY_REFUSED",
+        f"privacy event '{name}': its {what} is not known here, so nothing says what it costs",
+        hint="a newer version of verticil wrote it: use that version",
+    )
 
 
 def _unknown(name: str) -> Refusal:

@@ -355,6 +355,6 @@ def _accounts(columns: Sequence[RandomizedColumn], study: Study) -> tuple[Accoun
     found: list[AccountStatement] = []
     for reader in READERS:
         if reader in {COLUMNS, PUBLIC} or reader.name in read:
-            counted = [event for event in drawn if event.reader in reader.counts]
+            counted = [event for event in drawn if reader.sees(event.reader)]
             found.append(AccountStatement(reader=reader, cost=together(counted), beside=add_or_remove(counted)))
     return tuple(found)
