@@ -66,7 +66,7 @@ method = "given"
 x = ["y"]
 z = ["x", "y"]
 [share]
-noise = "gaussian"
+noise = "discrete-gaussian"
 epsilon = 1.0
 delta = 1e-6
 minimum_count = 3

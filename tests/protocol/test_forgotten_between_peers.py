@@ -43,7 +43,7 @@ variable = [
 ]
 randomization_default = { scheme = "symmetric", epsilon = 3.0 }
 structure = { method = "given", parents = { claims = ["smoker", "sex"] } }
-share = { noise = "gaussian", epsilon = 2.0, delta = 1e-6 }
+share = { noise = "discrete-gaussian", epsilon = 2.0, delta = 1e-6 }
 release = { synthetic_records = 50, seed = 7 }
 """
 Lie = Callable[[peer_pb2.Held], None]

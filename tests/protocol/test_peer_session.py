@@ -889,8 +889,9 @@ async def test_exact_parameters_need_a_permit(make):
     assert not any(rpc == "get_pseudonyms" for _, _, rpc, _ in federation.calls)
 
 
-async def test_share_noise_is_charged_once(make):
-    noisy = STUDY + '[share]\nnoise = "gaussian"\nepsilon = 1.5\ndelta = 1e-6\n'
+@pytest.mark.parametrize("noise", ["discrete-gaussian", "gaussian"])
+async def test_share_noise_is_charged_once(make, noise):
+    noisy = STUDY + f'[share]\nnoise = "{noise}"\nepsilon = 1.5\ndelta = 1e-6\n'
     federation = make(policy="max_share_epsilon = 1.5", study=noisy)
     federation.load()
     federation.open()
@@ -903,7 +904,7 @@ async def test_share_noise_is_charged_once(make):
 
 
 async def test_a_party_with_no_room_for_the_delta_of_a_study_sends_nothing(make):
-    noisy = STUDY + '[share]\nnoise = "gaussian"\nepsilon = 1.5\ndelta = 1e-6\n'
+    noisy = STUDY + '[share]\nnoise = "discrete-gaussian"\nepsilon = 1.5\ndelta = 1e-6\n'
     federation = make(policy="max_share_epsilon = 1.5\nmax_delta_lifetime = 9e-7", study=noisy)
     federation.load()
     federation.open()

@@ -21,7 +21,7 @@ from verticil.wire.v1 import peer_pb2
 pki, make, exchanging = session.pki, session.make, session.exchanging
 NAMES, N_COMMON, Wire = session.NAMES, session.N_COMMON, session.Wire
 N_NORTH = N_COMMON + 11
-NOISE = '[share]\nnoise = "gaussian"\nepsilon = 1.5\ndelta = 1e-6\n'
+NOISE = '[share]\nnoise = "discrete-gaussian"\nepsilon = 1.5\ndelta = 1e-6\n'
 
 
 # ---- what peers are told of a failure

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from verticil.shared.channels.gaussian import ShareNoise, share_sigma, whole_numbers
+from verticil.shared.channels.gaussian import share_sigma, whole_numbers
+from verticil.shared.channels.share_noise import ROUNDED, ShareNoise
 
 N = 400_000
 FALSE_ALARM = 1e-6
@@ -24,7 +25,7 @@ SIGMAS = {"small": (8.0, 1e-6, 1), "demo": (1.0, 1e-9, 15)}
 @pytest.fixture(scope="module", params=sorted(SIGMAS))
 def case(request):
     epsilon, delta, n_tables = SIGMAS[request.param]
-    noise = ShareNoise(key=bytes(range(32)), epsilon=epsilon, delta=delta, n_tables=n_tables)
+    noise = ShareNoise(noise=ROUNDED, key=bytes(range(32)), epsilon=epsilon, delta=delta, n_tables=n_tables)
     return noise.sigma, noise.add(b"family", np.zeros(N)).astype(np.int64)
 
 
@@ -81,6 +82,6 @@ def test_the_mean_is_zero_and_neighbours_are_unrelated(case):
 def test_sigma_is_not_that_of_adding_one_person():
     """The planted fault that this relation invites: sqrt(2) too small is found by the same test."""
     sigma = share_sigma(1.0, 1e-9, 15)
-    noise = ShareNoise(key=bytes(32), epsilon=1.0, delta=1e-9, n_tables=15)
+    noise = ShareNoise(noise=ROUNDED, key=bytes(32), epsilon=1.0, delta=1e-9, n_tables=15)
     draws = noise.add(b"x", np.zeros(N))
     assert _variance_z(draws, sigma / math.sqrt(2)) > 100

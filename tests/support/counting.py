@@ -28,7 +28,7 @@ from verticil.party.protocol.peer.study import PeerStudy
 from verticil.party.protocol.planning import PeerFailedError, Plan
 from verticil.party.protocol.registry import PartyProtocol
 from verticil.party.protocol.registry import register as register_party
-from verticil.shared.channels.gaussian import ShareNoise, share_key, share_sigma
+from verticil.shared.channels.share_noise import DISCRETE, KINDS, ShareNoise, share_key
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.identity.identity import Role
 from verticil.shared.json_document import Json, Node
@@ -57,7 +57,7 @@ from verticil.wire.v1 import common_pb2, peer_pb2
 NAME = "counting"
 EPSILON, DELTA = 1.0, 1e-6
 """Of one party's number, for the replacement of one person: it may change by one."""
-SIGMA = share_sigma(EPSILON, DELTA, 1)
+SIGMA = KINDS[DISCRETE].sigma(EPSILON, DELTA, 1)
 _LIMIT = 65_536
 
 
@@ -83,7 +83,7 @@ class CountStatement(Statement):
         return f"epsilon {EPSILON:g}, delta {DELTA:g} of each party's number"
 
     def document(self) -> Json:
-        return {"noise": "gaussian", "epsilon": EPSILON, "delta": DELTA, "sigma": SIGMA, "of": "each party's number"}
+        return {"noise": DISCRETE, "epsilon": EPSILON, "delta": DELTA, "sigma": SIGMA, "of": "each party's number"}
 
 
 class Counting(Protocol):
@@ -318,12 +318,13 @@ async def state_number(context: PeerStudyContext) -> None:
     def state() -> None:
         key = share_key(
             context.node.site.site_secret,
+            DISCRETE,
             effective_digest=context.effective_digest,
             structure_sha256=b"",
             common_sha256=common_sha256,
             data_fingerprint=data_fingerprint(holding),
         )
-        noise = ShareNoise(key=key, epsilon=EPSILON, delta=DELTA, n_tables=1)
+        noise = ShareNoise(noise=DISCRETE, key=key, epsilon=EPSILON, delta=DELTA, n_tables=1)
         count = Count(
             party=context.me,
             effective_sha256=context.effective_digest,

@@ -42,6 +42,8 @@ PASSING = (
     (r"(hash|previous)\": \"[0-9a-f]{64}", r"\1\": \"HASH"),
     (r"[A-Za-z0-9+/]{43}=", "KEY"),
 )
+CHANGED = (('noise = "gaussian", epsilon', 'noise = "discrete-gaussian", epsilon'),)
+"""What is said in other words since then: a new study is told of the noise that new studies take."""
 
 COMMANDS = """
 party status --config central/clinic/party.toml
@@ -191,7 +193,11 @@ def stands(before: object, now: object) -> bool:
 
 def test_every_command_answers_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
-    expected = json.loads(ANSWERS.read_text(encoding="utf-8"))
+    recorded = ANSWERS.read_text(encoding="utf-8")
+    for before, now in CHANGED:
+        recorded = recorded.replace(before, now).replace(json.dumps(before)[1:-1], json.dumps(now)[1:-1])
+        recorded = recorded.replace(json.dumps(json.dumps(before)[1:-1])[1:-1], json.dumps(json.dumps(now)[1:-1])[1:-1])
+    expected = json.loads(recorded)
     found = answers(tmp_path)
     assert list(found) == list(expected)
     for name, answer in expected.items():

@@ -25,7 +25,7 @@ from verticil.party.backup import restore
 from verticil.party.config import load_party
 from verticil.party.site import Site
 from verticil.party.storage.database import SCHEMA_VERSION
-from verticil.shared.channels.gaussian import ShareNoise, share_key
+from verticil.shared.channels.share_noise import ROUNDED, ShareNoise, share_key
 from verticil.shared.release.verification import verify_release
 from verticil.simulation.provision import Provisioned
 
@@ -206,15 +206,20 @@ def test_a_release_between_peers_under_the_rounded_gaussian_verifies(
     assert json.loads(capsys.readouterr().out)["study"] == "hearts"
 
 
-@pytest.mark.parametrize("told", RECORDED["before_3"]["noise"], ids=lambda told: f"{told['tables']} tables")
+@pytest.mark.parametrize(
+    "told",
+    [told for told in RECORDED["before_3"]["noise"] if told["parts"] == 1],  # with others there never was a study
+    ids=lambda told: f"{told['tables']} tables",
+)
 def test_the_rounded_gaussian_is_drawn_as_by_the_program_before(told: dict[str, Any]) -> None:
     key = share_key(
         bytes(range(100, 132)),
+        ROUNDED,
         effective_digest=bytes(range(32)),
         structure_sha256=bytes(32),
         common_sha256=bytes([1]) * 32,
         data_fingerprint=bytes([2]) * 32,
     )
     assert key.hex() == told["key"]
-    noise = ShareNoise(key=key, epsilon=told["epsilon"], delta=told["delta"], n_tables=told["tables"])
-    assert noise.add(b"cpt 1", np.zeros((3, 4)), told["parts"]).tolist() == told["table"]
+    noise = ShareNoise(noise=ROUNDED, key=key, epsilon=told["epsilon"], delta=told["delta"], n_tables=told["tables"])
+    assert noise.add(b"cpt 1", np.zeros((3, 4))).tolist() == told["table"]

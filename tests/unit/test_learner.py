@@ -12,6 +12,7 @@ import pytest
 from scipy.stats import chi2_contingency
 
 from verticil.party.protocol.peer.learner import MAX_TABLE_CELLS, NANONATS, learn_families, learn_scores, share_noise
+from verticil.shared.channels.share_noise import DISCRETE, ROUNDED
 from verticil.shared.channels.subset import subset_selection
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import DataFault, Misuse
@@ -93,7 +94,7 @@ def test_a_remote_compound_is_corrected_over_its_whole_domain(peer_case, peer_st
 
 
 def test_noise_comes_before_the_inverse_and_shares_from_the_noisy_table(peer_case, peer_study):
-    study = peer_study(share=ShareRule(epsilon=2.0, delta=1e-6))
+    study = peer_study(share=ShareRule(noise=DISCRETE, epsilon=2.0, delta=1e-6))
     case = peer_case(study)
     noise = share_noise(KEY, study, "insurer")
     assert noise.n_tables == 2
@@ -118,25 +119,25 @@ def test_noise_comes_before_the_inverse_and_shares_from_the_noisy_table(peer_cas
 
 def test_a_share_has_the_noise_of_all_cells_that_were_added_up_for_it(peer_case, peer_study):
     """A share is summed over the four parent configurations of its noisy table: four times the noise of one cell."""
-    study = peer_study(share=ShareRule(epsilon=0.3, delta=1e-6))
+    study = peer_study(share=ShareRule(noise=DISCRETE, epsilon=0.3, delta=1e-6))
     noise = share_noise(KEY, study, "insurer")
     (claims, _), (share, _) = _learn(peer_case(study), "insurer", noise=noise)
     assert claims.probability.shape == (4, 3)
     sampling = 3000 * share.estimate * (1 - share.estimate)
-    assert noise.variance() > 0.5 * sampling.max()
+    assert noise.variance > 0.5 * sampling.max()
     # The noisy number of records, by which the shares are taken, is within some percent of 3000.
-    np.testing.assert_allclose((3000 * share.standard_error) ** 2, sampling + 4 * noise.variance(), rtol=0.2)
+    np.testing.assert_allclose((3000 * share.standard_error) ** 2, sampling + 4 * noise.variance, rtol=0.2)
 
 
 def test_everything_that_leaves_is_computed_from_noisy_tables(peer_case, peer_study):
     """One record is moved, and noise makes up for it: nothing that is published tells the two data sets apart."""
-    study = peer_study(share=ShareRule(epsilon=2.0, delta=1e-6))
+    study = peer_study(share=ShareRule(noise=DISCRETE, epsilon=2.0, delta=1e-6))
     case = peer_case(study)
     noise = share_noise(KEY, study, "clinic")
 
     class Shifted(type(noise)):
-        def add(self, label, counts, parts=1):
-            noisy = noise.add(label, counts, parts)
+        def add(self, label, counts):
+            noisy = noise.add(label, counts)
             move = np.zeros(counts.shape)
             if label == b"family" + (0).to_bytes(4, "big"):
                 move[code] -= 1
@@ -149,7 +150,7 @@ def test_everything_that_leaves_is_computed_from_noisy_tables(peer_case, peer_st
     moved = dataclasses.replace(case, raw={**case.raw, 0: case.raw[0].copy()})
     code = int(moved.raw[0][0])
     moved.raw[0][0] = (code + 1) % 3
-    shifted = Shifted(key=noise.key, epsilon=noise.epsilon, delta=noise.delta, n_tables=noise.n_tables)
+    shifted = Shifted(**{field.name: getattr(noise, field.name) for field in dataclasses.fields(noise)})
     first, second = _learn(case, "clinic", noise=noise), _learn(moved, "clinic", noise=shifted)
     for ours, theirs in zip((*first[0], *first[1]), (*second[0], *second[1]), strict=True):
         for name in ("estimate", "standard_error", "interval_low", "interval_high"):
@@ -161,7 +162,7 @@ def test_everything_that_leaves_is_computed_from_noisy_tables(peer_case, peer_st
 
 def test_a_peer_that_sends_another_column_gets_other_noise(peer_case, peer_study):
     """All zeros, then all zeros but one: with the same noise the difference of two answers would be one person's value."""
-    study = peer_study(share=ShareRule(epsilon=2.0, delta=1e-6))
+    study = peer_study(share=ShareRule(noise=DISCRETE, epsilon=2.0, delta=1e-6))
     case = peer_case(study)
     noise = share_noise(KEY, study, "insurer")
     dag = study.given_dag
@@ -233,8 +234,10 @@ def test_a_subset_column_of_a_peer_is_read_as_sets(peer_case, peer_study):
     shown = ~claims.unstable
     theta = expected / expected.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(claims.estimate[shown], theta[shown], rtol=1e-7)
-    noisy = dataclasses.replace(study, share=ShareRule(epsilon=1.0, delta=1e-6))
-    learn_families(own, released, noisy, "insurer", dag, noise=share_noise(KEY, noisy, "insurer"))
+    # With noise there is no such study: the counts of sets are fractions, which whole noise would leave in the open.
+    noisy = dataclasses.replace(study, share=ShareRule(noise=DISCRETE, epsilon=1.0, delta=1e-6))
+    with pytest.raises(ValueError, match="no whole numbers"):
+        learn_families(own, released, noisy, "insurer", dag, noise=share_noise(KEY, noisy, "insurer"))
 
 
 def test_scores_are_of_the_pairs_that_a_party_scores(peer_case, peer_study):
@@ -292,7 +295,7 @@ def test_a_score_is_0_where_it_is_not_significant_over_all_pairs_of_the_study(pe
 
 
 def test_noisy_scores_are_sticky_and_differ_from_exact_ones(peer_case, peer_study):
-    study = dataclasses.replace(_learned(peer_study()), share=ShareRule(epsilon=4.0, delta=1e-6))
+    study = dataclasses.replace(_learned(peer_study()), share=ShareRule(noise=DISCRETE, epsilon=4.0, delta=1e-6))
     case = peer_case(study, n=6000)
     raw = {**case.raw, 1: (case.raw[0] > 0).astype(np.uint8)}
     case = dataclasses.replace(case, raw=raw)
@@ -350,8 +353,9 @@ def test_a_table_that_no_memory_holds_is_refused(peer_study):
         learn_families(columns, {}, study, "clinic", dag, noise=None)
 
 
-def test_noise_that_is_too_large_is_the_study_s_mistake(peer_study):
-    study = peer_study(share=ShareRule(epsilon=1e-5, delta=1e-9))
+@pytest.mark.parametrize("kind", [ROUNDED, DISCRETE])
+def test_noise_that_is_too_large_is_the_study_s_mistake(peer_study, kind):
+    study = peer_study(share=ShareRule(noise=kind, epsilon=1e-5, delta=1e-9))
     with pytest.raises(Misuse, match="noise of") as caught:
         share_noise(KEY, study, "clinic")
     assert caught.value.code == "STUDY_UNSUPPORTED"

@@ -27,7 +27,7 @@ import numpy as np
 from verticil.shared.channels import privacy
 from verticil.shared.errors import Misuse
 from verticil.shared.model.schema import Variable
-from verticil.shared.privacy.figures import epsilon_exceeds
+from verticil.shared.privacy.figures import epsilon_exceeds, one_in, share_cost
 from verticil.shared.privacy.study_table import RECORDS_PER_CELL, ColumnRow, StudyTable, family_records, study_table
 from verticil.shared.study.document import Study, Unit
 from verticil.shared.study.protocol import Finding
@@ -60,6 +60,7 @@ def lint(study: Study, *, n: int | None = None, today: dt.date | None = None) ->
         *_labels(study),
         *_structure(study),
         *_families(study, n),
+        *_share(study, table),
         *protocol_of(study).findings(study),
     ]
     return sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity))
@@ -114,6 +115,17 @@ def _head(study: Study, n: int | None, today: dt.date | None) -> Iterator[Findin
         )
     if len(study.parties) == 1:
         yield _warning("one-party", "party", "there is one party, so nothing is linked", "add the other parties")
+
+
+def _share(study: Study, table: StudyTable) -> Iterator[Finding]:
+    cost = share_cost(study)
+    if cost is not None and one_in(table.n, cost.delta):
+        yield _warning(
+            "delta-large",
+            "share.delta",
+            f"delta {cost.delta:g} at {table.n:,} common people: publishing somebody's record as it is would keep this promise",
+            f"take far less than one in the number of people, 1e-9 for example: below {1 / table.n:.2g} at the very least",
+        )
 
 
 def _columns(study: Study, table: StudyTable) -> Iterator[Finding]:

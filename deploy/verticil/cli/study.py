@@ -89,6 +89,7 @@ def check(
     from verticil.analyst.lint import lint
     from verticil.shared.identity.pki import utc_now
     from verticil.shared.privacy.study_table import study_table
+    from verticil.shared.record import write
     from verticil.shared.study import canonical
     from verticil.shared.study.protocols import disclosure
     from verticil.shared.study.reading import read_study
@@ -106,7 +107,7 @@ def check(
         "n": table.n,
         "columns": [dataclasses.asdict(row) for row in table.rows],
         "breach": None if document.breach is None else dataclasses.asdict(document.breach),
-        "share": None if document.share is None else dataclasses.asdict(document.share),
+        "share": None if document.share is None else write(document.share),
         "alignment": disclosure(document).document(),
         "epsilon_per_party": dict(table.party_totals),
         "epsilon_per_person": table.total_epsilon,
@@ -252,8 +253,8 @@ def _print_peers(study: Study) -> None:
     say(f"between peers: each party learns its own columns; the structure is {found}")
     if share.epsilon is not None and (cost := share_cost(study)) is not None:
         say(
-            f"what a party shares besides columns has Gaussian noise: epsilon {cost.epsilon:g}, delta {cost.delta:g} of one"
-            " person at each party, besides the totals below"
+            f"what a party shares besides columns has {share.noise_words}: epsilon {cost.epsilon:g},"
+            f" delta {cost.delta:g} of one person at each party, besides the totals below"
         )
     if share.minimum_count:
         say(f"parameters that rest on fewer than {share.minimum_count:,} people are replaced")

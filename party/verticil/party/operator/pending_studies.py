@@ -305,8 +305,8 @@ def _objections(config: PartyConfig, study: Study, now: dt.datetime) -> tuple[st
 
 def _share_words(study: Study) -> str | None:
     """What a party tells its peers besides columns."""
-    cost = share_cost(study)
-    if cost is None:
+    rule, cost = study.share, share_cost(study)
+    if rule is None or cost is None:
         return None
     if math.isinf(cost.epsilon):
         return (
@@ -315,6 +315,6 @@ def _share_words(study: Study) -> str | None:
         )
     noisy = belief_words(gamma_of_epsilon(cost.epsilon), what="anything about them")
     return (
-        f"the parameters of this party's columns rest on counts with Gaussian noise of epsilon {cost.epsilon:g}:"
+        f"the parameters of this party's columns rest on counts with {rule.noise_words} of epsilon {cost.epsilon:g}:"
         f" by what is shared of one person, but for a chance of {cost.delta:g}, {noisy}"
     )

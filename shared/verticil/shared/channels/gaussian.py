@@ -1,4 +1,4 @@
-"""Gaussian noise for what a party shares of its own raw data: how much, and how it is drawn (Model I, `share`).
+"""Gaussian noise for what a party shares of its own raw data: how much, and how the rounded one is drawn (Model I, `share`).
 
 Calibration: B. Balle, Y.-X. Wang, "Improving the Gaussian mechanism for differential privacy: analytical calibration and
 optimal denoising", ICML 2018, theorem 8. A statistic of L2 sensitivity D with noise of standard deviation s is (epsilon, delta)
@@ -17,17 +17,13 @@ count of the continuous mechanism: rounding is post-processing and costs nothing
 would tell more than the noise hides (Mironov, CCS 2012). Two 64-bit words of AES-256 in counter mode are compared with integer
 thresholds, the cumulative weights of the rounded Gaussian in units of 2^-128. What the thresholds' own rounding and the folded
 tails add to delta is bounded in `sampling_slack` and taken off delta before calibration.
-
-Sticky: the noise of a table is a function of a key and of the table's label, so that asking again gives nothing new. The key
-depends on the site's secret, the study, the structure, the common list and the data (`share_key`): any change is a new draw, to
-be charged again. The statement is computational in AES and HKDF, as that of `verticil.party.dataset.perturb` is.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Final
@@ -130,102 +126,19 @@ def sampling_slack(sigma: float, epsilon: float) -> float:
     return (1 + math.exp(min(epsilon, 700.0))) * MAX_CELLS * variation
 
 
-def share_key(
-    site_secret: bytes,
-    *,
-    effective_digest: bytes,
-    structure_sha256: bytes,
-    common_sha256: bytes,
-    data_fingerprint: bytes,
-) -> bytes:
-    """The key of a party's share noise in one study: 32 bytes.
-
-        HKDF-SHA-256(site secret, info = "verticil/share/v1" ‖ L(effective) ‖ L(structure) ‖ L(common) ‖ L(data))
-
-    without salt; L(x) = length of x as uint32 big-endian ‖ x.
+def rounded_gaussian(key: bytes, label: bytes, shape: tuple[int, ...], sigma: float) -> NDArray[np.int64]:
+    """Independent rounded Gaussian numbers, a function of the arguments alone.
 
     Args:
-        site_secret: 32 bytes, made at ``party init``; never leaves.
-        effective_digest: of the effective study.
-        structure_sha256: of the structure; empty while pairs are scored.
-        common_sha256: of the common list.
-        data_fingerprint: of the party's own values of the common people, so that no two versions of the data share their noise.
-
-    Raises:
-        ValueError: the secret is not 32 bytes, or what names study, list or data is empty.
+        key: 32 bytes, secret.
+        label: names the table.
+        shape: of the table; `sampling_slack` counts `MAX_CELLS` cells of one key.
+        sigma: standard deviation before rounding, `LEAST_SIGMA` to `LARGEST_SIGMA`.
     """
-    if len(site_secret) != 32:
-        raise ValueError(f"site secret: {len(site_secret)} bytes, expected 32")
-    if not (effective_digest and common_sha256 and data_fingerprint):
-        raise ValueError("the study, the common list and the data must be named")
-    return _hkdf(site_secret, b"verticil/share/v1", effective_digest, structure_sha256, common_sha256, data_fingerprint)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareNoise:
-    """The noise of one party in one study.
-
-    Attributes:
-        key: 32 bytes, see `share_key`. Whoever has it can take the noise out.
-        epsilon, delta: of everything that the party shares, together.
-        n_tables: T, the number of tables that noise is added to.
-        sigma: standard deviation of the noise on each count, before it is rounded to a whole number.
-
-    Raises:
-        ValueError: see `share_sigma`; or the key is not 32 bytes.
-    """
-
-    key: bytes
-    epsilon: float
-    delta: float
-    n_tables: int
-
-    def __post_init__(self) -> None:
-        if len(self.key) != 32:
-            raise ValueError(f"key: {len(self.key)} bytes, expected 32")
-        share_sigma(self.epsilon, self.delta, self.n_tables)
-
-    def __repr__(self) -> str:
-        return f"ShareNoise(epsilon={self.epsilon}, delta={self.delta}, n_tables={self.n_tables})"
-
-    @property
-    def sigma(self) -> float:
-        """Standard deviation on each count."""
-        return share_sigma(self.epsilon, self.delta, self.n_tables)
-
-    def variance(self, parts: int = 1) -> float:
-        """Variance of the drawn noise: sigma^2, and 1/12 of a unit for the rounding (Sheppard; exact to 1e-8 at sigma >= 1)."""
-        return self.sigma**2 + 1 / (12 * parts**2)
-
-    def add(self, label: bytes, counts: NDArray[np.float64], parts: int = 1) -> NDArray[np.float64]:
-        """A table with its noise.
-
-        Args:
-            label: names the table; no two tables of a study may have the same.
-            counts: whole multiples of 1/parts.
-            parts: 1; or, where released sets of several categories count as fractions, the product of their sizes. The noise has
-                the same steps as the counts, because what is added to a fraction must hide it.
-
-        Returns:
-            Of the same shape, float64: whole multiples of 1/parts, which can be negative.
-
-        Raises:
-            ValueError: the counts are not such multiples, the table is larger than `MAX_CELLS`, or `parts` makes the noise
-                larger than `LARGEST_SIGMA`.
-        """
-        if counts.size > MAX_CELLS // self.n_tables or self.sigma * parts > LARGEST_SIGMA:
-            raise ValueError(
-                f"noise of {self.sigma:.4g} people in steps of 1/{parts} for a table of {counts.size} cells: "
-                "the table or the number of steps is too large"
-            )
-        steps = np.rint(counts * parts)
-        if not np.allclose(steps, counts * parts, rtol=0, atol=1e-6):
-            raise ValueError(f"counts are not whole multiples of 1/{parts}")
-        name = b"".join(size.to_bytes(4, "big") for size in (*counts.shape, parts))
-        stream = _keystream(_hkdf(self.key, b"verticil/share-table/v1", label, name), 16 * counts.size)
-        drawn = whole_numbers(np.frombuffer(stream, dtype="<u8").reshape(-1, 2), self.sigma * parts)
-        # Added as whole numbers: a sum of two fractions would keep something of both in its last bits.
-        return np.asarray((steps.astype(np.int64) + drawn.reshape(counts.shape)) / parts, dtype=np.float64)
+    # The size behind the shape's is that of steps between whole numbers, which some versions could draw too.
+    name = b"".join(size.to_bytes(4, "big") for size in (*shape, 1))
+    stream = keystream(derived_key(key, b"verticil/share-table/v1", label, name))(16 * math.prod(shape))
+    return whole_numbers(np.frombuffer(stream, dtype="<u8").reshape(-1, 2), sigma).reshape(shape)
 
 
 def whole_numbers(words: NDArray[np.uint64], sigma: float) -> NDArray[np.int64]:
@@ -320,11 +233,17 @@ def _log_normal_cdf(x: float) -> float:
     return -(x**2) / 2 - math.log(-x) - math.log(2 * math.pi) / 2 + math.log(series)
 
 
-def _keystream(key: bytes, size: int) -> bytes:
-    # The key serves one table, so a counter that begins at 0 never repeats under it.
-    return Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor().update(bytes(size))
+def keystream(key: bytes) -> Callable[[int], bytes]:
+    """AES-256 in counter mode under a key that serves one table, so that a counter that begins at 0 never repeats under it.
+
+    Returns:
+        Gives the next so many bytes.
+    """
+    encryptor = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
+    return lambda size: encryptor.update(bytes(size))
 
 
-def _hkdf(key: bytes, purpose: bytes, *parts: bytes) -> bytes:
+def derived_key(key: bytes, purpose: bytes, *parts: bytes) -> bytes:
+    """HKDF-SHA-256 of a key without salt, info = purpose ‖ length of a part as uint32 big-endian ‖ the part ‖ ..: 32 bytes."""
     info = purpose + b"".join(len(part).to_bytes(4, "big") + part for part in parts)
     return HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info).derive(key)

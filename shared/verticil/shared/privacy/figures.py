@@ -161,6 +161,15 @@ def share_cost(study: Study) -> Cost | None:
     return Cost(epsilon=max(cost.epsilon for cost in costs), delta=max(cost.delta for cost in costs))
 
 
+def one_in(n: int, delta: float) -> bool:
+    """Whether a delta is so large that one of n people may be given away as they are: n delta >= 1.
+
+    >>> one_in(1000, 1e-3), one_in(1000, 9e-4)
+    (True, False)
+    """
+    return n * delta >= 1
+
+
 def epsilon_exceeds(epsilon: float, limit: float) -> bool:
     """Whether a finite epsilon is above a limit, but for the rounding of doubles.
 

@@ -86,7 +86,7 @@ class PeerSection(Section):
         readers: organisations that read columns of others.
         local_only: organisations that sent nothing.
         learned: the structure was searched by a miner, from scores.
-        share_epsilon, share_delta, share_factor: of the noise; empty without.
+        share_noise, share_epsilon, share_delta, share_factor: what noise, and of it; empty without.
         all_epsilon, all_delta: of all organisations together.
         shares: the noise of each organisation.
     """
@@ -98,6 +98,7 @@ class PeerSection(Section):
     readers: tuple[ReaderRow, ...]
     local_only: tuple[str, ...]
     learned: bool
+    share_noise: str
     share_epsilon: str
     share_delta: str
     share_factor: str
@@ -172,6 +173,7 @@ class PeerRelease(ReleaseProtocol):
             readers=_readers(peer, statement, index),
             local_only=tuple(party for party in study.parties if party not in senders),
             learned=study.structure.parents is None,
+            share_noise="" if study.share is None else study.share.noise_words,
             share_epsilon="" if cost is None else f"{cost.epsilon:g}",
             share_delta="" if cost is None else wording.tiny(cost.delta),
             share_factor="" if cost is None else wording.factor(cost.epsilon),

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final, Literal
 
 from verticil.shared.channels.privacy import Breach
+from verticil.shared.channels.share_noise import KINDS, ROUNDED
 from verticil.shared.channels.subset import Subset
 from verticil.shared.channels.transition import Transition
 from verticil.shared.estimation.design import ColumnUnit
@@ -355,14 +356,21 @@ class ShareRule:
     """What is done to a party's own statistics before it shares parameters; Model I only (methods.md section 4, Model I-DP).
 
     Attributes:
-        epsilon, delta: of the Gaussian noise that each party adds to the counts behind everything it shares; None: no noise, and
-            what is shared is an exact function of the party's own raw data.
+        epsilon, delta: of the noise that each party adds to the counts behind everything it shares; None: no noise, and what is
+            shared is an exact function of the party's own raw data.
         minimum_count: a parameter that rests on fewer people is replaced by a backed-off value; 0: none is.
+        noise: of which kind (`verticil.shared.channels.share_noise`); the rounded Gaussian's name where there is none.
     """
 
     epsilon: float | None = None
     delta: float | None = None
     minimum_count: int = 0
+    noise: Annotated[str, Key(later=True, choices=tuple(KINDS))] = ROUNDED
+
+    @property
+    def noise_words(self) -> str:
+        """The kind of noise, for people."""
+        return KINDS[self.noise].words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from verticil.shared.channels.gaussian import share_sigma
+from verticil.shared.channels.share_noise import KINDS, ROUNDED
 from verticil.shared.errors import Misuse
 from verticil.shared.json_document import Json
 from verticil.shared.model.graph import Dag
@@ -29,7 +29,7 @@ from verticil.shared.study.protocol import Disclosure, Finding, Protocol, Statem
 from verticil.shared.study.vocabulary import MAX_SAFE, fail, pair_methods
 
 LARGEST_DELTA: Final = 1e-2
-"""Of Gaussian noise; delta is the chance that the promise of epsilon fails altogether."""
+"""Of the noise; delta is the chance that the promise of epsilon fails altogether."""
 _LINKAGE: Final = {
     "keyed-hash": Disclosure(
         mode="keyed-hash",
@@ -64,13 +64,13 @@ EXACT_STATEMENT: Final = (
 """Where the study asks for no share noise."""
 
 NOISE_STATEMENT: Final = (
-    "Each party added Gaussian noise to every count of its own tables before it computed anything that it shared. "
+    "Each party added {noise} to every count of its own tables before it computed anything that it shared. "
     "What one party shared is (epsilon, delta) differentially private for the replacement of one person's columns at that party. "
     "The number of common people is public and not covered. The randomized columns that a party sent are not part of this: "
     "their epsilons add to it, for whoever read them and by what others computed from them. "
     "For the columns of one person at all parties together, the parties' epsilons and deltas add up."
 )
-"""Where it does."""
+"""Where it does; {noise} is the kind's words."""
 
 
 def scored_pairs(study: Study, party: str) -> tuple[tuple[int, int], ...]:
@@ -184,10 +184,12 @@ class ShareStatement:
     """What noise covers the parameters.
 
     Attributes:
+        noise: its kind (`verticil.shared.channels.share_noise`).
         epsilon, delta: of everything that one party shared.
-        parties: party -> (number of its tables, standard deviation of the noise on each count before rounding).
+        parties: party -> (number of its tables, sigma of the noise on each count).
     """
 
+    noise: str
     epsilon: float
     delta: float
     parties: Mapping[str, tuple[int, float]]
@@ -231,7 +233,9 @@ class PeerStatement(Statement):
     @property
     def statement(self) -> str:
         """The plain statement."""
-        return EXACT_STATEMENT if self.exact else NOISE_STATEMENT
+        if self.share is None:
+            return EXACT_STATEMENT
+        return NOISE_STATEMENT.replace("{noise}", KINDS[self.share.noise].words)
 
     def document(self) -> Json:
         """Noise, and who read what."""
@@ -241,7 +245,7 @@ class PeerStatement(Statement):
             "share": None
             if self.share is None
             else {
-                "noise": "gaussian",
+                "noise": self.share.noise,
                 "epsilon": self.share.epsilon,
                 "delta": self.share.delta,
                 "relation": "replace one person's columns at one party; the number of common people is public",
@@ -300,11 +304,13 @@ def peer_statement(study: Study, dag: Dag) -> PeerStatement:
     share: ShareStatement | None = None
     if rule.epsilon is not None and rule.delta is not None:
         tables = {party: shared_tables(study, party) for party in study.parties}
+        sigma = KINDS[rule.noise].sigma
         share = ShareStatement(
+            noise=rule.noise,
             epsilon=rule.epsilon,
             delta=rule.delta,
             parties={
-                party: (count, share_sigma(rule.epsilon, rule.delta, count)) for party, count in tables.items() if count
+                party: (count, sigma(rule.epsilon, rule.delta, count)) for party, count in tables.items() if count
             },
         )
     return PeerStatement(origins=origins, sent=sent, share=share, minimum_count=rule.minimum_count)
@@ -415,8 +421,16 @@ class Peer(Protocol):
                 where="share",
                 message=f"there is no noise: {what} that a party shares about its own columns are exact functions of its raw "
                 "data, and no epsilon bounds what they tell about a person",
-                hint='add [share] with noise = "gaussian", epsilon and delta; else every party must set '
+                hint='add [share] with noise = "discrete-gaussian", epsilon and delta; else every party must set '
                 "policy.allow_exact_parameters",
+            )
+        if study.share is not None and study.share.epsilon is not None and study.share.noise == ROUNDED:
+            yield Finding(
+                severity="note",
+                code="rounded-gaussian",
+                where="share.noise",
+                message="the noise is the rounded Gaussian, which is kept for studies that were approved with it",
+                hint='in a new study say noise = "discrete-gaussian": its epsilon is proved for the whole numbers that are drawn',
             )
         if dag is None:
             yield Finding(
@@ -472,8 +486,10 @@ def _check_share(study: Study, rule: ShareRule, *, source: str) -> None:
         fail(f"{where}.minimum_count", f"got {rule.minimum_count}, expected 0 to {MAX_SAFE}")
     if (rule.epsilon is None) != (rule.delta is None):
         missing, other = ("epsilon", "delta") if rule.epsilon is None else ("delta", "epsilon")
-        fail(f"{where}.{missing}", f"missing, expected a number beside {other}: Gaussian noise needs both")
+        fail(f"{where}.{missing}", f"missing, expected a number beside {other}: noise needs both")
     if rule.epsilon is None or rule.delta is None:
+        if rule.noise != ROUNDED:
+            fail(f"{where}.epsilon", f"missing: noise '{rule.noise}' needs an epsilon and a delta")
         return
     if not 0 < rule.epsilon < math.inf:
         fail(f"{where}.epsilon", f"got {rule.epsilon:g}, expected a finite number > 0")
@@ -485,6 +501,6 @@ def _check_share(study: Study, rule: ShareRule, *, source: str) -> None:
         )
     for party in study.parties:
         try:
-            share_sigma(rule.epsilon, rule.delta, shared_tables(study, party))
+            KINDS[rule.noise].sigma(rule.epsilon, rule.delta, shared_tables(study, party))
         except ValueError as error:
             fail(where, f"party '{party}': {error}", hint="choose a larger epsilon or delta, or fewer columns")

@@ -321,25 +321,22 @@ def _parents(table: Table, schema: Schema) -> tuple[tuple[str, tuple[str, ...]],
 
 
 def _share(table: Table, model: str) -> ShareRule | None:
-    """``[share]``: Gaussian noise on a party's own counts, and the least count of a parameter, where parties share them."""
+    """``[share]``: noise on a party's own counts, and the least count of a parameter, where parties share them."""
     if not PROTOCOLS.named(model).shares:
         if table.has("share"):
             those = " or ".join(f"'{protocol.name}'" for protocol in PROTOCOLS if protocol.shares)
             table.fail("share", f"goes with the model {those}, got '{model}'", hint="remove it, or set the model")
         return None
     share = table.table("share", optional=True)
-    rule = read(ShareRule, share, also=("noise",))
+    rule = read(ShareRule, share)
     if not share.has("noise"):
         for key in ("epsilon", "delta"):
             if share.has(key):
-                share.fail(key, "goes with noise, and there is none", hint='add noise = "gaussian"')
+                share.fail(key, "goes with noise, and there is none", hint='add noise = "discrete-gaussian"')
         return rule
-    share.choice("noise", ("gaussian",))
     for key in ("epsilon", "delta"):
         if not share.has(key):
-            share.fail(
-                key, "missing: Gaussian noise needs an epsilon and a delta", hint="for example: " + _EXAMPLES[key]
-            )
+            share.fail(key, "missing: noise needs an epsilon and a delta", hint="for example: " + _EXAMPLES[key])
     return rule
 
 

@@ -7,8 +7,8 @@ functions of raw data (`share` noise covers them, or the release says so).
 
 With share noise every table is made noisy as it was counted, before any inverse: whatever follows is post-processing. The
 inverse sees the noise as so much more variance. The noise is sticky for a table and the received columns in it. A variable's
-share comes from its own noisy table, never from a count of its own. The noise and its neighbouring relation are in
-`verticil.shared.channels.gaussian`.
+share comes from its own noisy table, never from a count of its own. The noise is in `verticil.shared.channels.share_noise`, its
+neighbouring relation in `verticil.shared.channels.gaussian`.
 
 Pure numerics: no files, no clock, no network. What is returned is meant for everybody.
 """
@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 
 from verticil.shared.arrays import Codes, Floats
-from verticil.shared.channels.gaussian import ShareNoise
+from verticil.shared.channels.share_noise import ShareNoise
 from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.estimation import parameters
@@ -48,7 +48,7 @@ def share_noise(key: bytes, study: Study, party: str) -> ShareNoise | None:
     """The noise that the study's `share` asks of a party; None where it asks for none.
 
     Args:
-        key: see `verticil.shared.channels.gaussian.share_key`.
+        key: see `verticil.shared.channels.share_noise.share_key`.
         study: the effective study.
         party: who learns.
 
@@ -59,7 +59,13 @@ def share_noise(key: bytes, study: Study, party: str) -> ShareNoise | None:
     if rule is None or rule.epsilon is None or rule.delta is None:
         return None
     try:
-        return ShareNoise(key=key, epsilon=rule.epsilon, delta=rule.delta, n_tables=shared_tables(study, party))
+        return ShareNoise(
+            noise=rule.noise,
+            key=key,
+            epsilon=rule.epsilon,
+            delta=rule.delta,
+            n_tables=shared_tables(study, party),
+        )
     except ValueError as error:
         raise Misuse(
             "STUDY_UNSUPPORTED",
@@ -230,8 +236,7 @@ def _observe(columns: _Columns, study: Study, axes: Sequence[int], label: bytes,
     counts = family_counts(dict(enumerate(columns.codes)), design)
     if noise is None:
         return _Table(counts=counts, design=design, noise_variance=0.0)
-    parts = math.prod(columns.units[index].channel.codes_per_record for index in design.units)
     # A peer that sends another column asks another question: answered with the same noise, two answers would tell the difference.
     remote = [columns.codes[index].tobytes() for index in design.units if index >= len(columns.own)]
     label += b"".join(hashlib.sha256(codes).digest() for codes in remote)
-    return _Table(counts=noise.add(label, counts, parts), design=design, noise_variance=noise.variance(parts))
+    return _Table(counts=noise.add(label, counts), design=design, noise_variance=noise.variance)

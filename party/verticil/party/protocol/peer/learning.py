@@ -32,7 +32,7 @@ from verticil.party.storage.secret import secret_id
 from verticil.shared import artifact
 from verticil.shared.arrays import Codes
 from verticil.shared.audit import DAEMON
-from verticil.shared.channels.gaussian import ShareNoise, share_key
+from verticil.shared.channels.share_noise import ROUNDED, ShareNoise, share_key
 from verticil.shared.errors import PeerFault, VerticilError, from_code
 from verticil.shared.identity.identity import Role
 from verticil.shared.model.graph import Dag
@@ -322,8 +322,12 @@ def data_fingerprint(holding: LocalDataset) -> bytes:
 
 
 def _noise(context: PeerStudyContext, holding: LocalDataset, structure_sha256: bytes) -> ShareNoise | None:
+    rule = context.study.share
+    if rule is None:
+        return None
     key = share_key(
         context.node.site.site_secret,
+        rule.noise,
         effective_digest=context.effective_digest,
         structure_sha256=structure_sha256,
         common_sha256=context.common[1],
@@ -395,6 +399,8 @@ def _store_shared(
         basis, empty = _basis(context, wanted_units(study, context.me, known), known.sha256), False
         along_with = scored if learned else None
     named = ["share", None, None] if rule is None else ["share", rule.epsilon, rule.delta]
+    if rule is not None and rule.noise != ROUNDED:
+        named.append(rule.noise)
     noise, event = hashlib.sha256(json.dumps(named).encode()).digest(), share_event(study, context.me)
     releases = [] if empty else statistics(context, holding, event, basis=basis, noise=noise)
     store_shared(context, releases, kind=kind, name=name, content=content, recipient=recipient, along_with=along_with)
