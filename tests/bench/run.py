@@ -5,7 +5,8 @@ the end one table has them all. Exit code 0 when every bound is met, 1 when one 
 measured here is named, counted as not run, and never as passed.
 
 The comparison with DataSynthesizer needs an environment of its own: ``--datasynthesizer`` makes one on first use (``python -m
-venv`` and ``pip install``, in the user's cache), ``--datasynthesizer-python`` takes one that is there.
+venv`` and ``pip install``, in the user's cache), ``--datasynthesizer-python`` takes one that is there; dp-accounting
+is had in the same way, by ``--dp-accounting`` and ``--dp-accounting-python``.
 """
 
 from __future__ import annotations
@@ -127,10 +128,13 @@ def main() -> int:
     parser.add_argument(
         "--datasynthesizer-cap", metavar="SECONDS", type=float, help="most CPU seconds of its description (300)"
     )
+    parser.add_argument("--dp-accounting", action="store_true", help="make an environment for dp-accounting")
+    parser.add_argument("--dp-accounting-python", metavar="PATH", help="the interpreter of one that is there")
     options = parser.parse_args()
     for variable, value in (
         ("VERTICIL_DATASYNTHESIZER", options.datasynthesizer_python or ("make" if options.datasynthesizer else None)),
         ("VERTICIL_DATASYNTHESIZER_CAP", options.datasynthesizer_cap),
+        ("VERTICIL_DP_ACCOUNTING", options.dp_accounting_python or ("make" if options.dp_accounting else None)),
     ):
         if value is not None:
             os.environ[variable] = str(value)
