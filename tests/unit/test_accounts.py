@@ -287,6 +287,14 @@ def test_noise_that_nothing_is_proved_of_is_no_event(change: dict[str, object], 
         PureMechanism(epsilon=0.0, mechanism="nothing")
 
 
+def test_a_calibrated_epsilon_is_the_cost_only_where_it_is_proved() -> None:
+    least = cost_of(TABLES).epsilon
+    for claim, cost in ((least * 1.01, least * 1.01), (least * 0.99, least)):
+        assert cost_of(dataclasses.replace(TABLES, epsilon=claim)) == Cost(epsilon=cost, delta=TABLES.delta)
+    with pytest.raises(ValueError, match="epsilon -1"):
+        dataclasses.replace(TABLES, epsilon=-1.0)
+
+
 def test_a_sum_of_contributors_costs_what_one_draw_does() -> None:
     summed = dataclasses.replace(TABLES, contributors=25)
     assert cost_of(summed).epsilon == pytest.approx(cost_of(TABLES).epsilon, rel=1e-9)

@@ -13,6 +13,7 @@ from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import compose, cost_of, finite
 from verticil.shared.privacy.accounts import NOTHING, Account, Cost
 from verticil.shared.privacy.events import (
+    DiscreteGaussianCounts,
     EventKind,
     ExactStatistics,
     GaussianCounts,
@@ -131,10 +132,16 @@ def test_a_study_plans_one_event_for_each_column_that_leaves_and_one_for_what_is
     columns = events.planned(release_study, party)
     assert [item.unit for item in columns] == list(release_study.units_of(party))
     assert all(type(item.event) is RandomizedColumn and item.readers == ("miner",) for item in columns)
-    for rule, kind in ((ShareRule(epsilon=0.5, delta=3e-7), GaussianCounts), (ShareRule(), ExactStatistics)):
+    for rule, kind in (
+        (ShareRule(epsilon=0.5, delta=3e-7), GaussianCounts),
+        (ShareRule(epsilon=0.5, delta=3e-7, noise="discrete-gaussian"), DiscreteGaussianCounts),
+        (ShareRule(), ExactStatistics),
+    ):
         between_peers = dataclasses.replace(release_study, model="peer", share=rule)
         *_, shared = events.planned(between_peers, party)
         assert (type(shared.event), shared.unit) == (kind, None)
+        if rule.epsilon is not None and rule.delta is not None:
+            assert cost_of(shared.event) == Cost(epsilon=rule.epsilon, delta=rule.delta)
         assert set(release_study.parties) - {party} <= set(shared.readers)
         assert all(release_study.schema[release_study.schema.index(name)].owner == party for name in shared.variables)
         assert events.further(between_peers, party) == ()

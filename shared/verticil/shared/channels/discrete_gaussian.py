@@ -51,9 +51,7 @@ MAX_CELLS: Final = 2**32
 """Of one table."""
 
 _BITS: Final = 63  # of U that a first word has
-_FIGURES: Final = (
-    2**11
-)  # a calibrated sigma is a whole multiple of 2^-11 times a power of two above it: steps of .05 to .1 %
+_FIGURES: Final = 2**11  # a calibrated sigma is a multiple of 2^-11 times a power of two above it: steps of .05 to .1 %
 _STEPS: Final = 128  # of the calibration, at most
 _CHUNK: Final = 2**20  # cells at a time
 _PURPOSE: Final = b"verticil/discrete-gaussian/v1"

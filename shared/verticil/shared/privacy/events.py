@@ -27,8 +27,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, cast
 
 from verticil.shared.channels import privacy
+from verticil.shared.channels.discrete_gaussian import LEAST_SIGMA_OF_A_SUM
 from verticil.shared.channels.gaussian import analytic_sigma
-from verticil.shared.channels.loss import DiscreteGaussianLoss, GaussianLoss, Loss, PureLoss, epsilon_at
+from verticil.shared.channels.loss import DiscreteGaussianLoss, GaussianLoss, Loss, PureLoss, delta_at, epsilon_at
+from verticil.shared.channels.share_noise import DISCRETE, KINDS, ROUNDED
 from verticil.shared.errors import Refusal
 from verticil.shared.privacy.accounts import COLUMNS, READERS, Cost
 from verticil.shared.study.document import Study
@@ -37,8 +39,7 @@ from verticil.shared.study.protocols import protocol_of, recipients_of, sent_uni
 REPLACE_ONE: Final = "replace one person"
 """Tables are neighbours when the columns of one person are others; how many people there are is the same."""
 MOST_CONTRIBUTORS: Final = 25
-LEAST_OF_A_SUM: Final = 3.0
-"""Parameter of each contributor's noise: from here on a sum of at most `MOST_CONTRIBUTORS` is one draw but for 1 +- 1e-36."""
+"""Of a sum of discrete Gaussians of `LEAST_SIGMA_OF_A_SUM` each, which is one draw but for a factor 1 +- 1e-36."""
 _INFINITE: Final = "infinite"
 
 Parameter = bool | int | float | str | None
@@ -91,7 +92,7 @@ class DiscreteGaussianCounts(PrivacyEvent):
 
     A person who is replaced moves from one cell to another in every table, so 2 T counts change by 1, and the losses are those of
     2 T independent draws. Where several contribute, each draws noise of parameter sigma / sqrt(contributors), at least
-    `LEAST_OF_A_SUM`; their sum is the discrete Gaussian of parameter sigma but for a factor that `cost` counts.
+    `LEAST_SIGMA_OF_A_SUM`; their sum is the discrete Gaussian of parameter sigma but for a factor that `cost` counts.
 
     C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian for differential privacy", NeurIPS 2020; P. Kairouz, Z. Liu,
     T. Steinke, "The distributed discrete Gaussian mechanism", ICML 2021.
@@ -100,6 +101,8 @@ class DiscreteGaussianCounts(PrivacyEvent):
         sigma: parameter of the noise on each count, > 0; of a sum, of all contributors together.
         tables: T, at least 1.
         delta: at which epsilon is told, 0 < delta < 1.
+        epsilon: that sigma was calibrated for, which is what the event costs if it is proved to be enough, and only then; None:
+            it costs the least epsilon that is proved.
         contributors: independent draws that are added up on each count, 1 to `MOST_CONTRIBUTORS`.
         sampler: name of the algorithm that drew.
 
@@ -110,8 +113,9 @@ class DiscreteGaussianCounts(PrivacyEvent):
     sigma: float
     tables: int
     delta: float
+    epsilon: float | None = None
     contributors: int = 1
-    sampler: str = "discrete-gaussian"
+    sampler: str = DISCRETE
 
     def __post_init__(self) -> None:
         if not (0 < self.sigma < math.inf and 0 < self.delta < 1 and self.tables >= 1):
@@ -119,13 +123,15 @@ class DiscreteGaussianCounts(PrivacyEvent):
                 f"noise of sigma {self.sigma:g} on {self.tables} tables at delta {self.delta:g}: expected a finite sigma > 0, "
                 "at least one table, and 0 < delta < 1"
             )
+        if self.epsilon is not None and not 0 < self.epsilon < math.inf:
+            raise ValueError(f"noise for epsilon {self.epsilon:g}, expected a finite number > 0")
         each = self.sigma / math.sqrt(max(self.contributors, 1))
         if not 1 <= self.contributors <= MOST_CONTRIBUTORS:
             raise ValueError(f"{self.contributors} contributors of noise, expected 1 to {MOST_CONTRIBUTORS}")
-        if self.contributors > 1 and each < LEAST_OF_A_SUM * (1 - 1e-12):
+        if self.contributors > 1 and each < LEAST_SIGMA_OF_A_SUM * (1 - 1e-12):
             raise ValueError(
-                f"noise of sigma {each:.4g} of each of {self.contributors} contributors, expected at least {LEAST_OF_A_SUM:g}: "
-                "below it nothing is proved of their sum"
+                f"noise of sigma {each:.4g} of each of {self.contributors} contributors, expected at least "
+                f"{LEAST_SIGMA_OF_A_SUM:g}: below it nothing is proved of their sum"
             )
 
 
@@ -359,7 +365,16 @@ def share_event(study: Study, party: str) -> GaussianCounts | DiscreteGaussianCo
     if rule is None or rule.epsilon is None or rule.delta is None:
         return ExactStatistics()
     tables = protocol_of(study).shared_tables(study, party)
-    return GaussianCounts(epsilon=rule.epsilon, delta=rule.delta, tables=tables, sensitivity=math.sqrt(2 * tables))
+    if rule.noise == ROUNDED:
+        return GaussianCounts(epsilon=rule.epsilon, delta=rule.delta, tables=tables, sensitivity=math.sqrt(2 * tables))
+    return DiscreteGaussianCounts(
+        sigma=KINDS[rule.noise].sigma(rule.epsilon, rule.delta, tables),
+        tables=tables,
+        delta=rule.delta,
+        epsilon=rule.epsilon,
+        sampler=rule.noise,
+        sensitivity=math.sqrt(2 * tables),
+    )
 
 
 def _shared(study: Study, party: str) -> Iterable[PlannedEvent]:
@@ -402,7 +417,10 @@ def _discrete_losses(event: DiscreteGaussianCounts, changed: int | None = None) 
 
 
 def _discrete_cost(event: DiscreteGaussianCounts, changed: int | None = None) -> Cost:
-    return Cost(epsilon=epsilon_at(_discrete_losses(event, changed), event.delta), delta=event.delta)
+    losses = _discrete_losses(event, changed)
+    if changed is None and event.epsilon is not None and delta_at(losses, event.epsilon) <= event.delta:
+        return Cost(epsilon=event.epsilon, delta=event.delta)
+    return Cost(epsilon=epsilon_at(losses, event.delta), delta=event.delta)
 
 
 def _gaussian_add_or_remove(event: GaussianCounts) -> Cost:
