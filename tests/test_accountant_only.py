@@ -53,6 +53,12 @@ EXCEPTIONS: Mapping[str, str] = {
     "verticil.party.config:_policy": "the lifetime limit of delta that holds where party.toml states none",
     "verticil.shared.release.report.wording:factor": "e to the epsilon that it is given, rounded up, in words",
     "verticil.cli.party:_at_least": "rounds down what the accountant leaves",
+    # what is measured from draws, beside what the accountant claims
+    "verticil.attack.bounds:epsilon_at_least": "a lower bound from counts",
+    "verticil.attack.events:best_event": "chooses where to measure",
+    "verticil.attack.attack:_of_claim": "holds a measured bound against the accountant's claim",
+    "verticil.attack.noise:_shared": "the standard deviation for which outcomes are numbered",
+    "verticil.attack.noise:gaussian_curve": "points of a curve of which the accountant states one",
     # with the ledger's accounts
     "verticil.party.limits.policy": "holds studies against limits; asks the accountant for what statistics cost",
     "verticil.party.policy.ledger": "holds one column against its limit",

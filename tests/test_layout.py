@@ -94,6 +94,7 @@ LAYERS = {
     "verticil.miner.service": 3,
     "verticil.miner.storage": 3,
     "verticil.analyst": 3,
+    "verticil.attack": 3,
     "verticil.cli": 3,
     "verticil.pki": 3,
     "verticil.simulation": 3,
@@ -200,7 +201,14 @@ def within(module: str, *packages: str) -> bool:
 
 
 def crossing(project: Imports) -> list[str]:
-    outside = ("verticil.cli", "verticil.simulation", "verticil.experiments", "verticil.analyst", "verticil.pki")
+    outside = (
+        "verticil.cli",
+        "verticil.simulation",
+        "verticil.experiments",
+        "verticil.analyst",
+        "verticil.attack",
+        "verticil.pki",
+    )
     forbidden = {
         "verticil.party": ("verticil.miner", *outside),
         "verticil.miner": ("verticil.party", *outside),

@@ -20,6 +20,7 @@ from typer.exceptions import Abort, TyperException
 
 from verticil.cli import (
     airgap,
+    attack,
     demo,
     doctor,
     linkage,
@@ -78,6 +79,7 @@ for _name, _group, _help, _example in (
     ("miner", miner.app, "The coordinator that learns and publishes.", "run --config miner.toml"),
     ("release", release.app, "Fetch, verify and use releases.", "verify release --ca ca.crt"),
     ("pki", pki.app, "Certificates: the coordinator's authority, and each site's own.", "init --federation hearts"),
+    ("attack", attack.app, "Attacks on what the mechanisms promise.", "epsilon --draws 100000"),
     ("linkage", linkage.app, "The key with which parties link their records.", "new-key linkage.key"),
 ):
     app.add_typer(_group, name=_name, help=_help, epilog=f"Example: verticil {_name} {_example}")

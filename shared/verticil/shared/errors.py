@@ -159,6 +159,7 @@ CODES: Final[dict[str, tuple[str, int]]] = {
     "BUNDLE_OUT_OF_ORDER": ("GateFailed", 6),
     "RELEASE_UNTRUSTED": ("GateFailed", 6),
     "AUDIT_BROKEN": ("GateFailed", 6),
+    "CLAIM_BROKEN": ("GateFailed", 6),
     # ours
     "INTERNAL": ("InternalFault", 1),
 }
