@@ -77,6 +77,16 @@ def epsilon_text(value: object) -> str:
     return f"{math.ceil(value * 100 - 1e-6) / 100:.2f}"
 
 
+def rounded_up(value: float) -> str:
+    """A small number that is an upper bound, with three digits.
+
+    >>> rounded_up(3 * 1e-9), rounded_up(2.5151e-7), rounded_up(1.0)
+    ('3e-09', '2.52e-07', '1')
+    """
+    unit = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return f"{math.ceil(value / unit - 1e-6) * unit:.3g}"
+
+
 def emit(answer: object, *, form: Format) -> bool:
     """With ``--format json`` print a view model or a mapping and return True; otherwise False, and the caller prints its text."""
     if form is not Format.json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ from verticil.cli.party_site import ConfigOption, site_of
 
 if TYPE_CHECKING:
     from verticil.shared.audit import AuditLine
+    from verticil.shared.json_document import Json
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The approver, as in approve --as NAME.")]
 
@@ -44,9 +46,17 @@ def limits(
         return
     for name, value in found.limits.items():
         words = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        if isinstance(value, Mapping):
+            words = "; ".join(f"{account}: {_limits_words(most)}" for account, most in value.items())
         say(f"{name:24} {words if words and value is not None else 'none'}")
     if publish is not None:
         put(f"signed in {publish}; analysts check with: verticil study check study.toml --limits {publish}")
+
+
+def _limits_words(limits: Json) -> str:
+    """The limits of one account."""
+    stated = limits.items() if isinstance(limits, Mapping) else ()
+    return ", ".join(f"{what} {'none' if most is None else most}" for what, most in stated)
 
 
 def ledger(config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import dataclasses
 import math
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from verticil.cli.budget_text import print_plan
 from verticil.cli.connection import CertificateOption, FederationOption, StudyName, find_study, open_connection
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, put, say
 from verticil.cli.party_text import print_alignment
@@ -29,6 +31,8 @@ from verticil.shared.errors import Misuse
 from verticil.shared.study.states import State, is_final
 
 if TYPE_CHECKING:
+    from verticil.party.operator.limits import PublishedLimits
+    from verticil.shared.privacy.plan import BudgetPlan
     from verticil.shared.privacy.study_table import ColumnRow, StudyTable
     from verticil.shared.release.verification import VerifiedRelease
     from verticil.shared.study.document import Study
@@ -88,6 +92,7 @@ def check(
     anyone works. Reads no data."""
     from verticil.analyst.lint import lint
     from verticil.shared.identity.pki import utc_now
+    from verticil.shared.privacy.plan import budget_plan
     from verticil.shared.privacy.study_table import study_table
     from verticil.shared.record import write
     from verticil.shared.study import canonical
@@ -95,8 +100,10 @@ def check(
     from verticil.shared.study.reading import read_study
 
     document = read_study(study)
-    findings = [*lint(document, n=n, today=utc_now().date()), *_broken_limits(document, limits or (), federation, n)]
+    published = _published_limits(limits or (), federation)
+    findings = [*lint(document, n=n, today=utc_now().date()), *_broken_limits(document, published, n)]
     table = study_table(document, n)
+    plan = budget_plan(document, n, {item.party: item.policy.limits_of for item in published})
     errors = [finding for finding in findings if finding.severity == "error"]
     counted = [finding for finding in findings if finding.severity != "note"]
     payload = {
@@ -112,29 +119,38 @@ def check(
         "epsilon_per_party": dict(table.party_totals),
         "epsilon_per_person": table.total_epsilon,
         "bytes_sent": table.bytes_sent,
+        "budget": plan,
         "findings": [dataclasses.asdict(finding) for finding in findings],
     }
     if not emit(payload, form=form):
-        _print_check(document, table, findings, canonical.digest(document).hex())
+        _print_check(document, table, plan, findings, canonical.digest(document).hex())
     if errors or (strict and counted):
         raise typer.Exit(6)
 
 
-def _broken_limits(study: Study, files: Sequence[Path], federation: Path, n: int | None) -> Iterator[Finding]:
-    """Every limit that parties have published and the study breaks."""
+def _published_limits(files: Sequence[Path], federation: Path) -> list[PublishedLimits]:
+    """What the parties of these documents permit."""
     from verticil.party.operator.limits import read_limits
     from verticil.shared.config import load_federation
     from verticil.shared.identity.pki import utc_now
-    from verticil.shared.study.protocol import Finding
 
     authority = load_federation(federation).ca_certificate.read_bytes() if files else b""
-    for path in files:
-        published, now = read_limits(path, authority, utc_now()), utc_now().date()
+    return [read_limits(path, authority, utc_now()) for path in files]
+
+
+def _broken_limits(study: Study, limits: Sequence[PublishedLimits], n: int | None) -> Iterator[Finding]:
+    """Every limit that parties have published and the study breaks."""
+    from verticil.shared.identity.pki import utc_now
+    from verticil.shared.study.protocol import Finding
+
+    now = utc_now().date()
+    for published in limits:
         where = f"party '{published.party}'"
         if published.party not in study.parties:
             yield Finding(severity="note", code="limits-unused", where=where, message="it is not in the study", hint="")
         for item in published.against(study, today=now):
-            hint = f"it published these limits at {published.at}: ask for less, or ask its officers"
+            keys = ", ".join(dict.fromkeys(re.findall(r"policy\.\w+", item.hint))) or "these limits"
+            hint = f"it published {keys} at {published.at}: ask for less, or ask its officers"
             yield Finding(severity="error", code=item.code, where=where, message=item.message, hint=hint)
         own = [study.schema[position].name for position in study.schema.owned_by(published.party)]
         if published.policy.approval == "rules" and (
@@ -147,7 +163,7 @@ def _broken_limits(study: Study, files: Sequence[Path], federation: Path, n: int
             yield Finding(severity="error", code="LINKAGE_TOO_SMALL", where=where, message=message, hint="")
 
 
-def _print_check(study: Study, table: StudyTable, findings: list[Finding], digest: str) -> None:
+def _print_check(study: Study, table: StudyTable, plan: BudgetPlan, findings: list[Finding], digest: str) -> None:
     from verticil.shared.privacy.figures import odds
     from verticil.shared.study.protocols import disclosure
 
@@ -181,6 +197,7 @@ def _print_check(study: Study, table: StudyTable, findings: list[Finding], diges
         f"[bold]all columns of one person{' that are sent' if named else ''}: epsilon {epsilon_text(total)}[/]"
         f" ({change}): what they tell together"
     )
+    print_plan(plan)
     say(f"to send: {table.bytes_sent / 1e6:,.3g} MB, and a pseudonym of every person for finding the common people")
     for finding in findings:
         colour = {"error": "red", "warning": "yellow", "note": "blue"}[finding.severity]

@@ -2,8 +2,9 @@
 
 The document says what a study may ask, for as long as the site publishes no other: whether it is approved, the site decides when
 it is there. It holds numbers and names of the policy, and the local columns that its codebooks are of; not what it denies
-(`deny_columns` names columns that nobody asked about), nothing of its tables, and no sum of its ledger. A study is compared with
-it by the same function as at the site (`verticil.party.limits.policy.objections`).
+(`deny_columns` names columns that nobody asked about), nothing of its tables, no sum of its ledger, and no lifetime limit, which
+says nothing without these sums. A study is compared with it by the same function as at the site
+(`verticil.party.limits.policy.objections`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from verticil.shared.errors import Misuse, VerticilError, from_code
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import SigningKey, verify_signed
 from verticil.shared.json_document import Json
+from verticil.shared.privacy.accounts import DEALER, PUBLIC, Cost, Reader
+from verticil.shared.privacy.accounts import Limits as AccountLimits
 from verticil.shared.record import parse
 from verticil.shared.study.document import Study
 from verticil.shared.table import Table
@@ -72,7 +75,11 @@ class PublishedLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What is published of a policy; None among `limits`: there is no limit. `published_at`: when it was signed."""
+    """What is published of a policy; None among `limits`: there is no limit. `published_at`: when it was signed.
+
+    ``accounts`` among `limits` has what a study may cost by account; for an account that is not in it nothing may be drawn. A
+    document of an earlier version has no ``accounts``, and says nothing of them.
+    """
 
     kind: str = _KIND
     federation: str
@@ -88,6 +95,11 @@ def limits_of(config: PartyConfig) -> Limits:
     policy = config.policy
     limits: dict[str, Json] = {name: _plain(getattr(policy, name)) for name in _PLAIN}
     limits["breach"] = None if policy.breach is None else [policy.breach.prior, policy.breach.posterior]
+    limits["accounts"] = {
+        reader.name: {"epsilon": _plain(stated.study.epsilon), "delta": stated.study.delta}
+        for reader in (PUBLIC, DEALER)
+        if (stated := policy.limits_of(reader)) is not None
+    }
     known = config.codebook.columns if policy.approval == "rules" else ()
     return Limits(
         federation=config.federation.name,
@@ -184,12 +196,27 @@ def _read(statement: Table) -> PublishedLimits:
         max_share_epsilon=_number(limits, "max_share_epsilon"),
         max_share_delta=_number(limits, "max_share_delta"),
         max_days=None if limits.raw("max_days") is None else limits.value(int, "max_days"),
+        public=_account(limits, PUBLIC),
+        dealer=_account(limits, DEALER),
     )
     return PublishedLimits(
         party=statement.value(str, "party"),
         at=statement.value(str, "published_at"),
         policy=policy,
         codebooks=statement.strings("codebooks"),
+    )
+
+
+def _account(limits: Table, reader: Reader) -> AccountLimits | None:
+    unknown = Cost(epsilon=math.inf, delta=math.inf)
+    if not limits.has("accounts"):
+        return AccountLimits(study=unknown, lifetime=unknown)
+    accounts = limits.table("accounts")
+    if not accounts.has(reader.name):
+        return None
+    stated = accounts.table(reader.name)
+    return AccountLimits(
+        study=Cost(epsilon=_number(stated, "epsilon"), delta=stated.value(float, "delta")), lifetime=unknown
     )
 
 

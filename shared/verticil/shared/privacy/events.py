@@ -197,6 +197,7 @@ class EventKind(Generic[E]):
         losses: the privacy losses of one event, closer than `cost` tells, for numerical composition; None: `cost` is all.
         add_or_remove: what one event costs a person who is added or removed instead, to be shown beside `cost`, because the
             literature counts so; None: it means nothing for this kind.
+        deviation: standard deviation of the noise on each count, for the plan of a study; None: it adds none to counts.
     """
 
     name: str
@@ -207,6 +208,7 @@ class EventKind(Generic[E]):
     has_own_words: bool = False
     losses: Callable[[E], Counter[Loss]] | None = None
     add_or_remove: Callable[[E], Cost] | None = None
+    deviation: Callable[[E], float | None] | None = None
 
 
 _KINDS: Final[dict[str, EventKind[Any]]] = {}
@@ -469,6 +471,9 @@ register(
         of_study=_noisy,
         has_own_words=True,
         add_or_remove=_gaussian_add_or_remove,
+        deviation=lambda event: (
+            None if event.tables is None else KINDS[ROUNDED].sigma(event.epsilon, event.delta, event.tables)
+        ),
     )
 )
 register(
@@ -481,6 +486,7 @@ register(
         has_own_words=True,
         losses=_discrete_losses,
         add_or_remove=lambda event: _discrete_cost(event, event.tables),
+        deviation=lambda event: event.sigma,
     )
 )
 register(

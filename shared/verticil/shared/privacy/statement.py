@@ -17,7 +17,7 @@ Gamma: A. Evfimievski, J. Gehrke, R. Srikant, "Limiting privacy breaches in priv
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from verticil.shared.channels import privacy
@@ -339,22 +339,34 @@ def privacy_statement(study: Study, dag: Dag | None = None) -> PrivacyStatement:
         events=tuple(
             EventStatement(party=party, planned=item) for party in study.parties for item in further(study, party)
         ),
-        accounts=_accounts([RandomizedColumn(epsilon=column.epsilon) for column in columns if column.sent], study),
+        accounts=accounts_of(
+            _drawn([RandomizedColumn(epsilon=column.epsilon) for column in columns if column.sent], study)
+        ),
     )
 
 
-def _accounts(columns: Sequence[RandomizedColumn], study: Study) -> tuple[AccountStatement, ...]:
-    drawn: list[PrivacyEvent] = [*columns]
-    joint: set[PrivacyEvent] = set()  # one draw, which several ledgers record
-    for item in (item for party in study.parties for item in planned(study, party) if item.unit is None):
-        if not (item.joint and item.event in joint):
-            drawn.append(item.event)
-        if item.joint:
-            joint.add(item.event)
-    read = {event.reader for event in drawn}
+def accounts_of(drawn: Iterable[PrivacyEvent]) -> tuple[AccountStatement, ...]:
+    """What events cost together, for each reader that something is drawn for, or published to.
+
+    Args:
+        drawn: of one study.
+    """
+    listed = tuple(drawn)
+    read = {event.reader for event in listed}
     found: list[AccountStatement] = []
     for reader in READERS:
         if reader in {COLUMNS, PUBLIC} or reader.name in read:
-            counted = [event for event in drawn if reader.sees(event.reader)]
+            counted = [event for event in listed if reader.sees(event.reader)]
             found.append(AccountStatement(reader=reader, cost=together(counted), beside=add_or_remove(counted)))
     return tuple(found)
+
+
+def _drawn(columns: Sequence[RandomizedColumn], study: Study) -> Iterator[PrivacyEvent]:
+    """What is drawn of a person who is at all parties."""
+    yield from columns
+    joint: set[PrivacyEvent] = set()  # one draw, which several ledgers record
+    for item in (item for party in study.parties for item in planned(study, party) if item.unit is None):
+        if not (item.joint and item.event in joint):
+            yield item.event
+        if item.joint:
+            joint.add(item.event)

@@ -1,0 +1,67 @@
+"""The plan of the budget in words, for people: what a study costs whom, of what, and how accurate its figures can be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from verticil.cli.output import epsilon_text, put, rounded_up, say
+
+if TYPE_CHECKING:
+    from verticil.shared.privacy.plan import BudgetPlan, PlannedAccount, PlannedDraw
+
+
+def print_plan(plan: BudgetPlan) -> None:
+    """What each party's people are charged, for each reader, the events it consists of, and a person at all parties."""
+    put("[bold]plan of the budget[/], of each person whose data are replaced; the number of people is public:")
+    for party in plan.parties:
+        _print_accounts(party.party, party.accounts)
+        for draw in party.draws:
+            say(f"      {_draw_text(draw, plan.n)}")
+    _print_accounts("one person at all parties", plan.person)
+    readers = {item.account: item.reader for item in plan.person}
+    say(f"readers: {'; '.join(f'{name}: {words}' for name, words in readers.items())}", style="dim")
+    say(
+        f"± share: half of a {100 * plan.level:g} % interval at {plan.n:,} people; of noise on tables, of the noise alone:"
+        " 1.96 x standard deviation / people",
+        style="dim",
+    )
+
+
+def cost_text(epsilon: float, delta: float) -> str:
+    """A cost, rounded up; infinite: no bound. A delta of 0 is not said.
+
+    >>> cost_text(2.0, 3 * 1e-9), cost_text(1.234, 0.0), cost_text(float("inf"), 0.0)
+    ('epsilon 2.00, delta 3e-09', 'epsilon 1.24', 'no bound')
+    """
+    if math.isinf(epsilon):
+        return "no bound"
+    return f"epsilon {epsilon_text(epsilon)}" + (f", delta {rounded_up(delta)}" if delta > 0 else "")
+
+
+def _print_accounts(whose: str, accounts: Sequence[PlannedAccount]) -> None:
+    """One line for all readers that are told as much, and what a published limit refuses."""
+    costs: dict[str, list[PlannedAccount]] = {}
+    for item in accounts:
+        costs.setdefault(cost_text(item.epsilon, item.delta), []).append(item)
+    for cost, same in costs.items():
+        beside = ""
+        if (epsilon := same[0].epsilon_add_or_remove) is not None:
+            added = cost_text(epsilon, same[0].delta_add_or_remove or 0.0)
+            beside = f" (a person added or removed, of the noise on tables: {added})"
+        say(f"  {whose:24}  account {', '.join(item.account for item in same)}: {cost}{beside}")
+    for item in accounts:
+        if item.over is not None:
+            most = "no limit is stated" if item.over_limit is None else f"expected at most {item.over_limit:g}"
+            say(f"      '{whose}' would refuse this: account {item.account}, policy.{item.over}: {most}", style="red")
+
+
+def _draw_text(draw: PlannedDraw, n: int) -> str:
+    """An event, of what, for whom, and its predicted error."""
+    said = f"{draw.words}, of {', '.join(draw.columns)}; for {', '.join(draw.read_by) or 'nobody'}"
+    if draw.half_width_least is None or draw.half_width_most is None:
+        return said
+    widths = dict.fromkeys(f"{100 * width:.2f}" for width in (draw.half_width_least, draw.half_width_most))
+    how = "" if draw.sigma is None else f" (1.96 x {draw.sigma:.4g} / {n:,})"
+    return f"{said}; ± share {' to '.join(widths)}pp{how}"
