@@ -59,9 +59,6 @@ EXCEPTIONS: Mapping[str, str] = {
     "verticil.attack.attack:_of_claim": "holds a measured bound against the accountant's claim",
     "verticil.attack.noise:_shared": "the standard deviation for which outcomes are numbered",
     "verticil.attack.noise:gaussian_curve": "points of a curve of which the accountant states one",
-    # with the ledger's accounts
-    "verticil.party.limits.policy": "holds studies against limits; asks the accountant for what statistics cost",
-    "verticil.party.policy.ledger": "holds one column against its limit",
 }
 """Module, or module:function -> why it may."""
 

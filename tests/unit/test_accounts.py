@@ -183,7 +183,7 @@ def test_a_limit_that_is_missing_is_refused_and_one_that_is_stated_is_held(
             if "account" in item.message or "for everybody" in item.message or "dealer" in item.message
         ]
 
-    generous = dict.fromkeys(("max_epsilon_per_column", "max_epsilon_per_study", "max_share_epsilon"), 50.0)
+    generous = dict.fromkeys(("max_epsilon_per_column", "max_epsilon_per_study"), 50.0) | {"max_share_epsilon": 0.001}
     (missing,) = said(policy_of(tmp_path, **generous))
     assert "party.toml states no limit for this account" in missing
     assert f"policy.max_{name}_epsilon, policy.max_{name}_delta, policy.max_{name}_epsilon_lifetime" in missing

@@ -24,11 +24,12 @@ from typing import Final, Literal
 
 from verticil.party.dataset.releases import Column
 from verticil.party.limits.rules import Rule
-from verticil.shared.channels import privacy
+from verticil.shared.channels.privacy import Breach
 from verticil.shared.errors import Refusal
 from verticil.shared.privacy.accountant import cost_of, finite_together
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Limits, Reader
 from verticil.shared.privacy.events import PlannedEvent, kind_of, planned
+from verticil.shared.privacy.figures import column_epsilon, column_gamma, delta_exceeds, epsilon_exceeds, finite_epsilon
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of, sent_units
 
@@ -96,7 +97,7 @@ class Policy:
     deny_columns: tuple[str, ...]
     recipients: tuple[str, ...]
     on_data_change: Literal["refuse", "sticky", "fresh"]
-    breach: privacy.Breach | None = None
+    breach: Breach | None = None
     allow_exact_parameters: bool = False
     max_share_epsilon: float = math.inf
     max_share_delta: float = SHARE_DELTA
@@ -137,11 +138,6 @@ class Objection:
     told: str = ""
 
 
-def finite_total(epsilons: Sequence[float]) -> float:
-    """The sum of the finite ones."""
-    return math.fsum(value for value in epsilons if math.isfinite(value))
-
-
 def objections(
     policy: Policy, study: Study, party: str, columns: Mapping[str, Column], *, today: date | None = None
 ) -> tuple[Objection, ...]:
@@ -180,12 +176,13 @@ def refuse(found: Sequence[Objection], study_id: str) -> None:
         raise Refusal(found[0].code, f"study '{study_id}': {text}", hint=found[0].hint)
 
 
-def check_shared(policy: Policy, epsilon: float) -> None:
+def check_shared(policy: Policy, epsilon: float, reader: str = COLUMNS.name) -> None:
     """Refuse statistics that the policy does not let go.
 
     Args:
         policy: the limits.
         epsilon: of the noise on them; infinite: there is none.
+        reader: who they are drawn for; others than whoever reads columns have limits of their own (`Policy.limits_of`).
 
     Raises:
         Refusal: EPSILON_INFINITE, BUDGET_EXCEEDED.
@@ -196,7 +193,7 @@ def check_shared(policy: Policy, epsilon: float) -> None:
             "parameters without noise are exact functions of this party's raw data, and policy.allow_exact_parameters is false",
             hint="ask for share noise in the study, or permit exact parameters in party.toml",
         )
-    if math.isfinite(epsilon) and epsilon > policy.max_share_epsilon + privacy.EPSILON_TOLERANCE:
+    if reader == COLUMNS.name and epsilon_exceeds(epsilon, policy.max_share_epsilon):
         raise Refusal(
             "BUDGET_EXCEEDED",
             f"shared parameters: epsilon {epsilon:.4g}, expected at most {policy.max_share_epsilon:g}",
@@ -230,11 +227,13 @@ def _of_statistics(policy: Policy, study: Study, party: str) -> list[Objection]:
             if not policy.allow_exact_parameters:
                 found.append(_without_bound(study, item))
             continue
-        for what, asked, limit in (
-            ("epsilon", cost.epsilon, policy.max_share_epsilon + privacy.EPSILON_TOLERANCE),
-            ("delta", cost.delta, policy.max_share_delta),
+        if item.event.reader != COLUMNS.name:
+            continue  # held against the limits of its reader's account
+        for what, asked, limit, exceeds in (
+            ("epsilon", cost.epsilon, policy.max_share_epsilon, epsilon_exceeds),
+            ("delta", cost.delta, policy.max_share_delta, delta_exceeds),
         ):
-            if asked > limit:
+            if exceeds(asked, limit):
                 most = getattr(policy, f"max_share_{what}")
                 hint = (
                     f"ask for a smaller {name}.{what} in the study; the limit is policy.max_share_{what} in party.toml"
@@ -283,7 +282,7 @@ def _of_epsilon(policy: Policy, study: Study, party: str) -> list[Objection]:
     for index in _sent(study, party):
         unit = study.units[index]
         name = ", ".join(unit.variables)
-        epsilon = privacy.epsilon(unit.transition)
+        epsilon = column_epsilon(unit.transition)
         forbidden = [variable for variable in unit.variables if variable not in policy.allow_infinite]
         if math.isinf(epsilon) and forbidden:
             found.append(
@@ -293,7 +292,7 @@ def _of_epsilon(policy: Policy, study: Study, party: str) -> list[Objection]:
                     hint="declare a scheme without zero cells, or put the variable into policy.allow_infinite",
                 )
             )
-        elif math.isfinite(epsilon) and epsilon > policy.max_epsilon_per_column + privacy.EPSILON_TOLERANCE:
+        elif epsilon_exceeds(epsilon, policy.max_epsilon_per_column):
             limit = policy.max_epsilon_per_column
             found.append(
                 _budget(f"column '{name}': epsilon {epsilon:.4g}, expected at most {limit:g}", "max_epsilon_per_column")
@@ -302,7 +301,7 @@ def _of_epsilon(policy: Policy, study: Study, party: str) -> list[Objection]:
     shared = [item for item in drawn if item.unit is None and math.isfinite(cost_of(item.event).epsilon)]
     what = "columns and shared parameters" if shared else "columns"
     total, limit = finite_together(item.event for item in drawn).epsilon, policy.max_epsilon_per_study
-    if total > limit + privacy.EPSILON_TOLERANCE:
+    if epsilon_exceeds(total, limit):
         found.append(
             _budget(
                 f"epsilon of this party's {what} sums to {total:.4g}, expected at most {limit:g}",
@@ -342,8 +341,8 @@ def _of_columns(policy: Policy, study: Study, party: str, columns: Mapping[str, 
     limit = policy.max_epsilon_per_column
     found: list[Objection] = []
     for column, (variables, units) in _behind(study, party, columns).items():
-        total = finite_total([privacy.epsilon(study.units[index].transition) for index in units])
-        if len(units) > 1 and total > limit + privacy.EPSILON_TOLERANCE:
+        total = finite_epsilon([column_epsilon(study.units[index].transition) for index in units])
+        if len(units) > 1 and epsilon_exceeds(total, limit):
             behind, sums = _stands_behind(column, variables), f"epsilon sums to {total:.4g}, expected at most {limit:g}"
             objection = _budget(f"{behind[0]}: {sums}", "max_epsilon_per_column")
             found.append(replace(objection, told=f"{behind[1]}: {sums}"))
@@ -358,9 +357,9 @@ def _of_breach(policy: Policy, study: Study, party: str, columns: Mapping[str, C
     for index in _sent(study, party):
         unit = study.units[index]
         what = f"column '{', '.join(unit.variables)}': gamma"
-        found.append((what, what, privacy.gamma(unit.transition)))
+        found.append((what, what, column_gamma(unit.transition)))
     for column, (variables, units) in _behind(study, party, columns).items():
-        ratios = [privacy.gamma(study.units[index].transition) for index in units]
+        ratios = [column_gamma(study.units[index].transition) for index in units]
         finite = [ratio for ratio in ratios if ratio is not None]
         if len(ratios) > 1 and len(finite) == len(ratios) and not any(map(rule.possible, ratios)):
             inward, outward = _stands_behind(column, variables)

@@ -43,12 +43,12 @@ from verticil.party.limits.policy import Policy, check_shared
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import secret_id
 from verticil.party.storage.studies import stamp
-from verticil.shared.channels.privacy import EPSILON_TOLERANCE
 from verticil.shared.errors import DataFault, Refusal
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import cost_of, finite, together
 from verticil.shared.privacy.accounts import COLUMNS, NOTHING, READERS, Account, Cost, Reader, Shortage
 from verticil.shared.privacy.events import PrivacyEvent, RandomizedColumn, kind_of
+from verticil.shared.privacy.figures import epsilon_exceeds
 from verticil.shared.storage.rows import Cell
 from verticil.shared.study.states import State
 
@@ -481,7 +481,7 @@ class Ledger:
         if math.isinf(cost.epsilon) and not permitted:
             message = f"column '{name}': infinite epsilon and not in policy.allow_infinite"
             raise Refusal("EPSILON_INFINITE", message, hint="declare a scheme without zero cells")
-        if math.isfinite(cost.epsilon) and cost.epsilon > policy.max_epsilon_per_column + EPSILON_TOLERANCE:
+        if epsilon_exceeds(cost.epsilon, policy.max_epsilon_per_column):
             message = f"column '{name}': epsilon {cost.epsilon:.4g}, expected at most {policy.max_epsilon_per_column:g}"
             raise Refusal("BUDGET_EXCEEDED", message, hint="the limit is policy.max_epsilon_per_column")
         earlier = self._database.rows(
@@ -586,7 +586,7 @@ class Ledger:
         """
         with self._database.transaction():
             cost = cost_of(shared.event)
-            check_shared(policy, cost.epsilon)
+            check_shared(policy, cost.epsilon, shared.event.reader)
             self._check_first(shared, send)
             earlier = (shared,) if along_with is None else (shared, replace(shared, codebook_digest=along_with))
             charge = NOTHING if any(map(self._has, earlier)) else cost
