@@ -15,7 +15,7 @@ from typing import Final
 
 from verticil.shared.channels import privacy
 from verticil.shared.channels.privacy import EPSILON_TOLERANCE, Mechanism
-from verticil.shared.privacy.accountant import compose, cost_of, finite
+from verticil.shared.privacy.accountant import compose, cost_of, finite, together
 from verticil.shared.privacy.accounts import NOTHING, Cost
 from verticil.shared.privacy.events import RandomizedColumn, share_event
 from verticil.shared.study.document import Study
@@ -168,6 +168,14 @@ def one_in(n: int, delta: float) -> bool:
     (True, False)
     """
     return n * delta >= 1
+
+
+def shares_together(study: Study) -> Cost:
+    """What all parties' statistics between peers cost a person who is at all of them; nothing where none are shared."""
+    if study.share is None:
+        return NOTHING
+    sharing = (party for party in study.parties if protocol_of(study).shared_tables(study, party))
+    return together(share_event(study, party) for party in sharing)
 
 
 def epsilon_exceeds(epsilon: float, limit: float) -> bool:

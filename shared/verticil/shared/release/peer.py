@@ -18,9 +18,7 @@ from verticil.shared.errors import GateFailed, PeerFault
 from verticil.shared.identity.identity import Role
 from verticil.shared.json_document import Json, Node
 from verticil.shared.model.network import Network
-from verticil.shared.privacy.accountant import compose
-from verticil.shared.privacy.accounts import NOTHING
-from verticil.shared.privacy.figures import posterior, share_cost, total_epsilon
+from verticil.shared.privacy.figures import posterior, share_cost, shares_together, total_epsilon
 from verticil.shared.privacy.statement import PRIOR, PrivacyStatement
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.evidence import Trust, signed_document, signed_statement
@@ -160,8 +158,7 @@ class PeerRelease(ReleaseProtocol):
         senders = {column.owner for column in peer.sent}
         share = peer.share
         cost = None if share is None else share_cost(study)
-        n_parties = 0 if share is None else len(share.parties)
-        of_all = NOTHING if cost is None else compose([cost] * n_parties)
+        of_all = shares_together(study)
         covered = "no limit", "exact functions of raw data; see section 2"
         if cost is not None:
             covered = f"{cost.epsilon:g}, {wording.tiny(cost.delta)}", "of each organisation; see section 2"
@@ -177,7 +174,7 @@ class PeerRelease(ReleaseProtocol):
             share_epsilon="" if cost is None else f"{cost.epsilon:g}",
             share_delta="" if cost is None else wording.tiny(cost.delta),
             share_factor="" if cost is None else wording.factor(cost.epsilon),
-            all_epsilon="" if cost is None else f"{of_all.epsilon:g}",
+            all_epsilon="" if cost is None else f"{float(wording.epsilon(of_all.epsilon)):g}",
             all_delta="" if cost is None else wording.tiny(of_all.delta),
             shares=()
             if share is None
