@@ -899,6 +899,10 @@ async def test_share_noise_is_charged_once(make, noise):
     assert len(set(federation.manifests().values())) == 1
     (row,) = federation.ledger("west")
     assert (row.epsilon, row.charged, row.recipient) == (1.5, 1.5, "everyone")
+    named = ["share", 1.5, 1e-6, *(["discrete-gaussian"] if noise != "gaussian" else [])]
+    with Database(federation.root / "west" / "state") as database:
+        ((drawn,),) = database.rows("SELECT transition_digest FROM ledger")
+    assert drawn == hashlib.sha256(json.dumps(named).encode()).digest()
     (people,) = reports.ledger(federation.config("west")).datasets
     assert people.delta_spent == 1e-6  # with the epsilon, and not again after each restart
 

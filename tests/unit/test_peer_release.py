@@ -58,7 +58,7 @@ def other_house(tmp_path_factory) -> House:
 
 @pytest.fixture(scope="module")
 def case(peer_case, peer_study):
-    return peer_case(peer_study(share=ShareRule(epsilon=2.0, delta=1e-6)))
+    return peer_case(peer_study(share=ShareRule(noise="discrete-gaussian", epsilon=2.0, delta=1e-6)))
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,13 @@ def exact(peer_case, peer_study) -> str:
 
 @pytest.fixture(scope="module")
 def noisy(peer_case, peer_study) -> str:
-    return render(_content(peer_case(peer_study(share=ShareRule(epsilon=2.0, delta=1e-6)))))
+    return render(_content(peer_case(peer_study(share=ShareRule(noise="discrete-gaussian", epsilon=2.0, delta=1e-6)))))
+
+
+def test_it_names_the_noise_that_was_drawn(peer_case, peer_study, noisy):
+    rounded = render(_content(peer_case(peer_study(share=ShareRule(epsilon=2.0, delta=1e-6)))))
+    assert "Each organisation added Gaussian noise to every count" in _words(rounded)
+    assert "Each organisation added discrete Gaussian noise to every count" in _words(noisy)
 
 
 def test_without_noise_it_says_so_plainly(exact):
