@@ -252,18 +252,18 @@ class _Together:
         # Discrete Gaussian noise has no larger moments than the Gaussian (Canonne, Kamath & Steinke 2020).
         squares = [times * (loss.change / loss.sigma) ** 2 for loss, times in self._discrete]
         self._square = self._mu**2 + math.fsum(squares)
-        self.deviation = math.sqrt(self._square + float(self._times @ self._epsilons**2))
+        self.deviation = math.sqrt(self._square + _dot(self._times, self._epsilons**2))
 
     def log_moment(self, theta: float) -> float:
         """ln E e^(theta L) of the finite losses, at the most; theta > 0."""
         up, down = (theta + 1) * self._epsilons, -theta * self._epsilons
         pure = np.logaddexp(up, down) - np.logaddexp(self._epsilons, 0.0)
-        return theta * (theta + 1) / 2 * self._square + float(self._times @ pure)
+        return theta * (theta + 1) / 2 * self._square + _dot(self._times, pure)
 
     def chernoff(self, theta: float) -> float:
         """ln delta + theta epsilon, at the most: (1 - e^-x)+ <= e^(theta x) theta^theta / (1 + theta)^(1 + theta) for every x."""
         found = self.log_moment(theta) - theta * math.log1p(1 / theta) - math.log1p(theta)
-        terms = float(self._times @ (2 + (2 * theta + 1) * self._epsilons))
+        terms = _dot(self._times, 2 + (2 * theta + 1) * self._epsilons)
         return found + 1e-12 * (1 + abs(found) + theta) + 8 * _UNIT * terms
 
     def tilt_for(self, delta: float) -> float:
@@ -313,21 +313,21 @@ class _Together:
             part, log_scale, relative = _tilted(atoms, times, step, theta)
             sums.append(part)
             scale += times * log_scale
-            error += times * (relative + 2 * _UNIT * abs(log_scale)) + _UNIT * abs(scale)
+            error += times * (relative + 4 * _UNIT * abs(log_scale)) + 4 * _UNIT * abs(scale)
             missing += times * atoms.missing
         while len(sums) > 1 or sums[0].times > 1:  # many short ones before few long ones
             sums.sort(key=lambda item: item.times * item.variance)
             sums = [_added(sums[start : start + _AT_ONCE]) for start in range(0, len(sums), _AT_ONCE)]
         (total,) = sums
         losses = (total.first + np.arange(len(total.mass))) * step
-        factor = math.exp(error)
+        factor = math.exp(error + _UNIT * len(losses))  # a sum of n numbers is off by n u of itself at the most
 
         def bound(wanted: float) -> float:
             if scale - theta * wanted > 300:
                 return 1.0
             above = slice(int(np.searchsorted(losses, wanted, side="right")), None)
             weights = np.exp(scale - theta * losses[above]) * -np.expm1(wanted - losses[above])
-            inside = float(total.mass[above] @ weights) + total.noise * float(np.linalg.norm(weights))
+            inside = _dot(total.mass[above], weights) + total.noise * math.sqrt(_dot(weights, weights))
             return (inside + total.folded * math.exp(scale - theta * wanted)) * factor + missing
 
         return bound
@@ -399,7 +399,7 @@ def _normal_cells(edges: Floats) -> tuple[Floats, float]:
     across = np.flatnonzero((edges[:-1] < 0) & (edges[1:] > 0))
     cells[across] = 1 - tails[across] - tails[across + 1]
     larger[across] = 1.0
-    reach = np.maximum(np.abs(edges[1:]), np.abs(edges[:-1]))
+    reach = np.minimum(np.maximum(np.abs(edges[1:]), np.abs(edges[:-1])), 40.0)  # there tails are 0
     # A tail is e^(-x^2/2) times something slow, so a rounded x moves it by 2 x^2 u of itself.
     return cells, float((larger / cells * (2 + reach**2)).max()) * 4 * _UNIT
 
@@ -426,15 +426,15 @@ class _Tilted:
         """ln sum_i mass_i e^(tilt i), i the loss in steps, of one of them."""
         exponents = tilt * (self.first + np.arange(len(self.mass)))
         most = float(exponents.max())
-        return most + math.log(float(self.mass @ np.exp(exponents - most)))
+        return most + math.log(_dot(self.mass, np.exp(exponents - most)))
 
     @property
     def variance(self) -> float:
         """In steps^2, of one of them."""
-        steps = np.arange(len(self.mass))
+        steps = np.arange(len(self.mass), dtype=np.float64)
         total = float(self.mass.sum())
-        mean = float(self.mass @ steps) / total
-        return float(self.mass @ (steps - mean) ** 2) / total
+        mean = _dot(self.mass, steps) / total
+        return _dot(self.mass, (steps - mean) ** 2) / total
 
 
 def _tilted(atoms: _Atoms, times: int, step: float, theta: float) -> tuple[_Tilted, float, float]:
@@ -449,7 +449,7 @@ def _tilted(atoms: _Atoms, times: int, step: float, theta: float) -> tuple[_Tilt
     mass += np.bincount(low - first + 1, weights=atoms.under_p * share, minlength=n)
     exponents = theta * ((first + np.arange(n)) * step)
     most = float(exponents.max())
-    log_scale = most + math.log(float(mass @ np.exp(exponents - most)))
+    log_scale = most + math.log(_dot(mass, np.exp(exponents - most)))
     in_a_cell = int(np.bincount(low - first).max())
     relative = atoms.error + _UNIT * (16 + 2 * in_a_cell + 2 * float(np.abs(exponents).max()) + 2 * abs(log_scale))
     return _Tilted(first=first, mass=mass * np.exp(exponents - log_scale), times=times), log_scale, relative
@@ -564,6 +564,11 @@ def _lowest(value: Callable[[float], float], *, start: float, most: float) -> fl
         if not moved:
             factor = math.sqrt(factor)
     return middle
+
+
+def _dot(one: Floats, other: Floats) -> float:
+    """The sum of products, in the same order on every machine, whatever a library for vectors has there."""
+    return float((one * other).sum())
 
 
 def _check(name: str, got: float, holds: bool, expected: str) -> None:
