@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -22,10 +23,12 @@ from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import GateFailed, Refusal
+from verticil.shared.json_document import Json
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.events import EventKind, PlannedEvent, PrivacyEvent, register
-from verticil.shared.release.verification import verify_release
+from verticil.shared.privacy.statement import PrivacyStatement
+from verticil.shared.release.verification import VerifiedRelease, verify_release
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
@@ -240,3 +243,62 @@ def test_a_release_states_an_added_event_and_verifies_only_with_its_own_figures(
     events._KINDS.pop(KIND.name)
     with pytest.raises(GateFailed, match="events"):
         verify(honest)
+
+
+def test_a_release_says_what_the_study_costs_each_reader_and_no_less(
+    tmp_path: Path,
+    study_text: str,
+    write_federation_tables: Callable[..., dict[str, Path]],
+    kinds: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (path := tmp_path / "study.toml").write_text(study_text)
+    study = dataclasses.replace(read_study(path), id="counted")
+    tables = write_federation_tables(tmp_path / "tables", 1500)
+    register(KIND)
+    honest = PrivacyStatement.accounts_document
+
+    def published(name: str) -> Path:
+        (tmp_path / name).mkdir()
+        simulate(study, tables, seed=3, out=tmp_path / name / "release")
+        return tmp_path / name
+
+    def verify(place: Path) -> VerifiedRelease:
+        return verify_release(place / "release", ca_certificate=(place / "ca.crt").read_bytes())
+
+    place = published("honest")
+    verified = verify(place)
+    (columns, everybody) = verified.accounts
+    assert columns.cost == everybody.cost
+    assert columns.cost.delta == len(study.parties) * 1e-7
+    assert main(["release", "verify", str(place / "release"), "--ca", str(place / "ca.crt")]) == 0
+    shown = capsys.readouterr().out
+    assert "one person, all of it, for everybody, by what is published: epsilon" in shown
+    assert ", delta 2e-07" in shown
+    report = (place / "release" / "report.html").read_text(encoding="utf-8")
+    assert "for the miner, and for everybody who has this release" in report
+    assert report.count("δ = 2 × 10⁻⁷") >= 2  # on the first screen and in the section on privacy
+
+    def less(key: str, factor: float) -> Callable[[PrivacyStatement], Json]:
+        def stated(statement: PrivacyStatement) -> Json:
+            said = honest.fget(statement)  # type: ignore[attr-defined]
+            return {**said, "list": [{**item, key: item[key] * factor} for item in said["list"]]}
+
+        return stated
+
+    for name, document in (("epsilon", less("epsilon", 0.99)), ("delta", less("delta", 0.5))):
+        monkeypatch.setattr(PrivacyStatement, "accounts_document", property(document))
+        place = published(name)
+        assert verify(place)  # signed, and all of one piece for who has the same bypass
+        monkeypatch.setattr(PrivacyStatement, "accounts_document", honest)
+        with pytest.raises(GateFailed, match="accounts: what it says that the study costs each person is not what"):
+            verify(place)
+
+    monkeypatch.setattr(PrivacyStatement, "accounts_document", property(lambda _: None))
+    place = published("earlier")  # a version that said nothing of accounts
+    monkeypatch.setattr(PrivacyStatement, "accounts_document", honest)
+    assert verify(place).accounts == ()
+    capsys.readouterr()
+    assert main(["release", "verify", str(place / "release"), "--ca", str(place / "ca.crt"), "--format", "json"]) == 0
+    assert "accounts" not in json.loads(capsys.readouterr().out)

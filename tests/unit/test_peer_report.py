@@ -60,6 +60,9 @@ def test_with_noise_it_says_what_for(noisy):
     assert "for the replacement of one person's columns at that organisation" in words
     assert "all 3 organisations together this adds up to at most ε = 6, δ = 3 × 10⁻⁶" in words
     assert "2 tables 4.5 people" in words  # 2 sigma_AGM(2, 1e-6): sqrt(2 * 2 tables)
+    # 6 of columns (1.5 + 2.5 + 2) and 2 at each of three organisations
+    assert "and for everybody who has this release: ε = 12.00, δ = 3 × 10⁻⁶" in words
+    assert re.search(r"added or removed instead: ε = \d\.\d\d, δ = 3 × 10⁻⁶ ?\)", words)
     assert "exact functions" not in words
     assert "fewer than" not in words.replace("worth fewer", "")
 

@@ -132,6 +132,8 @@ def test_each_column_and_the_person_are_stated(release_content):
     words = _words(render(_bounded(release_content)))
     assert "All 5 columns of one person together: ε = 2.50." in words
     assert "12.2 times" in words
+    assert "for the miner, and for everybody who has this release: ε = 2.50" in words
+    assert "All of this study, of one person ε = 2.50 for the miner, and for everybody" in words  # the first screen
     assert "at most 68.3%" in words
     assert words.count("1.65 times") == 6  # e^.5 = 1.6487, rounded up; five rows and the example
     assert "no limit" not in words

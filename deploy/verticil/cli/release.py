@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from verticil.cli.budget_text import cost_text
 from verticil.cli.connection import CertificateOption, FederationOption, StudyName, find_study, open_connection
 from verticil.cli.output import Format, FormatOption, emit, put, say
 from verticil.cli.study_status import revocations
@@ -105,6 +106,7 @@ def verify(
         "common_records": verified.n_common,
         "synthetic_records": verified.synthetic_records,
         "epsilon_per_person": verified.epsilon_per_person,
+        **({"accounts": [item.document() for item in verified.accounts]} if verified.accounts else {}),
         "receipts": verified.receipts,
         "statements": verified.statements,
         "countersigned_by": list(verified.countersigned_by),
@@ -127,6 +129,9 @@ def verify(
         say(f"a sub-model: the study went on without {', '.join(verified.left_out)}")
     if verified.countersigned_by:
         put(f"countersigned before publication by {', '.join(verified.countersigned_by)}")
+    for account in verified.accounts:
+        cost = cost_text(account.cost.epsilon, account.cost.delta)
+        say(f"one person, all of it, for {account.reader.words}: {cost}")
     for words in verified.revoked_later:
         say(words, style="yellow")
     if verified.exact_parameters:

@@ -32,7 +32,7 @@ from verticil.shared.json_document import Node, parse
 from verticil.shared.membership.revocation import parse_list, revoked_in
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Network
-from verticil.shared.privacy.statement import privacy_statement
+from verticil.shared.privacy.statement import AccountStatement, privacy_statement
 from verticil.shared.release.bundle import (
     MANIFEST,
     MANIFEST_FORMAT,
@@ -83,6 +83,8 @@ class VerifiedRelease:
         simulation, seed_derived: whether it says that it was simulated, or that its noise can be computed again.
         epsilon_per_person: of all randomized columns together; None without a bound. In Model I it is a promise against their
             readers and not about the parameters.
+        accounts: what all of the study costs a person, for each reader; none: of a release of an earlier version, which does not
+            say it.
         revoked_later: signers whose certificates were revoked after they had signed, in words.
         files: names of all files, the manifest and its signature excepted.
     """
@@ -105,6 +107,7 @@ class VerifiedRelease:
     simulation: bool
     seed_derived: bool
     epsilon_per_person: float | None
+    accounts: tuple[AccountStatement, ...]
     revoked_later: tuple[str, ...]
     files: tuple[str, ...]
 
@@ -213,6 +216,7 @@ def verify_release(
         simulation=manifest["simulation"].boolean(),
         seed_derived=manifest["seed_derived"].boolean(),
         epsilon_per_person=total.epsilon_per_person if total.bounded else None,
+        accounts=() if manifest["privacy"].get("accounts") is None else total.accounts,
         revoked_later=denied.later,
         files=files,
     )

@@ -183,6 +183,7 @@ def _values(content: ReleaseContent) -> dict[str, object]:
             "epsilon": wording.epsilon(statement.together.epsilon),
             "delta": wording.tiny(statement.together.delta) if statement.together.delta else "0",
         },
+        "costs": wording.costs(statement.accounts, coordinated=protocol_of(study).coordinated),
         "nodes": nodes,
         "edges": edges,
         "n_crossing": sum(edge.crosses for edge in edges),

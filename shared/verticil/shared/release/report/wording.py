@@ -32,6 +32,8 @@ import numpy as np
 from verticil.shared.estimation.estimators import ESTIMATORS
 from verticil.shared.json_document import Json
 from verticil.shared.model.network import Marginal, Network
+from verticil.shared.privacy.accounts import COLUMNS, PUBLIC, Cost
+from verticil.shared.privacy.statement import AccountStatement
 from verticil.shared.privacy.study_table import family_records
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.study.document import Study
@@ -102,6 +104,41 @@ def epsilon(value: float) -> str:
     return "no limit" if math.isinf(value) else f"{math.ceil(value * 100 - 1e-6) / 100:.2f}"
 
 
+def costs(accounts: Iterable[AccountStatement], *, coordinated: bool) -> tuple[CostRow, ...]:
+    """What a study costs a person for each reader; readers who are told as much have one row.
+
+    Args:
+        accounts: of the study.
+        coordinated: whether a miner reads the columns, and not the other organisations.
+    """
+    names = {
+        COLUMNS: "the miner" if coordinated else "the other organisations",
+        PUBLIC: "everybody who has this release",
+    }
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for account in accounts:
+        beside = "" if account.beside is None else both(account.beside)
+        rows.setdefault((epsilon(account.cost.epsilon), both(account.cost), beside), []).append(
+            names.get(account.reader, account.reader.words)
+        )
+    return tuple(
+        CostRow(readers=", and for ".join(readers), epsilon=first, cost=cost, beside=beside)
+        for (first, cost, beside), readers in rows.items()
+    )
+
+
+def both(cost: Cost) -> str:
+    """A cost in one: epsilon and, where there is one, delta, rounded up.
+
+    >>> both(Cost(epsilon=1.231, delta=2e-6)), both(Cost(epsilon=2.0)), both(Cost(epsilon=math.inf))
+    ('ε = 1.24, δ = 2 × 10⁻⁶', 'ε = 2.00', 'no limit')
+    """
+    said = epsilon(cost.epsilon)
+    if said == "no limit":
+        return said
+    return f"ε = {said}" + (f", δ = {tiny(cost.delta)}" if cost.delta > 0 else "")
+
+
 def tiny(value: float) -> str:
     """A small probability that is an upper bound, rounded up to two digits.
 
@@ -114,6 +151,16 @@ def tiny(value: float) -> str:
     lead = math.ceil(value / 10.0**exponent * 10 - 1e-6) / 10
     power = f"10{str(exponent).translate(_RAISED)}"
     return power if lead == 1 else f"{lead:g} × {power}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostRow:
+    """What readers are told of a person, in words: who they are, epsilon, both numbers, and both for an added or removed one."""
+
+    readers: str
+    epsilon: str
+    cost: str
+    beside: str
 
 
 def share(value: float) -> str:
