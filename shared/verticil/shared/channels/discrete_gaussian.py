@@ -44,7 +44,7 @@ LARGEST_SIGMA: Final = 16_384.0
 """Beyond, the table of the S_j would be large and the counts below the noise anyway."""
 LEAST_SIGMA_OF_A_SUM: Final = 3.0
 """Of each part of a sum: with less, the sum is no discrete Gaussian (P. Kairouz, Z. Liu, T. Steinke, "The distributed discrete
-Gaussian mechanism for federated learning with secure aggregation", ICML 2021, theorem 13)."""
+Gaussian mechanism for federated learning with secure aggregation", ICML 2021)."""
 LEAST_DELTA: Final = 1e-30
 """Far below it the bounds of sums of losses are coarse, or not finite."""
 MAX_CELLS: Final = 2**32
