@@ -140,6 +140,19 @@ def test_errors_are_those_of_the_columns_and_of_the_noise(peer_study: Callable[.
     assert budget_plan(study, 4000).parties[0].accounts == plan.parties[0].accounts
 
 
+def test_columns_for_one_reader_stand_together_with_their_least_and_largest_error(
+    release_study: Study, peer_study: Callable[..., Study]
+) -> None:
+    mixed = peer_study(model="central", share=None)
+    for study in (release_study, mixed, dataclasses.replace(mixed, units=mixed.units[::-1])):
+        widths = {row.variable: row.half_width for row in study_table(study, 900).rows}
+        for party in budget_plan(study, 900).parties:
+            for draw in party.draws:
+                own = [widths[name] for name in draw.columns]
+                assert (draw.half_width_least, draw.half_width_most) == (min(own), max(own))
+            assert sum(len(draw.columns) for draw in party.draws) == len(study.units_of(party.party))
+
+
 def test_the_predicted_error_of_noise_holds_95_of_100_shares() -> None:
     """The half width is that of the drawn noise; false alarm below 1e-6 (binomial, 5 standard deviations)."""
     generator = np.random.default_rng(20261123)
