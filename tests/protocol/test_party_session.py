@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import hashlib
 import hmac
 import json
@@ -883,7 +884,14 @@ async def test_status_and_check_say_what_there_is(manual):
     (study,) = facts.studies
     assert (study.state, study.approved, study.proposal.epsilon) == ("awaiting_approval", False, pytest.approx(4.0))
     assert facts.daemon.running
-    assert facts.ledger == (Spent(dataset="people", epsilon_spent=0.0, epsilon_lifetime_limit=8.0),)
+    (people,) = facts.ledger
+    assert dataclasses.replace(people, accounts=()) == Spent(
+        dataset="people", epsilon_spent=0.0, epsilon_lifetime_limit=8.0
+    )
+    assert [(item.account, item.epsilon_spent, item.limits_stated) for item in people.accounts] == [
+        ("columns", 0.0, True),
+        ("public", 0.0, False),
+    ]
     assert (facts.daemon.connected, facts.daemon.link) == (True, "connected to the miner")
     await manual.stop("north")
     assert not (await asyncio.to_thread(commands.status, config)).daemon.running

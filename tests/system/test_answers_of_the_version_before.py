@@ -109,6 +109,7 @@ release verify release
 release sample release -n 50 --seed 1 --out sample-{form}.csv
 linkage check central/clinic/secrets/linkage.key
 """
+MASKED = re.compile(r": (N|HEAD|TIME)(?=[,}])")
 FILES = (
     "seen-json/frequencies.csv",
     "seen-json/preview.json",
@@ -185,7 +186,9 @@ def stands(before: object, now: object) -> bool:
         return isinstance(now, list) and len(now) == len(before) and all(map(stands, before, now))
     if isinstance(before, str) and isinstance(now, str) and before != now:
         if before.startswith("{"):
-            return now.startswith("{") and stands(json.loads(before), json.loads(now))
+            return now.startswith("{") and stands(
+                json.loads(MASKED.sub(r': "\1"', before)), json.loads(MASKED.sub(r': "\1"', now))
+            )
         lines = iter(now.splitlines())
         return all(line in lines for line in before.splitlines())
     return before == now

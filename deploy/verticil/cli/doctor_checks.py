@@ -500,6 +500,8 @@ def _state(config: PartyConfig) -> Iterator[Finding]:
             check = "site secret"
             site.ledger.check_secret(read_secret(config.state_directory).value)
             yield ok(check, "fits the ledger")
+            check = "ledger"
+            site.ledger.check_rows()
             check = "state"
             if (older := told_older(config, site.state.heartbeat())) is not None:
                 raise older

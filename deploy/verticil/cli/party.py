@@ -14,6 +14,7 @@ from verticil.cli.output import Format, FormatOption, emit, epsilon_text, plain_
 from verticil.cli.party_site import ConfigOption, site_of
 
 if TYPE_CHECKING:
+    from verticil.party.operator.reports import BudgetView
     from verticil.shared.audit import AuditLine
     from verticil.shared.json_document import Json
 
@@ -48,6 +49,7 @@ def limits(
         words = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
         if isinstance(value, Mapping):
             words = "; ".join(f"{account}: {_limits_words(most)}" for account, most in value.items())
+            words = words or "not stated: what is drawn for everybody is refused"
         say(f"{name:24} {words if words and value is not None else 'none'}")
     if publish is not None:
         put(f"signed in {publish}; analysts check with: verticil study check study.toml --limits {publish}")
@@ -88,16 +90,28 @@ def ledger(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
             columns = ", ".join(row.columns)
             say(f"{row.study}: '{row.recipient}' signed that it deleted {columns} at {row.deleted_at}")
     for item in found.datasets:
+        _print_budget(item)
+
+
+def _print_budget(item: BudgetView) -> None:
+    """What was spent, is kept and is left of a data set's lifetime budget, on each account."""
+    from verticil.party.operator import accounts
+
+    whose = f"data set {item.dataset}"
+    if accounts.one_for_all(item.accounts):
         spent, limit = epsilon_text(item.epsilon_spent), epsilon_text(item.epsilon_lifetime_limit)
-        left = _at_least(item.epsilon_remaining)
-        put(f"data set {item.dataset}: epsilon {spent} of {limit} per person spent, {left} left")
+        put(f"{whose}: epsilon {spent} of {limit} per person spent, {_at_least(item.epsilon_remaining)} left")
         if item.epsilon_kept:
-            kept = epsilon_text(item.epsilon_kept)
-            put(f"data set {item.dataset}: epsilon {kept} of that is kept for studies under way")
+            put(f"{whose}: epsilon {epsilon_text(item.epsilon_kept)} of that is kept for studies under way")
         if item.delta_spent:
-            put(f"data set {item.dataset}: delta {item.delta_spent:g} of {item.delta_lifetime_limit:g} spent")
-        if item.infinite:
-            say(f"  besides, without any bound: {'; '.join(item.infinite)}")
+            put(f"{whose}: delta {item.delta_spent:g} of {item.delta_lifetime_limit:g} spent")
+        lines = accounts.same_words(item.accounts)
+    else:
+        lines = accounts.budget_lines(item)
+    for line in (*lines, *accounts.numerical_words(item)):
+        say(f"{whose}: {line}")
+    if item.infinite:
+        say(f"  besides, without any bound: {'; '.join(item.infinite)}")
 
 
 def show_audit(

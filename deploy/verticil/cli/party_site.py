@@ -189,6 +189,8 @@ def status(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
 
 def _print_condition(found: Status) -> None:
     """How the node itself is: daemon, certificate, disk, budget."""
+    from verticil.party.operator import accounts
+
     daemon = found.daemon
     alive = "running" if daemon.running else "not running"
     link = f", {daemon.link}" if daemon.connected else f", not connected {daemon.problem}".rstrip()
@@ -207,8 +209,12 @@ def _print_condition(found: Status) -> None:
             style="red",
         )
     for row in found.ledger:
-        limit = epsilon_text(row.epsilon_lifetime_limit)
-        put(f"data set {row.dataset}: epsilon spent {epsilon_text(row.epsilon_spent)} of {limit} per person")
+        lines = accounts.spent_lines(row)
+        if accounts.one_for_all(row.accounts):
+            limit, lines = epsilon_text(row.epsilon_lifetime_limit), accounts.same_words(row.accounts)
+            put(f"data set {row.dataset}: epsilon spent {epsilon_text(row.epsilon_spent)} of {limit} per person")
+        for line in lines:
+            say(f"data set {row.dataset}: {line}")
     for warning in found.warnings:
         say(f"warning: {warning}", style="yellow")
 

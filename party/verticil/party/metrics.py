@@ -15,6 +15,7 @@ from typing import Final
 
 from verticil.party.site import Site
 from verticil.shared.identity.pki import CredentialSource
+from verticil.shared.privacy.accounts import COLUMNS, PUBLIC, READERS
 from verticil.shared.study.states import State
 from verticil.shared.transport.metrics import Gauge
 
@@ -97,6 +98,7 @@ def party_gauges(site: Site, credentials: CredentialSource) -> Iterator[Gauge]:
             labels=("dataset",),
             values=dict.fromkeys(spent, limit),
         )
+    yield from _accounts(site)
     yield Gauge(
         name="disk_free_bytes",
         help="Free bytes on the disk of the state directory.",
@@ -107,3 +109,35 @@ def party_gauges(site: Site, credentials: CredentialSource) -> Iterator[Gauge]:
         help="When the TLS certificate ends, in seconds since 1970.",
         values={(): credentials.current().not_after.timestamp()},
     )
+
+
+def _accounts(site: Site) -> Iterator[Gauge]:
+    """What was charged to each account of each data set, and the limits that party.toml states for it."""
+    limits_of = site.config.policy.limits_of
+    charged = {
+        (dataset, reader): site.ledger.spent(dataset, reader)
+        for dataset in site.config.datasets
+        for reader in READERS
+        if reader in {COLUMNS, PUBLIC} or limits_of(reader) is not None
+    }
+    for what in ("epsilon", "delta"):
+        sums: dict[tuple[str, ...], float] = {
+            (dataset, reader.name): getattr(cost, what) for (dataset, reader), cost in charged.items()
+        }
+        limits: dict[tuple[str, ...], float] = {
+            (dataset, reader.name): getattr(stated.lifetime, what)
+            for dataset, reader in charged
+            if (stated := limits_of(reader)) is not None
+        }
+        yield Gauge(
+            name=f"account_{what}_lifetime",
+            help=f"{what.capitalize()} charged to each person of the data set on the account of a reader (columns, public).",
+            labels=("dataset", "account"),
+            values=sums,
+        )
+        yield Gauge(
+            name=f"account_{what}_lifetime_limit",
+            help=f"The site's own limit of verticil_account_{what}_lifetime; an account without one has none stated.",
+            labels=("dataset", "account"),
+            values={place: limit for place, limit in limits.items() if math.isfinite(limit)},
+        )

@@ -207,6 +207,7 @@ def check(config: PartyConfig, study: Study | None = None, *, counts: bool = Tru
     faults += table_faults
     try:
         with Site.open(config) as site:
+            site.ledger.check_rows()
             if study is not None and not faults:
                 costs = _cost(config, site, study, now)
                 digest = bytes.fromhex(costs.digest)

@@ -36,6 +36,7 @@ from verticil.party.operator.view_model import (
     noted,
     number,
     share,
+    spent,
     total,
     widened,
 )
@@ -311,14 +312,7 @@ def status_of(site: Site, now: dt.datetime) -> Status:
             study_status(config, record, confirmed=_confirmations(site, record.digest))
             for record in site.state.studies()
         ),
-        ledger=tuple(
-            Spent(
-                dataset=name,
-                epsilon_spent=site.ledger.spent(name).epsilon,
-                epsilon_lifetime_limit=number(config.policy.max_epsilon_lifetime),
-            )
-            for name in dict.fromkeys([*config.datasets, *site.ledger.datasets()])
-        ),
+        ledger=spent(site),
         attempted_sends=site.ledger.attempts(),
         warnings=_similar(config, site),
     )
@@ -578,6 +572,10 @@ allow_exact_parameters = false           # between peers: may parameters be shar
 # max_share_epsilon = 3.0                # between peers: of the noise on what is shared besides columns; if absent as per column
 # max_share_delta = 1e-6                 # and its delta
 max_delta_lifetime = 1e-5                # between peers: of this data set, over everything that is ever shared
+# max_public_epsilon = 20.0              # what a study tells everybody, its columns count; if absent nothing is drawn for them
+# max_public_epsilon_lifetime = 40.0     # and all studies of this data set
+# max_public_delta = 1e-6                # the delta of one study; if absent 0
+# max_public_delta_lifetime = 1e-5       # and of all studies of this data set
 minimum_common_records = 1000
 minimum_difference = 100                 # people by which a study must differ from an earlier one about nearly the same people
 on_small_difference = "refuse"           # refuse | warn

@@ -96,7 +96,7 @@ def limits_of(config: PartyConfig) -> Limits:
     limits: dict[str, Json] = {name: _plain(getattr(policy, name)) for name in _PLAIN}
     limits["breach"] = None if policy.breach is None else [policy.breach.prior, policy.breach.posterior]
     limits["accounts"] = {
-        reader.name: {"epsilon": _plain(stated.study.epsilon), "delta": stated.study.delta}
+        reader.name: {"epsilon": _plain(stated.study.epsilon), "delta": _plain(stated.study.delta)}
         for reader in (PUBLIC, DEALER)
         if (stated := policy.limits_of(reader)) is not None
     }
@@ -216,7 +216,7 @@ def _account(limits: Table, reader: Reader) -> AccountLimits | None:
         return None
     stated = accounts.table(reader.name)
     return AccountLimits(
-        study=Cost(epsilon=_number(stated, "epsilon"), delta=stated.value(float, "delta")), lifetime=unknown
+        study=Cost(epsilon=_number(stated, "epsilon"), delta=_number(stated, "delta")), lifetime=unknown
     )
 
 

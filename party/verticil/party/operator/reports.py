@@ -14,7 +14,15 @@ from itertools import groupby
 
 from verticil.party.audit.log import AuditLog
 from verticil.party.config import PartyConfig
-from verticil.party.operator.view_model import Confirmation, DeletedColumn, SignedDeletion, number, shown_readers
+from verticil.party.operator.view_model import (
+    AccountSpent,
+    Confirmation,
+    DeletedColumn,
+    SignedDeletion,
+    account_spent,
+    shown_readers,
+    widened,
+)
 from verticil.party.policy.ledger import LedgerRow
 from verticil.party.policy.revocation import Awaited
 from verticil.party.site import Site
@@ -70,27 +78,22 @@ class SentRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccountBudget:
-    """One account of a data set's lifetime budget; a limit of None is not stated.
+class AccountBudget(AccountSpent):
+    """One account of a data set's lifetime budget.
 
     Attributes:
-        account, reader: its name, and who that is.
-        epsilon_spent, delta_spent: the sums over studies, which count.
         epsilon_kept, delta_kept: for studies under way.
-        epsilon_limit, delta_limit: for a lifetime.
         epsilon_numerical: what composing all events numerically gives at `delta_spent`, which decides nothing; None: one of them
             is of a kind that is not known here.
     """
 
-    account: str
-    reader: str
-    epsilon_spent: float
-    delta_spent: float
     epsilon_kept: float
     delta_kept: float
-    epsilon_limit: float | None
-    delta_limit: float | None
     epsilon_numerical: float | None
+
+    def figures(self) -> tuple[float, ...]:
+        """What was spent, and is kept, before any limit."""
+        return (self.epsilon_spent, self.delta_spent, self.epsilon_kept, self.delta_kept)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,15 +233,11 @@ def ledger_of(site: Site) -> LedgerView:
 def _account(site: Site, dataset: str, reader: Reader) -> AccountBudget:
     spent, drawn = site.ledger.spent(dataset, reader), site.ledger.events(dataset, reader)
     kept, limits = site.ledger.kept(reader=reader).get(dataset, NOTHING), site.config.policy.limits_of(reader)
-    return AccountBudget(
-        account=reader.name,
-        reader=reader.words,
-        epsilon_spent=spent.epsilon,
-        delta_spent=spent.delta,
+    return widened(
+        account_spent(reader, limits, spent),
+        AccountBudget,
         epsilon_kept=kept.epsilon,
         delta_kept=kept.delta,
-        epsilon_limit=None if limits is None else number(limits.lifetime.epsilon),
-        delta_limit=None if limits is None else number(limits.lifetime.delta),
         epsilon_numerical=None if drawn is None else numerically(drawn, spent.delta),
     )
 

@@ -124,7 +124,7 @@ class ColumnInWords(ColumnView):
 class AccountCost:
     """What a study costs the people of a data set on one account.
 
-    An epsilon of None is without bound, a limit of None is not stated.
+    An epsilon of None is without bound; a limit of None is infinite, or not stated.
 
     Attributes:
         account, reader: its name, and who that is.
@@ -133,6 +133,7 @@ class AccountCost:
         epsilon_before, delta_before: lifetime sums.
         epsilon_after, delta_after: at most, when it is done.
         epsilon_study_limit, delta_study_limit, epsilon_limit, delta_limit: of one study, and for a lifetime.
+        limits_stated: whether party.toml states any for this account; else nothing may be drawn for its reader.
     """
 
     account: str
@@ -149,6 +150,13 @@ class AccountCost:
     delta_study_limit: float | None
     epsilon_limit: float | None
     delta_limit: float | None
+    limits_stated: bool
+
+    def figures(self) -> tuple[float | None, ...]:
+        """What it costs, before any limit."""
+        beside = (self.epsilon_add_or_remove, self.delta_add_or_remove)
+        sums = (self.epsilon_before, self.delta_before, self.epsilon_after, self.delta_after)
+        return (self.epsilon, self.delta, *beside, *sums)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,12 +277,47 @@ class Crossing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AccountSpent:
+    """What was spent of one account of a data set's lifetime budget.
+
+    Attributes:
+        account, reader: its name, and who that is.
+        epsilon_spent, delta_spent: the sums over studies, which count.
+        epsilon_limit, delta_limit: for a lifetime; None: infinite, or not stated.
+        limits_stated: whether party.toml states any for this account; else nothing may be drawn for its reader.
+    """
+
+    account: str
+    reader: str
+    epsilon_spent: float
+    delta_spent: float
+    epsilon_limit: float | None
+    delta_limit: float | None
+    limits_stated: bool
+
+    def figures(self) -> tuple[float, ...]:
+        """What was spent, before any limit."""
+        return (self.epsilon_spent, self.delta_spent)
+
+    @property
+    def left(self) -> Cost:
+        """What may still be spent; infinite where there is no limit."""
+        epsilon, delta = (math.inf if most is None else most for most in (self.epsilon_limit, self.delta_limit))
+        return Cost(epsilon=epsilon, delta=delta) - Cost(epsilon=self.epsilon_spent, delta=self.delta_spent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What was spent of a data set's lifetime budget; None: there is no limit."""
+    """What was spent of a data set's lifetime budget; None: there is no limit.
+
+    Attributes:
+        accounts: the same for each reader; what stands above is that of whoever reads columns.
+    """
 
     dataset: str
     epsilon_spent: float
     epsilon_lifetime_limit: float | None
+    accounts: tuple[AccountSpent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -445,6 +488,37 @@ def _account_cost(reader: Reader, limits: Limits | None, spent: Cost, drawn: Ite
         delta_study_limit=None if limits is None else number(limits.study.delta),
         epsilon_limit=None if limits is None else number(limits.lifetime.epsilon),
         delta_limit=None if limits is None else number(limits.lifetime.delta),
+        limits_stated=limits is not None,
+    )
+
+
+def spent(site: Site) -> tuple[Spent, ...]:
+    """What was spent of the lifetime budget of each data set of party.toml and of the ledger."""
+    config, ledger = site.config, site.ledger
+    return tuple(
+        Spent(
+            dataset=name,
+            epsilon_spent=ledger.spent(name).epsilon,
+            epsilon_lifetime_limit=number(config.policy.max_epsilon_lifetime),
+            accounts=tuple(
+                account_spent(reader, config.policy.limits_of(reader), ledger.spent(name, reader))
+                for reader in shown_readers(config.policy, ledger, name)
+            ),
+        )
+        for name in dict.fromkeys([*config.datasets, *ledger.datasets()])
+    )
+
+
+def account_spent(reader: Reader, limits: Limits | None, total: Cost) -> AccountSpent:
+    """What was spent of an account."""
+    return AccountSpent(
+        account=reader.name,
+        reader=reader.words,
+        epsilon_spent=total.epsilon,
+        delta_spent=total.delta,
+        epsilon_limit=None if limits is None else number(limits.lifetime.epsilon),
+        delta_limit=None if limits is None else number(limits.lifetime.delta),
+        limits_stated=limits is not None,
     )
 
 

@@ -161,7 +161,10 @@ def objections(voting: Voting, record: StudyRecord, at: datetime) -> tuple[Objec
         try:
             _check_room(voting, study, _drawn(voting, study))
         except Refusal as error:
-            told = "what is left of a lifetime budget has no room for it (policy.max_epsilon_lifetime or max_delta_lifetime)"
+            told = (
+                "what is left of a lifetime budget has no room for it (policy.max_epsilon_lifetime or max_delta_lifetime,"
+                " or those of an account, max_public_epsilon_lifetime or max_public_delta_lifetime)"
+            )
             found.append(Objection(code=error.code, message=error.message, hint=error.hint, told=told))
     return tuple(found)
 

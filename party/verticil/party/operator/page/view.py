@@ -19,9 +19,10 @@ import shlex
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from verticil.party.limits.policy import Policy
+from verticil.party.operator import accounts
 from verticil.party.operator.commands import Status, status_of, study_status
 from verticil.party.operator.pending_studies import PendingStudy, StudyInWords, in_words, waiting
 from verticil.party.operator.plain_language import PRIOR
@@ -34,7 +35,7 @@ from verticil.party.operator.reports import (
     audit_verified,
     ledger_of,
 )
-from verticil.party.operator.view_model import DaemonView, StudyStatus
+from verticil.party.operator.view_model import CostView, DaemonView, StudyStatus
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.audit import AuditLine
@@ -454,6 +455,14 @@ def _protocol_text(model: str) -> str:
     return PROTOCOLS.named(model).summary
 
 
+def _finite(limit: float | None) -> float:
+    return math.inf if limit is None else limit
+
+
+def _one_for_all(value: Any) -> bool:
+    return accounts.one_for_all(value)
+
+
 @functools.cache
 def _environment() -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -461,14 +470,21 @@ def _environment() -> Environment:
     found = Environment(
         loader=FunctionLoader(_read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    found.filters |= {
+    filters: dict[str, Any] = {
+        "besides": besides,
+        "each_account": accounts.each_account,
         "epsilon": epsilon_text,
-        "left": left_text,
+        "finite": _finite,
+        "greek": greek,
+        "left": wording.left,
+        "pair": pair_text,
         "protocol": _protocol_text,
         "sentence": sentence,
         "size": size_text,
         "when": when_text,
     }
+    found.filters.update(filters)
+    found.tests["one_for_all"] = _one_for_all
     return found
 
 
@@ -481,6 +497,30 @@ def epsilon_text(value: float | None) -> str:
     return wording.epsilon(math.inf if value is None else float(value))
 
 
+def pair_text(epsilon: float | None, delta: float | None) -> str:
+    """An epsilon with its delta, where there is one.
+
+    >>> pair_text(2.001, 1e-6), pair_text(2.0, 0.0), pair_text(2.0, None)
+    ('2.01, δ 1e-06', '2.00', '2.00')
+    """
+    return epsilon_text(epsilon) + (f", δ {delta:g}" if delta and math.isfinite(delta) else "")
+
+
+def greek(words: str) -> str:
+    """Words with the letters that the page has for both numbers.
+
+    >>> greek("epsilon 1.00, delta 1e-06")
+    'ε 1.00, δ 1e-06'
+    """
+    return words.replace("epsilon ", "ε ").replace("delta ", "δ ")
+
+
+def besides(row: CostView | BudgetView) -> tuple[str, ...]:
+    """What is said of the accounts of a data set in words, under its figures."""
+    same = accounts.same_words(row.accounts) if accounts.one_for_all(row.accounts) else ()
+    return (*same, *(accounts.numerical_words(row) if isinstance(row, BudgetView) else accounts.beside_words(row)))
+
+
 def sentence(words: str) -> str:
     """Words as a sentence, in which no line ends before a percent sign.
 
@@ -488,15 +528,6 @@ def sentence(words: str) -> str:
     "A true 'yes' is kept 85\\xa0% of the time."
     """
     return f"{words[:1].upper()}{words[1:]}.".replace(" %", "\N{NO-BREAK SPACE}%")
-
-
-def left_text(value: float) -> str:
-    """What may still be spent, rounded down to two digits.
-
-    >>> left_text(28.1099), left_text(math.inf)
-    ('28.10', 'no limit')
-    """
-    return "no limit" if math.isinf(value) else f"{math.floor(value * 100 + 1e-6) / 100:.2f}"
 
 
 def size_text(n_bytes: int) -> str:

@@ -139,6 +139,15 @@ def both(cost: Cost) -> str:
     return f"ε = {said}" + (f", δ = {tiny(cost.delta)}" if cost.delta > 0 else "")
 
 
+def left(value: float) -> str:
+    """What may still be spent, rounded down to two digits.
+
+    >>> left(28.1099), left(math.inf)
+    ('28.10', 'no limit')
+    """
+    return "no limit" if math.isinf(value) else f"{math.floor(value * 100 + 1e-6) / 100:.2f}"
+
+
 def tiny(value: float) -> str:
     """A small probability that is an upper bound, rounded up to two digits.
 

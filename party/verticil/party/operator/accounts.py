@@ -1,0 +1,131 @@
+"""The accounts by reader in words: the same sentences in commands and on the page.
+
+Where every account has the figures of the first one (whoever reads columns), and no other has limits, one line says so. Else each
+account has a line. Epsilons are rounded up to two digits, what is left is rounded down.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from verticil.shared.release.report import wording
+
+if TYPE_CHECKING:
+    from verticil.party.operator.reports import AccountBudget, BudgetView
+    from verticil.party.operator.view_model import AccountCost, AccountSpent, CostView, Spent
+
+NOT_STATED: Final = "no limit stated: what is drawn for this reader is refused"
+
+
+def one_for_all(accounts: Sequence[AccountCost | AccountSpent]) -> bool:
+    """Whether one line says everything: the figures are the same, and limits are stated for nobody but the first."""
+    return all(not account.limits_stated and account.figures() == accounts[0].figures() for account in accounts[1:])
+
+
+def same_words(accounts: Sequence[AccountCost | AccountSpent]) -> tuple[str, ...]:
+    """What is said of further accounts where `one_for_all`; nothing where there are none."""
+    others = " and for ".join(account.reader for account in accounts[1:])
+    return (f"the same for {others}; {NOT_STATED}",) if others else ()
+
+
+def both(epsilon: float | None, delta: float, *, always: bool = False) -> str:
+    """An epsilon with its delta, where there is one or it is `always` said.
+
+    >>> both(1.234, 0.0), both(1.234, 1e-6), both(None, 0.0), both(2.0, 0.0, always=True)
+    ('epsilon 1.24', 'epsilon 1.24, delta 1e-06', 'epsilon without bound', 'epsilon 2.00, delta 0')
+    """
+    said = "without bound" if epsilon is None or math.isinf(epsilon) else wording.epsilon(epsilon)
+    return f"epsilon {said}" + (f", delta {delta:g}" if delta or always else "")
+
+
+def limit(epsilon: float | None, delta: float | None) -> str:
+    """A limit that is stated; None: without one."""
+    parts = [f"epsilon {wording.epsilon(epsilon)}"] if epsilon is not None else []
+    parts += [f"delta {delta:g}"] if delta is not None else []
+    return ", ".join(parts) or "anything"
+
+
+def limit_words(account: AccountCost) -> str:
+    """The limits of an account, of one study and for a lifetime."""
+    if not account.limits_stated:
+        return NOT_STATED
+    study = limit(account.epsilon_study_limit, account.delta_study_limit)
+    return f"limits: {study} in one study, {limit(account.epsilon_limit, account.delta_limit)} for a lifetime"
+
+
+def cost_lines(row: CostView) -> tuple[str, ...]:
+    """What a study costs each account of a data set, a line for each, without the name of the data set."""
+    return tuple(
+        f"{_of(account)}: {both(account.epsilon, account.delta)} for each person; lifetime sum"
+        f" {both(account.epsilon_before, account.delta_before)} now,"
+        f" at most {both(account.epsilon_after, account.delta_after)} after it; {limit_words(account)}"
+        for account in row.accounts
+    )
+
+
+def each_account(row: CostView) -> tuple[str, ...]:
+    """What a study costs the accounts of a data set beyond what the figures of the first one say."""
+    return same_words(row.accounts) if one_for_all(row.accounts) else cost_lines(row)
+
+
+def beside_words(row: CostView) -> tuple[str, ...]:
+    """What the literature would count of noise on tables; nothing where none is drawn."""
+    found: dict[tuple[float, float], list[str]] = {}
+    for account in row.accounts:
+        if account.epsilon_add_or_remove is not None and account.delta_add_or_remove is not None:
+            pair = (account.epsilon_add_or_remove, account.delta_add_or_remove)
+            found.setdefault(pair, []).append(account.account)
+    return tuple(
+        f"for comparison with the literature: the noise on tables{f' of account {names[0]!r}' if len(found) > 1 else ''} has"
+        f" {both(*pair)} if a person is added or removed"
+        for pair, names in found.items()
+    )
+
+
+def spent_lines(row: Spent) -> tuple[str, ...]:
+    """What was spent of each account of a data set, a line for each, without the name of the data set."""
+    return tuple(f"{_of(account)}: {_spent(account)}" for account in row.accounts)
+
+
+def budget_lines(row: BudgetView) -> tuple[str, ...]:
+    """What was spent, is kept and is left of each account of a data set, a line for each, without the name of the data set."""
+    return tuple(f"{_of(account)}: {_spent(account)}{_kept(account)}" for account in row.accounts)
+
+
+def numerical_words(row: BudgetView) -> tuple[str, ...]:
+    """What composing everything numerically would give, where that can be another number."""
+    found: dict[tuple[float | None, float], list[str]] = {}
+    for account in row.accounts:
+        if account.delta_spent:
+            found.setdefault((account.epsilon_numerical, account.delta_spent), []).append(account.account)
+    return tuple(
+        (f"account '{names[0]}' " if len(found) > 1 else "")
+        + (
+            "by numerical composition: not known, an event is of a kind that this version does not have"
+            if epsilon is None
+            else f"by numerical composition of everything: {both(epsilon, delta)}; decides nothing"
+        )
+        for (epsilon, delta), names in found.items()
+    )
+
+
+def _of(account: AccountCost | AccountSpent) -> str:
+    return f"account '{account.account}' ({account.reader})"
+
+
+def _spent(account: AccountSpent) -> str:
+    spent = f"{both(account.epsilon_spent, account.delta_spent)} per person spent"
+    if not account.limits_stated:
+        return f"{spent}; {NOT_STATED}"
+    of = limit(account.epsilon_limit, account.delta_limit)
+    left = [] if account.epsilon_limit is None else [f"epsilon {wording.left(account.left.epsilon)}"]
+    left += [] if account.delta_limit is None else [f"delta {account.left.delta:g}"]
+    return f"{spent} of {of}" + (f", {', '.join(left)} left" if left else "")
+
+
+def _kept(account: AccountBudget) -> str:
+    if not (account.epsilon_kept or account.delta_kept):
+        return ""
+    return f"; {both(account.epsilon_kept, account.delta_kept)} of that is kept for studies under way"
