@@ -16,8 +16,9 @@ Promises
   on them, or that there is none. Those of one kind in one study are charged once, together, and there are no second ones: an
   approval is for one answer. A delta is charged with the epsilon of the same noise, once for each study, data set and draw.
 - The lifetime limits are held against everything that a study will be charged, in all its data sets, before its first column is
-  drawn (`Ledger.reserve`): all of it is reserved together, or nothing leaves. Until it is charged or the study has ended here, no
-  other study can be given that room. What another study sends of the same values is not counted twice.
+  drawn (`Ledger.reserve`), and again before its first row: all of it is reserved together, or nothing leaves. Until it is charged
+  or the study has ended here, no other study can be given that room. What another study sends of the same values is not counted
+  twice.
 - There is an account for each reader (`verticil.shared.privacy.accounts`): a row counts in those that can come to know of it.
   What is charged to a row is what its event costs alone; an account counts what the rows of a study cost together, as the
   accountant composes them, and adds the studies.
@@ -74,6 +75,12 @@ _KEPT_STATISTICS: Final = (
     " JOIN study s ON s.digest = p.study_digest"
     f" WHERE p.unit IS NULL AND p.study_digest <> ?2 AND {_UNDER_WAY}"
     " AND NOT EXISTS (SELECT 1 FROM ledger l WHERE l.study_digest = p.study_digest AND l.kind = p.kind AND l.dataset = p.dataset)"
+)
+_STILL_TO_SEND: Final = (
+    f"SELECT {_NAMES_OF_VALUES}, p.event FROM reserved p WHERE p.study_digest = ? AND p.event IS NOT NULL"  # noqa: S608 (constant text)
+    " AND (p.unit IS NULL OR NOT EXISTS (SELECT 1 FROM ledger l WHERE l.dataset = p.dataset AND l.sources = p.sources"
+    " AND l.codebook_digest = p.codebook_digest AND l.transition_digest = p.transition_digest"
+    " AND l.secret_id = p.secret_id AND l.fingerprint = p.fingerprint AND l.version_tag = p.version_tag))"
 )
 _COUNTED: Final = "reader NOT IN (SELECT value FROM json_each(?))"
 PARTS: Final = ("codebook_digest", "transition_digest", "secret_id", "fingerprint")
@@ -535,6 +542,7 @@ class Ledger:
             DataFault: DISK_FULL, STATE_CORRUPT; nothing was written and nothing may leave.
         """
         with self._database.transaction():
+            self._check_whole(send["study_digest"], policy)
             (assessment,) = self.assess([release], policy, study_digest=send["study_digest"])
             if assessment.version_tag != version_tag:
                 message = f"column '{', '.join(release.variables)}': its noise is not the one that the ledger has for these data"
@@ -545,6 +553,22 @@ class Ledger:
                 return NOTHING
             self.put_back(release, version_tag=version_tag, charged=assessment.charge, unit=unit, **send)
         return assessment.charge
+
+    def _check_whole(self, study_digest: bytes, policy: Policy) -> None:
+        """Before the first row of a study: hold all that is kept for it against the limits, which may be lower by now.
+
+        Raises:
+            Refusal: BUDGET_EXCEEDED, or POLICY_REFUSED of an event that is not known here.
+        """
+        if self._database.has("SELECT 1 FROM ledger WHERE study_digest = ? LIMIT 1", (study_digest,)):
+            return
+        drawn: dict[str, list[PrivacyEvent]] = {}
+        own: set[Values] = set()
+        for *values, event in self._database.rows(_STILL_TO_SEND, (study_digest,)):
+            own.add(cast("Values", tuple(values)))
+            drawn.setdefault(cast("str", values[0]), []).append(events.from_json(cast("str", event)))
+        for dataset, items in drawn.items():
+            self.check_room(dataset, items, policy, study_digest=study_digest, own=own)
 
     def _count_again(self, unit: int, send: Send) -> bool:
         """Count another send beside its row; False: there is no row of it yet."""
@@ -587,6 +611,7 @@ class Ledger:
         with self._database.transaction():
             cost = cost_of(shared.event)
             check_shared(policy, cost.epsilon, shared.event.reader)
+            self._check_whole(send["study_digest"], policy)
             self._check_first(shared, send)
             earlier = (shared,) if along_with is None else (shared, replace(shared, codebook_digest=along_with))
             charge = NOTHING if any(map(self._has, earlier)) else cost
