@@ -70,12 +70,19 @@ def finite_together(events: Iterable[PrivacyEvent]) -> Cost:
 
 
 def add_or_remove(events: Iterable[PrivacyEvent]) -> Cost | None:
-    """What the events with noise on tables cost a person who is added or removed, by their sums; None: there are none.
+    """What the events with noise on tables cost a person who is added or removed, composed numerically; None: there are none.
 
     It is shown beside the cost of replacing a person, because the literature counts so, and decides nothing.
     """
-    found = [kind.add_or_remove(event) for event in events if (kind := kind_of(event)).add_or_remove is not None]
-    return compose(found) if found else None
+    losses: Counter[Loss] = Counter()
+    deltas: list[float] = []
+    for event in events:
+        losses_of = kind_of(event).add_or_remove
+        if losses_of is not None:
+            losses.update(losses_of(event))
+            deltas.append(cost_of(event).delta)
+    delta = math.fsum(deltas)
+    return Cost(epsilon=loss.epsilon_at(losses, delta), delta=delta) if deltas else None
 
 
 def numerically(events: Iterable[PrivacyEvent], delta: float) -> float:

@@ -195,8 +195,8 @@ class EventKind(Generic[E]):
         has_own_words: whether screens and documents word this kind from the study's own keys (its units, its ``share``); of any
             other they list the events of a study, with `words`, under ``events``.
         losses: the privacy losses of one event, closer than `cost` tells, for numerical composition; None: `cost` is all.
-        add_or_remove: what one event costs a person who is added or removed instead, to be shown beside `cost`, because the
-            literature counts so; None: it means nothing for this kind.
+        add_or_remove: the losses of one event for a person who is added or removed instead, told at the delta of `cost`, beside
+            it, because the literature counts so; None: it means nothing for this kind.
         deviation: standard deviation of the noise on each count, for the plan of a study; None: it adds none to counts.
     """
 
@@ -207,7 +207,7 @@ class EventKind(Generic[E]):
     of_study: Callable[[Study, str], Iterable[PlannedEvent]]
     has_own_words: bool = False
     losses: Callable[[E], Counter[Loss]] | None = None
-    add_or_remove: Callable[[E], Cost] | None = None
+    add_or_remove: Callable[[E], Counter[Loss]] | None = None
     deviation: Callable[[E], float | None] | None = None
 
 
@@ -413,17 +413,16 @@ def _discrete_losses(event: DiscreteGaussianCounts, changed: int | None = None) 
     return Counter({DiscreteGaussianLoss(sigma=event.sigma): 2 * event.tables if changed is None else changed})
 
 
-def _discrete_cost(event: DiscreteGaussianCounts, changed: int | None = None) -> Cost:
-    losses = _discrete_losses(event, changed)
-    if changed is None and event.epsilon is not None and delta_at(losses, event.epsilon) <= event.delta:
+def _discrete_cost(event: DiscreteGaussianCounts) -> Cost:
+    losses = _discrete_losses(event)
+    if event.epsilon is not None and delta_at(losses, event.epsilon) <= event.delta:
         return Cost(epsilon=event.epsilon, delta=event.delta)
     return Cost(epsilon=epsilon_at(losses, event.delta), delta=event.delta)
 
 
-def _gaussian_add_or_remove(event: GaussianCounts) -> Cost:
+def _gaussian_add_or_remove(event: GaussianCounts) -> Counter[Loss]:
     """Of the same noise, where a person is in one cell of each table: a sensitivity that is less by sqrt 2."""
-    loss = GaussianLoss(mu=math.sqrt(0.5) / analytic_sigma(event.epsilon, event.delta))
-    return Cost(epsilon=epsilon_at([loss], event.delta), delta=event.delta)
+    return Counter({GaussianLoss(mu=math.sqrt(0.5) / analytic_sigma(event.epsilon, event.delta)): 1})
 
 
 def _discrete_words(event: DiscreteGaussianCounts) -> str:
@@ -431,8 +430,7 @@ def _discrete_words(event: DiscreteGaussianCounts) -> str:
     whose = "" if event.contributors == 1 else f", the sum of what {event.contributors} contributed,"
     return (
         f"discrete Gaussian noise of standard deviation {event.sigma:.4g}{whose} was added to every count of {event.tables} "
-        "tables: "
-        f"epsilon {cost.epsilon:.4g}, delta {cost.delta:.4g}"
+        f"tables: epsilon {cost.epsilon:.4g}, delta {cost.delta:.4g}"
     )
 
 
@@ -480,7 +478,7 @@ register(
         of_study=_discrete,
         has_own_words=True,
         losses=_discrete_losses,
-        add_or_remove=lambda event: _discrete_cost(event, event.tables),
+        add_or_remove=lambda event: _discrete_losses(event, event.tables),
         deviation=lambda event: event.sigma,
     )
 )
