@@ -24,7 +24,7 @@ from verticil.shared.channels.loss import epsilon_at
 from verticil.shared.errors import DataFault, Misuse, Refusal
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import add_or_remove, cost_of, numerically, together
-from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Limits
+from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Limits, Reader
 from verticil.shared.privacy.events import (
     DiscreteGaussianCounts,
     EventKind,
@@ -99,7 +99,7 @@ def test_readers_are_nested_and_what_everybody_sees_counts_for_all() -> None:
 
 
 def test_an_event_is_charged_to_every_account_that_can_come_to_know_of_it(ledger: Ledger, tmp_path: Path) -> None:
-    policy = policy_of(tmp_path, public=limits(5.0))
+    policy = policy_of(tmp_path, public=limits(5.0), dealer=limits(5.0))
     column = dataclasses.replace(TABLES, reader="columns", delta=1e-7)
     secret = PureMechanism(epsilon=0.5, mechanism="a floor", reader="dealer")
     cost = {event: cost_of(event) for event in (TABLES, column, secret)}
@@ -169,10 +169,9 @@ def planned_for(reader: str, event: PrivacyEvent) -> EventKind[Scores]:
 
 @pytest.mark.parametrize("reader", [PUBLIC, DEALER], ids=lambda reader: reader.name)
 def test_a_limit_that_is_missing_is_refused_and_one_that_is_stated_is_held(
-    reader: object, release_study: Study, tmp_path: Path, kinds: None
+    reader: Reader, release_study: Study, tmp_path: Path, kinds: None
 ) -> None:
-    assert reader in READERS
-    name = reader.name  # type: ignore[attr-defined]
+    name = reader.name
     register(planned_for(name, TABLES))
     columns = {name: Column(dataset="people", source=name) for name in ("age", "smoker")}
 
@@ -208,6 +207,18 @@ def test_the_limits_of_everybody_hold_over_a_lifetime(ledger: Ledger, tmp_path: 
         charge(ledger, policy, TABLES, study=b"e" * 32, draw=b"f" * 32)
     assert "policy.max_public_epsilon_lifetime" in (caught.value.hint or "")
     assert len(ledger.rows()) == 1
+
+
+@pytest.mark.parametrize("reader", [PUBLIC, DEALER], ids=lambda reader: reader.name)
+def test_nothing_is_charged_for_a_reader_whose_limits_are_gone_since(
+    ledger: Ledger, tmp_path: Path, reader: Reader
+) -> None:
+    event = dataclasses.replace(TABLES, reader=reader.name)
+    with pytest.raises(Refusal, match=r"party\.toml states no limit for this account") as caught:
+        charge(ledger, policy_of(tmp_path), event)
+    assert caught.value.code == "BUDGET_EXCEEDED"
+    assert reader.keys[0] in (caught.value.hint or "")
+    assert ledger.rows() == ()
 
 
 @pytest.mark.parametrize(
@@ -265,7 +276,9 @@ def test_a_row_that_is_not_what_its_event_costs_is_found_before_anything_is_char
         listing(config)
     assert caught.value.code == "STATE_CORRUPT"
     with Site.open(config) as site, pytest.raises(DataFault, match="row 1 of the ledger"):
-        site.ledger.reserve(b"e" * 32, {}, config.policy, shared={"people": [TABLES]})
+        site.ledger.reserve(
+            b"e" * 32, {}, config.policy, shared={"people": [dataclasses.replace(TABLES, reader="columns")]}
+        )
 
 
 @pytest.mark.parametrize(

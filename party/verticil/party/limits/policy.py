@@ -311,6 +311,13 @@ def _of_epsilon(policy: Policy, study: Study, party: str) -> list[Objection]:
     return found
 
 
+def no_limit(reader: Reader) -> Objection:
+    """What speaks against something that is drawn for a reader whose account has no limits."""
+    text = f"something is drawn for {reader.words}, and party.toml states no limit for this account"
+    hint = f"set {', '.join(f'policy.{key}' for key in reader.keys)} in party.toml"
+    return Objection(code="BUDGET_EXCEEDED", message=text, hint=hint)
+
+
 def _of_accounts(policy: Policy, study: Study, party: str) -> list[Objection]:
     """What the other accounts may be told in one study; what is drawn for a reader needs limits of this reader's own."""
     found: list[Objection] = []
@@ -321,9 +328,7 @@ def _of_accounts(policy: Policy, study: Study, party: str) -> list[Objection]:
         limits = policy.limits_of(reader)
         if limits is None:
             if any(item.event.reader == reader.name for item in drawn):
-                text = f"something is drawn for {reader.words}, and party.toml states no limit for this account"
-                hint = f"set {', '.join(f'policy.{key}' for key in reader.keys)} in party.toml"
-                found.append(Objection(code="BUDGET_EXCEEDED", message=text, hint=hint))
+                found.append(no_limit(reader))
             continue
         cost = finite_together(item.event for item in drawn if reader.sees(item.event.reader))
         if (short := cost.beyond(limits.study)) is not None:

@@ -40,55 +40,25 @@ from types import MappingProxyType
 from typing import Final, TypedDict, Unpack, cast
 
 from verticil.party.dataset.releases import Release, Values
-from verticil.party.limits.policy import Policy, check_shared
-from verticil.party.storage.database import Database
+from verticil.party.limits.policy import Policy, check_shared, no_limit
+from verticil.party.policy.ledger_sums import NAMES_OF_VALUES, LedgerSums
 from verticil.party.storage.secret import secret_id
 from verticil.party.storage.studies import stamp
 from verticil.shared.errors import DataFault, Refusal
 from verticil.shared.privacy import events
-from verticil.shared.privacy.accountant import cost_of, finite, together
+from verticil.shared.privacy.accountant import cost_of, together
 from verticil.shared.privacy.accounts import COLUMNS, NOTHING, READERS, Account, Cost, Reader, Shortage
 from verticil.shared.privacy.events import PrivacyEvent, RandomizedColumn, kind_of
 from verticil.shared.privacy.figures import epsilon_exceeds
-from verticil.shared.storage.rows import Cell
-from verticil.shared.study.states import State
 
 _SAME_DRAW = "dataset = ? AND sources = ? AND codebook_digest = ? AND transition_digest = ? AND secret_id = ?"
-_UNDER_WAY: Final = (
-    "s.remote_state < ?1 AND NOT EXISTS (SELECT 1 FROM failure f WHERE f.digest = s.digest)"
-    " AND NOT EXISTS (SELECT 1 FROM denial d WHERE d.digest = s.digest)"
-    " AND NOT EXISTS (SELECT 1 FROM revocation r WHERE r.digest = s.digest)"
-)
-_NAMES_OF_VALUES: Final = (
-    "p.dataset, p.sources, p.codebook_digest, p.transition_digest, p.secret_id, p.fingerprint, p.version_tag"
-)
-_KEPT_COLUMNS: Final = (
-    f"SELECT {_NAMES_OF_VALUES}, p.epsilon, p.delta, p.event, p.study_digest FROM reserved p"  # noqa: S608 (constant text)
-    " JOIN study s ON s.digest = p.study_digest"
-    f" WHERE p.unit IS NOT NULL AND p.study_digest <> ?2 AND {_UNDER_WAY}"
-    " AND NOT EXISTS (SELECT 1 FROM ledger l WHERE l.dataset = p.dataset AND l.sources = p.sources"
-    " AND l.codebook_digest = p.codebook_digest AND l.transition_digest = p.transition_digest"
-    " AND l.secret_id = p.secret_id AND l.fingerprint = p.fingerprint AND l.version_tag = p.version_tag)"
-)
-_KEPT_STATISTICS: Final = (
-    f"SELECT {_NAMES_OF_VALUES}, p.epsilon, p.delta, p.event, p.study_digest FROM reserved p"  # noqa: S608 (constant text)
-    " JOIN study s ON s.digest = p.study_digest"
-    f" WHERE p.unit IS NULL AND p.study_digest <> ?2 AND {_UNDER_WAY}"
-    " AND NOT EXISTS (SELECT 1 FROM ledger l WHERE l.study_digest = p.study_digest AND l.kind = p.kind AND l.dataset = p.dataset)"
-)
 _STILL_TO_SEND: Final = (
-    f"SELECT {_NAMES_OF_VALUES}, p.event FROM reserved p WHERE p.study_digest = ? AND p.event IS NOT NULL"  # noqa: S608 (constant text)
+    f"SELECT {NAMES_OF_VALUES}, p.event FROM reserved p WHERE p.study_digest = ? AND p.event IS NOT NULL"  # noqa: S608 (constant text)
     " AND (p.unit IS NULL OR NOT EXISTS (SELECT 1 FROM ledger l WHERE l.dataset = p.dataset AND l.sources = p.sources"
     " AND l.codebook_digest = p.codebook_digest AND l.transition_digest = p.transition_digest"
     " AND l.secret_id = p.secret_id AND l.fingerprint = p.fingerprint AND l.version_tag = p.version_tag))"
 )
-_COUNTED: Final = "reader NOT IN (SELECT value FROM json_each(?))"
 PARTS: Final = ("codebook_digest", "transition_digest", "secret_id", "fingerprint")
-
-
-def _not_counted(reader: Reader) -> str:
-    """For `_COUNTED`: what is drawn for a reader of a newer version counts in every account."""
-    return json.dumps([other.name for other in READERS if not reader.sees(other.name)])
 
 
 def _no_room(dataset: str, reader: Reader, short: Shortage) -> Refusal:
@@ -184,57 +154,8 @@ def _charged_once(releases: Sequence[Release], found: Sequence[Assessment]) -> t
     return tuple(charged)
 
 
-class Ledger:
+class Ledger(LedgerSums):
     """The ledger in a party's database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def spent(self, dataset: str, reader: Reader = COLUMNS) -> Cost:
-        """What was charged to a data set in its lifetime on the account of `reader`, without what has no bound."""
-        charged = "SELECT charged AS epsilon, charged_delta AS delta FROM ledger WHERE dataset = ? AND"
-        total = finite(self._database.read(Cost, f"{charged} {_COUNTED}", (dataset, _not_counted(reader))))
-        for events_of_one, plain in self._charged_with_noise(dataset, reader):
-            total -= plain - together(events_of_one)
-        return total
-
-    def events(self, dataset: str, reader: Reader) -> tuple[PrivacyEvent, ...] | None:
-        """The events that were charged to a data set on an account, in order; None: one of them is of a kind not known here."""
-        drawn = f"SELECT event FROM ledger WHERE dataset = ? AND {_COUNTED}"  # noqa: S608 (constant text)
-        query = f"{drawn} AND (charged > 0 OR charged_delta > 0) ORDER BY number"
-        try:
-            return tuple(map(events.from_json, self._database.read(str, query, (dataset, _not_counted(reader)))))
-        except (Refusal, ValueError):
-            return None
-
-    def check_rows(self) -> None:
-        """Check that every row was charged what its event costs, or nothing.
-
-        Raises:
-            DataFault: STATE_CORRUPT, naming the row.
-        """
-        query = "SELECT MIN(number), event, epsilon, delta, MAX(charged NOT IN (0, epsilon) OR charged_delta NOT IN (0, delta))"
-        for number, text, epsilon, delta, differs in self._database.rows(
-            f"{query} FROM ledger GROUP BY event, epsilon, delta"
-        ):
-            try:
-                cost = cost_of(events.from_json(cast("str", text)))
-            except (
-                Refusal
-            ):  # of a version, or an extension, that is not here: what was charged for it counts as it stands
-                continue
-            except ValueError as error:
-                problem = str(error)
-            else:
-                told = Cost(epsilon=cast("float", epsilon), delta=cast("float", delta))
-                if not differs and cost.beyond(told) is None:
-                    continue
-                problem = f"its sums are not those of its event, which costs epsilon {cost.epsilon:.6g}, delta {cost.delta:.4g}"
-            raise DataFault(
-                "STATE_CORRUPT",
-                f"row {cast('int', number)} of the ledger: {problem}",
-                hint="restore your backup of the state directory",
-            )
 
     def datasets(self) -> tuple[str, ...]:
         """Names of the data sets that something was charged to."""
@@ -356,9 +277,12 @@ class Ledger:
         for reader in READERS:
             new = [event for event in drawn if reader.sees(event.reader) and math.isfinite(cost_of(event).epsilon)]
             limits = policy.limits_of(reader)
-            if not new or limits is None:  # without limits nothing of its own is permitted: `policy.objections`
+            if limits is None and any(event.reader == reader.name for event in new):
+                missing = no_limit(reader)
+                raise Refusal(missing.code, f"data set '{dataset}': {missing.message}", hint=missing.hint)
+            if not new or limits is None:
                 continue
-            before = self._charged(study_digest, dataset, reader)
+            before = self.charged_with_losses(study_digest, dataset, reader)
             asked = together([*before, *new]) - together(before)
             kept = self.kept(study_digest, own, reader).get(dataset, NOTHING)
             short = Account(spent=self.spent(dataset, reader), kept=kept, limit=limits.lifetime).dry_run(asked)
@@ -406,81 +330,6 @@ class Ledger:
                             events.to_json(event),
                         ),
                     )
-
-    def kept(
-        self, study_digest: bytes = b"", own: Collection[Values] = (), reader: Reader = COLUMNS
-    ) -> dict[str, Cost]:
-        """What is reserved for other studies under way and not yet charged, by data set.
-
-        Args:
-            study_digest: of the study that asks; empty: of all.
-            own: the values that it would send: the study that sends them first is charged for them.
-            reader: of the account.
-        """
-        asked: tuple[Cell, ...] = (int(State.PUBLISHED), study_digest)
-        reserved: dict[tuple[bytes, str], list[tuple[Cost, str | None]]] = {}
-        columns = {row[:7]: row for row in reversed(self._database.rows(_KEPT_COLUMNS, asked))}  # the same values once
-        for *values, epsilon, delta, event, other in (
-            *columns.values(),
-            *self._database.rows(_KEPT_STATISTICS, asked),
-        ):
-            drawn_for = COLUMNS.name if event is None else json.loads(cast("str", event)).get("reader", COLUMNS.name)
-            if tuple(values) not in own and reader.sees(drawn_for):
-                cost = Cost(epsilon=cast("float", epsilon), delta=cast("float", delta))
-                place = (cast("bytes", other), cast("str", values[0]))
-                reserved.setdefault(place, []).append((cost, cast("str | None", event)))
-        found: dict[str, Cost] = {}
-        for (other, dataset), items in reserved.items():
-            found[dataset] = found.get(dataset, NOTHING) + self._still_to_charge(other, dataset, reader, items)
-        return found
-
-    def _still_to_charge(
-        self, study_digest: bytes, dataset: str, reader: Reader, items: Sequence[tuple[Cost, str | None]]
-    ) -> Cost:
-        """Of one study: what its reserved events add to those that were charged; of those of an earlier version, their sum."""
-        if sum(cost.delta > 0 for cost, _ in items) and all(event is not None for _, event in items):
-            try:
-                new = [events.from_json(event) for _, event in items if event is not None]
-                before = self._charged(study_digest, dataset, reader)
-                return together([*before, *new]) - together(before)
-            except Refusal:
-                pass
-        return finite(cost for cost, _ in items)
-
-    def _charged(self, study_digest: bytes, dataset: str, reader: Reader) -> list[PrivacyEvent]:
-        """The events with noise on tables that a study was charged for; what else it was charged for adds to anything."""
-        return [
-            event
-            for found, _ in self._charged_with_noise(dataset, reader, study_digest)
-            for event in found
-            if kind_of(event).losses is not None
-        ]
-
-    def _charged_with_noise(
-        self, dataset: str, reader: Reader, study_digest: bytes | None = None
-    ) -> list[tuple[list[PrivacyEvent], Cost]]:
-        """For each study that was charged a delta: the charged events of finite epsilon, and their sum.
-
-        A study with an event of a kind that is not known here is left out: its sum stands.
-        """
-        query = (
-            f"SELECT study_digest, event, charged, charged_delta FROM ledger WHERE dataset = ? AND {_COUNTED}"  # noqa: S608 (constant text)
-            " AND charged < 9e999 AND charged_delta > 0 AND (? IS NULL OR study_digest = ?) ORDER BY number"
-        )
-        found: dict[bytes, list[tuple[str, Cost]]] = {}
-        for digest, text, epsilon, delta in self._database.rows(
-            query, (dataset, _not_counted(reader), study_digest, study_digest)
-        ):
-            cost = Cost(epsilon=cast("float", epsilon), delta=cast("float", delta))
-            found.setdefault(cast("bytes", digest), []).append((cast("str", text), cost))
-        read: list[tuple[list[PrivacyEvent], Cost]] = []
-        for rows in found.values():
-            try:
-                drawn = [events.from_json(text) for text, _ in rows]
-            except (Refusal, ValueError):
-                continue
-            read.append((drawn, finite(cost for _, cost in rows)))
-        return read
 
     def _assess_one(self, release: Release, policy: Policy, study_digest: bytes) -> Assessment:
         name, cost = ", ".join(release.variables), cost_of(release.event)
