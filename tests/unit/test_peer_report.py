@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import math
 import re
 
 import pytest
@@ -39,6 +40,8 @@ def noisy(peer_case, peer_study) -> str:
 def test_it_names_the_noise_that_was_drawn(peer_case, peer_study, noisy):
     rounded = render(_content(peer_case(peer_study(share=ShareRule(epsilon=2.0, delta=1e-6)))))
     assert "Each organisation added Gaussian noise to every count" in _words(rounded)
+    assert "all 3 organisations together this adds up to at most ε = 6, δ = 3 × 10⁻⁶" in _words(rounded)
+    assert "and for everybody who has this release: ε = 12.00, δ = 3 × 10⁻⁶" in _words(rounded)
     assert "Each organisation added discrete Gaussian noise to every count" in _words(noisy)
 
 
@@ -58,10 +61,11 @@ def test_with_noise_it_says_what_for(noisy):
     words = _words(noisy)
     assert "ε = 2, δ = 10⁻⁶ for each organisation." in words
     assert "for the replacement of one person's columns at that organisation" in words
-    assert "all 3 organisations together this adds up to at most ε = 6, δ = 3 × 10⁻⁶" in words
     assert "2 tables 4.5 people" in words  # 2 sigma_AGM(2, 1e-6): sqrt(2 * 2 tables)
-    # 6 of columns (1.5 + 2.5 + 2) and 2 at each of three organisations
-    assert "and for everybody who has this release: ε = 12.00, δ = 3 × 10⁻⁶" in words
+    # the noise of three organisations with 2 each is composed, and 6 of columns (1.5 + 2.5 + 2) is added
+    (together,) = re.findall(r"all 3 organisations together this adds up to at most ε = (\d\.\d+), δ = 3 × 10⁻⁶", words)
+    assert 2 * math.sqrt(3) < float(together) < 4.2
+    assert f"and for everybody who has this release: ε = {6 + float(together):.2f}, δ = 3 × 10⁻⁶" in words
     assert re.search(r"added or removed instead: ε = \d\.\d\d, δ = 3 × 10⁻⁶ ?\)", words)
     assert "exact functions" not in words
     assert "fewer than" not in words.replace("worth fewer", "")

@@ -98,7 +98,7 @@ def epsilon_at_least(first: int, second: int, draws: int, *, delta: float, error
         At least 0.
 
     >>> round(epsilon_at_least(7_311, 2_689, 10_000, delta=0.0, error=1e-6), 2)  # e / (1 + e) and 1 / (1 + e): epsilon 1
-    0.88
+    0.89
     """
     p = lower_bound(first, draws, error / 2) - delta
     q = upper_bound(second, draws, error / 2)
