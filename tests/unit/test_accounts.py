@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -21,7 +22,10 @@ from verticil.party.policy.ledger import Ledger
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import FILE_NAME, Database
 from verticil.shared.channels.loss import epsilon_at
-from verticil.shared.errors import DataFault, Misuse, Refusal
+from verticil.shared.channels.transition import quantize, symmetric
+from verticil.shared.errors import DataFault, GateFailed, Misuse, Refusal
+from verticil.shared.json_document import Node
+from verticil.shared.model.graph import Dag
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import add_or_remove, cost_of, numerically, together
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Limits, Reader
@@ -37,7 +41,8 @@ from verticil.shared.privacy.events import (
     register,
 )
 from verticil.shared.privacy.statement import privacy_statement
-from verticil.shared.study.document import Study
+from verticil.shared.release import verification
+from verticil.shared.study.document import ShareRule, Study
 
 NOW = dt.datetime(2026, 11, 23, 10, 0, tzinfo=dt.UTC)
 TABLES = DiscreteGaussianCounts(sigma=20.0, tables=3, delta=1e-6, sensitivity=math.sqrt(6), reader="public")
@@ -345,3 +350,31 @@ def test_what_a_newer_version_charged_counts_in_every_account(tmp_path: Path) ->
         assert {ledger.spent("people", reader) for reader in READERS} == {cost_of(TABLES)}
         assert ledger.events("people", PUBLIC) is None
         ledger.check_rows()
+
+
+def test_a_release_with_noise_on_tables_states_its_accounts_and_no_smaller_ones(release_study: Study) -> None:
+    share = ShareRule(epsilon=0.5, delta=3e-7, noise="discrete-gaussian")
+    units = tuple(
+        dataclasses.replace(
+            unit, scheme="symmetric", transition=quantize(symmetric(unit.transition.n_states, epsilon=1.0))
+        )
+        for unit in release_study.units
+    )
+    study = dataclasses.replace(release_study, model="peer", share=share, units=units)
+    dag = Dag(parents=((),) * len(study.schema.variables))
+    document = cast("dict[str, Any]", privacy_statement(study, dag).document())
+    node = Node(document, where="privacy")
+    verification._check_privacy(node, study, dag)
+    (columns, _) = document["accounts"]["list"]
+    for key, factor in (("epsilon", 1 - 1e-5), ("delta", 0.5)):
+        honest = columns[key]
+        columns[key] = honest * factor
+        with pytest.raises(GateFailed, match="accounts: what it says that the study costs each person is not what"):
+            verification._check_privacy(node, study, dag)
+        columns[key] = honest
+    accounts = document.pop("accounts")
+    with pytest.raises(GateFailed, match="accounts: missing"):
+        verification._check_privacy(node, study, dag)
+    rounded = dataclasses.replace(study, share=dataclasses.replace(share, noise="gaussian"))
+    verification._check_privacy(node, rounded, dag)  # as a version without accounts wrote it
+    assert accounts["list"]

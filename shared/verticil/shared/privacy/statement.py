@@ -32,6 +32,7 @@ from verticil.shared.privacy.events import (
     RandomizedColumn,
     document,
     further,
+    kind_of,
     planned,
     words,
 )
@@ -206,6 +207,7 @@ class PrivacyStatement:
         note: what the protocol says besides.
         events: what else was drawn, of kinds that have no words of their own.
         accounts: what everything costs, for each reader that something is drawn for, or published to.
+        composed: something is drawn whose losses the accountant composes; no version without accounts could.
     """
 
     columns: tuple[ColumnStatement, ...]
@@ -215,6 +217,7 @@ class PrivacyStatement:
     note: str
     events: tuple[EventStatement, ...] = ()
     accounts: tuple[AccountStatement, ...] = ()
+    composed: bool = False
 
     @property
     def together(self) -> Cost:
@@ -329,7 +332,8 @@ def privacy_statement(study: Study, dag: Dag | None = None) -> PrivacyStatement:
         dag: the structure, where peers learned it: by it the last columns are read. Without it every column counts as sent.
     """
     columns = tuple(_column(study, index, dag) for index in range(len(study.units)))
-    total = compose(cost_of(RandomizedColumn(epsilon=column.epsilon)) for column in columns if column.sent).epsilon
+    sent = [RandomizedColumn(epsilon=column.epsilon) for column in columns if column.sent]
+    total, drawn = compose(map(cost_of, sent)).epsilon, tuple(_drawn(sent, study))
     return PrivacyStatement(
         columns=columns,
         epsilon_per_person=total,
@@ -339,9 +343,8 @@ def privacy_statement(study: Study, dag: Dag | None = None) -> PrivacyStatement:
         events=tuple(
             EventStatement(party=party, planned=item) for party in study.parties for item in further(study, party)
         ),
-        accounts=accounts_of(
-            _drawn([RandomizedColumn(epsilon=column.epsilon) for column in columns if column.sent], study)
-        ),
+        accounts=accounts_of(drawn),
+        composed=any(kind_of(event).losses is not None for event in drawn),
     )
 
 

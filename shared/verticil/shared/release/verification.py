@@ -16,12 +16,14 @@ certificate was revoked stays valid, and the result says so.
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import hashlib
 import math
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from cryptography import x509
 
@@ -60,6 +62,10 @@ from verticil.wire.v1 import common_pb2
 _MAX_DOCUMENT = 256 * 2**20  # in Model I a manifest holds every parameter as its party signed it
 _MAX_SIGNATURE = 32 * 2**20
 REQUIRED = ("model.json", "study.json")
+
+
+_COMPOSED: Final = 1e-6
+"""Of itself a figure that was composed numerically may differ between machines; they differ by less than 1e-9."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -358,7 +364,9 @@ def _check_privacy(node: Node, study: Study, dag: Dag) -> None:
     if not _equal(None if published_events is None else published_events.value, statement.events_document):
         (published_events or node).fail("events: what it says was drawn of people's data is not what study.json gives")
     accounts = node.get("accounts")  # a release of an earlier version has none
-    if accounts is not None and not _equal(accounts.value, statement.accounts_document):
+    if accounts is None and statement.composed:
+        node.fail("accounts: missing, expected what the study costs each person, for each reader")
+    if accounts is not None and not _equal(accounts.value, statement.accounts_document, within=_COMPOSED):
         accounts.fail("what it says that the study costs each person is not what study.json gives")
 
 
@@ -369,15 +377,23 @@ def _check_statement(document: Node, study: Study, dag: Dag) -> None:
         node.fail("what it says of readers and noise is not what the study and the structure give")
 
 
-def _equal(got: object, expected: object) -> bool:
-    """Whether two JSON values are the same; numbers to nine digits, because another machine may have computed them."""
+def _equal(got: object, expected: object, *, within: float = 1e-9) -> bool:
+    """Whether two JSON values are the same; numbers but for a part of themselves, because another machine may have made them."""
     if isinstance(expected, dict):
-        return isinstance(got, dict) and got.keys() == expected.keys() and all(_equal(got[k], expected[k]) for k in got)
+        return (
+            isinstance(got, dict)
+            and got.keys() == expected.keys()
+            and all(_equal(got[key], expected[key], within=within) for key in got)
+        )
     if isinstance(expected, list):
-        return isinstance(got, list) and len(got) == len(expected) and all(map(_equal, got, expected))
+        return (
+            isinstance(got, list)
+            and len(got) == len(expected)
+            and all(map(functools.partial(_equal, within=within), got, expected))
+        )
     if isinstance(expected, float):
         return (
-            isinstance(got, int | float) and not isinstance(got, bool) and abs(got - expected) <= 1e-9 * abs(expected)
+            isinstance(got, int | float) and not isinstance(got, bool) and abs(got - expected) <= within * abs(expected)
         )
     return type(got) is type(expected) and got == expected
 
