@@ -68,6 +68,18 @@ def test_marginals_are_those_of_the_joint(seed: int) -> None:
         np.testing.assert_allclose(share, whole.sum(axis=others), rtol=0, atol=1e-14)
 
 
+def test_tables_of_any_variables_are_those_of_the_joint_in_the_order_asked_for() -> None:
+    network = network_of()
+    whole, factors = joint(network), []
+    for child, parents in enumerate(PARENTS):
+        shape = [STATES[v] for v in (*parents, child)]
+        factors.append(((*parents, child), network.families[child].probability.reshape(shape)))
+    for members in ((5, 1, 3), (2,), (4, 0)):
+        others = tuple(v for v in range(len(STATES)) if v not in members)
+        expected = whole.sum(axis=others).transpose(np.argsort(np.argsort(members)))
+        np.testing.assert_allclose(elimination.summed(factors, STATES, members), expected, rtol=0, atol=1e-14)
+
+
 @pytest.mark.parametrize("evidence", [{}, {5: 2}, {3: 0, 4: 1}, {0: 1, 5: 3, 4: 0}, dict.fromkeys(range(6), 1)])
 def test_the_steps_multiply_to_the_conditional_joint(evidence: dict[int, int]) -> None:
     network = network_of()

@@ -40,8 +40,9 @@ from dataclasses import dataclass
 from typing import Final
 from xml.sax.saxutils import escape as escape_markup
 
+from verticil.shared.arrays import Floats
 from verticil.shared.model.network import Network
-from verticil.shared.model.schema import Schema
+from verticil.shared.model.schema import Schema, Variable
 
 _KEYWORDS: Final = frozenset(
     (
@@ -207,20 +208,46 @@ def network_to_xmlbif(network: Network) -> bytes:
     Returns:
         The file, UTF-8, lines ending in a line feed.
     """
-    lines = ['<?xml version="1.0" encoding="UTF-8"?>', '<BIF VERSION="0.3">', "<NETWORK>", "<NAME>verticil</NAME>"]
-    for variable in network.schema.variables:
-        lines.append('<VARIABLE TYPE="nature">')
-        lines.append(f"  <NAME>{escape(variable.name)}</NAME>")
-        lines.extend(f"  <OUTCOME>{escape(label)}</OUTCOME>" for label in variable.labels)
-        if "=" not in variable.owner:  # readers split a property at its only equals sign
-            lines.append(f"  <PROPERTY>owner = {escape(variable.owner)}</PROPERTY>")
-        lines.append("</VARIABLE>")
-    for family in network.families:
-        lines.append("<DEFINITION>")
-        lines.append(f"  <FOR>{escape(network.schema[family.child].name)}</FOR>")
-        lines.extend(f"  <GIVEN>{escape(network.schema[parent].name)}</GIVEN>" for parent in family.parents)
-        table: list[list[float]] = family.probability.tolist()
-        lines.append("  <TABLE>\n    " + "\n    ".join(" ".join(map(repr, row)) for row in table) + "\n  </TABLE>")
-        lines.append("</DEFINITION>")
-    lines.extend(["</NETWORK>", "</BIF>", ""])
-    return "\n".join(lines).encode("utf-8")
+    names = network.schema.names
+    return xmlbif(
+        (xml_variable(variable) for variable in network.schema.variables),
+        (
+            xml_definition(
+                names[family.child], [names[parent] for parent in family.parents], xml_rows(family.probability)
+            )
+            for family in network.families
+        ),
+    )
+
+
+def xmlbif(variables: Iterable[str], definitions: Iterable[str]) -> bytes:
+    """The file of these elements, UTF-8, lines ending in a line feed."""
+    head = ('<?xml version="1.0" encoding="UTF-8"?>', '<BIF VERSION="0.3">', "<NETWORK>", "<NAME>verticil</NAME>")
+    return "\n".join([*head, *variables, *definitions, "</NETWORK>", "</BIF>", ""]).encode("utf-8")
+
+
+def xml_variable(variable: Variable) -> str:
+    """The element of a variable."""
+    lines = ['<VARIABLE TYPE="nature">', f"  <NAME>{escape(variable.name)}</NAME>"]
+    lines.extend(f"  <OUTCOME>{escape(label)}</OUTCOME>" for label in variable.labels)
+    if "=" not in variable.owner:  # readers split a property at its only equals sign
+        lines.append(f"  <PROPERTY>owner = {escape(variable.owner)}</PROPERTY>")
+    return "\n".join([*lines, "</VARIABLE>"])
+
+
+def xml_definition(child: str, parents: Iterable[str], rows: Iterable[str]) -> str:
+    """The element of a table.
+
+    Args:
+        child, parents: names.
+        rows: for each configuration of the parents the text of its numbers.
+    """
+    lines = ["<DEFINITION>", f"  <FOR>{escape(child)}</FOR>", *(f"  <GIVEN>{escape(name)}</GIVEN>" for name in parents)]
+    lines.append("  <TABLE>\n    " + "\n    ".join(rows) + "\n  </TABLE>")
+    return "\n".join([*lines, "</DEFINITION>"])
+
+
+def xml_rows(table: Floats) -> list[str]:
+    """The text of each row of a table."""
+    rows: list[list[float]] = table.tolist()
+    return [" ".join(map(repr, row)) for row in rows]

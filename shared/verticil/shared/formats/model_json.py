@@ -12,6 +12,8 @@ estimated.
 In Model I (`peer`) it also says, for each table, which party learned it and from which columns of others, who read which
 randomized column, and whether the numbers are exact functions of raw data.
 
+Where synthetic records come from a joint model of all tables, the key `joint` holds it (`formats.joint`) and how it was fitted.
+
 Intervals are conditional on the structure: they say how well the numbers are known if the arrows are right, not how sure the
 arrows are.
 """
@@ -20,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import numpy as np
@@ -30,8 +32,10 @@ from numpy.typing import NDArray
 from verticil.shared.errors import GateFailed
 from verticil.shared.estimation.estimators import ESTIMATORS
 from verticil.shared.estimation.smaller_families import RECORDS
+from verticil.shared.formats import joint
 from verticil.shared.json_document import Json, Node, parse
 from verticil.shared.model.graph import Dag
+from verticil.shared.model.joint import JointModel
 from verticil.shared.model.network import Family, Marginal, Network, PairAccuracy, Projection
 from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.privacy.statement import privacy_statement
@@ -63,6 +67,11 @@ _PAIRS: Final = (
     "the columns are not randomized and few people are in the cell."
 )
 
+_IMPLIED: Final = (
+    "the family's own table was not measured: estimate, standard error and interval are those of the joint model of the tables "
+    "that were, by a parametric bootstrap"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelContext:
@@ -77,6 +86,8 @@ class ModelContext:
         simulation: the study was simulated on one machine.
         pairs: how far the model is from what is known of pairs; the document has the key only where there are any.
         warnings: for people, what not to trust; the document has the key only where there are any.
+        joint: what synthetic records were drawn from, rounded; None: from the network, and the document has no such key.
+        joint_facts: how the joint model was fitted.
     """
 
     study: Study
@@ -87,6 +98,8 @@ class ModelContext:
     simulation: bool
     warnings: tuple[str, ...] = ()
     pairs: tuple[PairAccuracy, ...] = ()
+    joint: JointModel | None = None
+    joint_facts: Mapping[str, Json] = field(default_factory=dict)
 
 
 def write(network: Network, marginals: tuple[Marginal, ...], context: ModelContext) -> bytes:
@@ -103,6 +116,8 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
     study = context.study
     names = network.schema.names
     statement = protocol_of(study).statement(study, network.dag)
+    from_joint = context.joint is not None
+    sampled = "of the network; records come from the joint model" if from_joint else "what is sampled from"
     document: dict[str, Json] = {
         "format": FORMAT,
         "version": VERSION,
@@ -128,7 +143,7 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
         },
         "parameters": {
             "layout": _LAYOUT,
-            "probability": f"what is sampled from: {ESTIMATORS[study.parameters.estimator].counts}; {_prior(study)}",
+            "probability": f"{sampled}: {ESTIMATORS[study.parameters.estimator].counts}; {_prior(study)}",
             "estimate": "unbiased: from the inverse of the randomization, not clipped, so it can lie outside 0 to 1",
             "standard_error": "of the estimate; sampling and randomization together",
             "interval": "from the estimate, then cut to 0 to 1; null where unstable",
@@ -140,6 +155,7 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
                 else {}
             ),
             "unstable": "the parent configuration's estimated count is below 3 of its standard deviations",
+            **({"implied": _IMPLIED} if any(family.implied for family in network.families) else {}),
             "interval_level": study.parameters.interval_level,
             **({} if study.parameters.prior_count is None else {"prior_count": study.parameters.prior_count}),
             "statement": STRUCTURE_STATEMENT,
@@ -157,7 +173,10 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
         "marginals": [_marginal(marginal, names) for marginal in marginals],
     }
     if context.pairs:
-        document["pairs"] = {"statement": _PAIRS, "tables": [_pair(pair, names) for pair in context.pairs]}
+        said = _PAIRS.replace("about the network", "about the joint model") if from_joint else _PAIRS
+        document["pairs"] = {"statement": said, "tables": [_pair(pair, names) for pair in context.pairs]}
+    if context.joint is not None:
+        document["joint"] = {**joint.document(context.joint, network.schema), "fit": dict(context.joint_facts)}
     if statement is not None:
         document[statement.key] = statement.document()
     return rfc8785.dumps(cast("dict[str, object]", document))  # type: ignore[arg-type]  # rfc8785 types its input as dict and list
@@ -175,6 +194,7 @@ def _pair(pair: PairAccuracy, names: tuple[str, ...]) -> Json:
         "estimate": numbers(pair.estimate),
         "interval": _intervals(pair.low, pair.high),
         "network": numbers(pair.network),
+        **({} if pair.joint is None else {"joint": numbers(pair.joint)}),
         "synthetic": numbers(pair.synthetic),
     }
 
@@ -214,6 +234,20 @@ def read(data: bytes) -> Network:
         return Network(schema=schema, dag=dag, families=families)
     except ValueError as error:
         raise GateFailed("RELEASE_INVALID", f"model.json: {error}") from None
+
+
+def read_joint(data: bytes, schema: Schema) -> JointModel | None:
+    """Read the joint model of a model.json; None: records come from the network, and it has none.
+
+    Args:
+        data: the document; `read` has accepted it.
+        schema: its variables.
+
+    Raises:
+        GateFailed: RELEASE_INVALID, it is no joint model of these variables.
+    """
+    node = parse(data, source="model.json").get("joint")
+    return None if node is None else joint.read(node, schema)
 
 
 def _variable(variable: Variable) -> Json:
@@ -270,6 +304,7 @@ def _family(family: Family, names: tuple[str, ...]) -> dict[str, Json]:
         "unstable": unstable,
         # Only studies between peers can ask for it.
         **({} if family.replaced is None else {"replaced": cast("list[list[bool]]", family.replaced.tolist())}),
+        **({"implied": True} if family.implied else {}),
         "projection": None
         if family.projection is None
         else {"mass_moved": family.projection.mass_moved, "negative_cells": family.projection.negative_cells},
@@ -313,6 +348,7 @@ def _read_family(node: Node, positions: Mapping[str, int], schema: Schema) -> Fa
             node[key].fail(f"expected {shape[0]} rows of {shape[1]} entries")
     ends = np.array(intervals, dtype=np.float64).reshape((*shape, 2))
     projection = node.get("projection")  # absent in models of the first version
+    implied = node.get("implied")
     return Family(
         child=child,
         parents=parents,
@@ -323,6 +359,7 @@ def _read_family(node: Node, positions: Mapping[str, int], schema: Schema) -> Fa
         interval_high=ends[..., 1],
         unstable=np.array(unstable, dtype=np.bool_).reshape(shape),
         replaced=None if replaced is None else np.array(replaced, dtype=np.bool_).reshape(shape),
+        implied=implied is not None and implied.boolean(),
         projection=None
         if projection is None
         else Projection(

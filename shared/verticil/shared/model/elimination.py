@@ -59,12 +59,26 @@ def network_pair(network: Network, first: int, second: int) -> Floats:
     Raises:
         ValueError: see `network_marginals`.
     """
-    relevant = _ancestors(network, [first, second])
-    factors = _factors(network, relevant, {})
-    low, high = sorted((first, second))
-    table = _product(_reduce(network.schema.n_states, factors, relevant - {low, high}), (low, high))
-    table = table / table.sum()
-    return table if first == low else np.ascontiguousarray(table.T)
+    factors = _factors(network, _ancestors(network, [first, second]), {})
+    return summed(factors, network.schema.n_states, (first, second))
+
+
+def summed(factors: Sequence[Factor], n_states: Sequence[int], members: Sequence[int]) -> Floats:
+    """The product of factors, summed over all variables but some and normalised: one axis for each of these, in their order.
+
+    Args:
+        factors: each a table over some variables, in their order.
+        n_states: number of categories of each variable.
+        members: the variables that stay, different ones, each in a factor.
+
+    Raises:
+        ValueError: see `network_marginals`.
+    """
+    others = {variable for scope, _ in factors for variable in scope} - set(members)
+    clique = tuple(sorted(members))
+    table = _product(_reduce(n_states, list(factors), others), clique)
+    ordered = table.transpose([clique.index(member) for member in members])
+    return np.ascontiguousarray(ordered / ordered.sum())
 
 
 def condition(network: Network, evidence: Mapping[int, int]) -> tuple[ConditionalStep, ...]:

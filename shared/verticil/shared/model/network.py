@@ -55,6 +55,8 @@ class Family:
         projection: from `estimate`'s counts to those of `probability`; None where it is not known.
         replaced: bool; `probability` is a backed-off value, because too few people are in the cell to tell (`backoff`); what is
             estimated is then NaN. None: there was no such limit.
+        implied: the family's own table was not measured: estimate and standard error are those of a joint model of the tables
+            that were, by a parametric bootstrap.
     """
 
     child: int
@@ -67,6 +69,7 @@ class Family:
     unstable: NDArray[np.bool_]
     projection: Projection | None = None
     replaced: NDArray[np.bool_] | None = None
+    implied: bool = False
 
     def __post_init__(self) -> None:
         for name in ("probability", "estimate", "standard_error", "interval_low", "interval_high"):
@@ -111,6 +114,7 @@ class PairAccuracy:
         network, synthetic: the same shares in the network and among the synthetic records.
         verdict: in words.
         worst: the combination that is farthest outside of its interval, or nearest to its end.
+        joint: the shares in the joint model that records come from, which verdict and worst are about; None: from the network.
     """
 
     first: int
@@ -122,6 +126,7 @@ class PairAccuracy:
     synthetic: Floats
     verdict: str
     worst: tuple[int, int]
+    joint: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

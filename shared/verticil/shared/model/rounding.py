@@ -15,12 +15,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.shared.model.joint import JointModel, Mixture
 from verticil.shared.model.network import Network
 
 RESOLUTION: Final = 2**24
 """Probabilities are multiples of one over this."""
 
 _TOGETHER: Final = 2**18  # cells
+_WIDEST: Final = 2**17  # a row of the records of a joint model
 
 
 def round_rows(probability: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -34,13 +36,13 @@ def round_rows(probability: NDArray[np.float64]) -> NDArray[np.float64]:
         positive positive. Rows that are rounded already come back unchanged. Ties go to the lower category.
 
     Raises:
-        ValueError: not two axes, a negative or not finite entry, a row that does not sum to 1, or K above 2^16.
+        ValueError: not two axes, a negative or not finite entry, a row that does not sum to 1, or K above 2^17.
 
     >>> (round_rows(np.array([[1 / 3, 1 / 3, 1 / 3, 0.0]])) * RESOLUTION).tolist()
     [[5592406.0, 5592405.0, 5592405.0, 0.0]]
     """
-    if probability.ndim != 2 or not 1 <= probability.shape[1] <= 65_536:
-        raise ValueError(f"probabilities have the shape {probability.shape}, expected (J, K) with K in 1..65536")
+    if probability.ndim != 2 or not 1 <= probability.shape[1] <= _WIDEST:
+        raise ValueError(f"probabilities have the shape {probability.shape}, expected (J, K) with K in 1..{_WIDEST}")
     if not (probability >= 0).all() or not np.allclose(probability.sum(axis=1), 1.0, rtol=0, atol=1e-9):
         raise ValueError("a row of probabilities is negative or does not sum to 1 within 1e-9")
     exact = probability * RESOLUTION
@@ -102,3 +104,15 @@ def round_network(network: Network) -> Network:
         dataclasses.replace(family, probability=round_rows(family.probability)) for family in network.families
     )
     return dataclasses.replace(network, families=families)
+
+
+def round_joint(model: JointModel) -> JointModel:
+    """The joint model with its weights, and the rows of a mixture's tables, rounded by `round_rows`.
+
+    Raises:
+        ValueError: it has more than 2^17 components or records.
+    """
+    weights = round_rows(model.weights[None, :])[0]
+    if isinstance(model, Mixture):
+        return Mixture(weights=weights, probability=tuple(map(round_rows, model.probability)))
+    return dataclasses.replace(model, weights=weights)

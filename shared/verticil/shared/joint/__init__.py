@@ -1,0 +1,1 @@
+"""One joint model from all tables that a study measured."""

@@ -1,0 +1,267 @@
+"""Records with weights: raking over all measured tables at once.
+
+Atoms are records drawn from models, from a learned network, from a fitted mixture, some with columns that were made independent,
+so that what those models exclude can still be. For every table in turn, with pi the atoms' weights in the cells of its true
+categories, C its channels and f what was observed, each atom's weight is multiplied by the entry of its cell in
+
+    clip(C_a (f / e) C_c^T, 1 / 20, 20)^g,      e = C_a^T pi C_c,      g = min(3, 1 / (2 lambda_a lambda_c)),
+
+with lambda = (tr C - 1) / (K - 1). Without a channel, and g = 1, this is iterative proportional fitting (Deming & Stephan, 1940);
+through channels one step of expectation maximization, which is slow just as far as the channels blur, and g makes up for half
+of it: steps twice as long go past the goal, which cost 2 to 5 % in pairs on CHILD and INSURANCE (epsilon 2 and 3). Sweeps over
+all tables go on until the discrepancy is at the goal (`stopping`), or `SWEEPS`.
+
+Combinations that no atom has stay impossible, whatever the weights: that is how declared-impossible ones hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.shared.arrays import AnyCodes, Bools, Floats
+from verticil.shared.channels.channel import Channel
+from verticil.shared.estimation.axes import apply_axes
+from verticil.shared.estimation.design import ColumnUnit
+from verticil.shared.joint.noisy_tables import NoisyTables
+from verticil.shared.joint.targets import EXACT_VARIANCE
+from verticil.shared.joint.work import Work
+from verticil.shared.model.joint import Mixture, WeightedRecords
+
+Records = Callable[[int, np.random.Generator], Sequence[AnyCodes]]
+"""Draws so many records: for each variable (n,) codes."""
+Allowed = Callable[[Sequence[AnyCodes]], Bools]
+"""Which of some records are possible: (n,)."""
+
+AtomCodes = NDArray[np.uint16]
+
+ATOMS: Final = 100_000
+SWEEPS: Final = 15
+CELLS: Final = 9_600_000
+"""Most atoms times categories and `_EACH`: atoms are published, as the classes of a network's root, at two bytes for each."""
+_EACH: Final = 26  # categories that an atom's own line and weight take as many bytes as
+_LOOSENED: Final = 0.15
+"""Which part of the atoms have columns that were made independent."""
+_BOUND: Final = 20.0
+_STRONGEST: Final = 3.0
+_EMPTY: Final = 1e-300  # no atom is in such a cell
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Raked:
+    """Weighted atoms.
+
+    Attributes:
+        model: the atoms with their weights.
+        sweeps: over all tables.
+        discrepancy: in the last sweep; 1 is to be reached.
+        reached: whether it was.
+    """
+
+    model: WeightedRecords
+    sweeps: int
+    discrepancy: float
+    reached: bool
+
+
+def n_atoms(n_states: Sequence[int]) -> int:
+    """How many atoms a model of these variables is made of."""
+    return min(ATOMS, CELLS // (sum(n_states) + _EACH))
+
+
+def draw(
+    sources: Sequence[Records],
+    n: int,
+    start: Sequence[Floats],
+    units: Sequence[ColumnUnit],
+    *,
+    rng: np.random.Generator,
+    allowed: Allowed | None = None,
+) -> tuple[AtomCodes, Floats]:
+    """Draw atoms, an equal number from each source.
+
+    Args:
+        sources: of records.
+        n: how many.
+        start: the distribution of each variable; columns that are made independent are drawn from it.
+        units: of the columns; what is in no domain of a compound is left out.
+        rng: source of all randomness.
+        allowed: which records are possible; others are left out.
+
+    Returns:
+        (A, d), A at most n: different records, in lexicographic order; and (A,) the share of each among those drawn.
+
+    Raises:
+        ValueError: none is left.
+    """
+    size = n // len(sources)
+    drawn = [np.stack([np.asarray(column, np.uint16) for column in source(size, rng)], axis=1) for source in sources]
+    codes = np.concatenate(drawn)
+    loose = np.flatnonzero(rng.random(len(codes)) < _LOOSENED)
+    for variable, share in enumerate(start):
+        chosen = loose[rng.random(len(loose)) < 0.5]  # each column of such a record or not
+        fresh = np.searchsorted(np.cumsum(share), rng.random(len(chosen)), side="right")
+        codes[chosen, variable] = np.minimum(fresh, len(share) - 1)
+    possible = np.ones(len(codes), np.bool_)
+    for unit in units:
+        possible &= categories_of(codes, unit) >= 0
+    if allowed is not None:
+        possible &= allowed(list(codes.T))
+    if not possible.any():
+        raise ValueError(f"of {len(codes)} records that were drawn none is possible")
+    different, counts = np.unique(codes[possible], axis=0, return_counts=True)
+    return different, counts / counts.sum()
+
+
+def categories_of(codes: AtomCodes, unit: ColumnUnit) -> NDArray[np.intp]:
+    """The category of each record in a unit; -1: in none of a compound's domain."""
+    if unit.domain is None:
+        return codes[:, unit.variables[0]].astype(np.intp)
+    domain = np.array(unit.domain, dtype=np.intp)
+    shape = domain.max(axis=0) + 1
+    own = codes[:, list(unit.variables)].astype(np.intp)
+    inside = (own < shape).all(axis=1)
+    place = np.full(math.prod(shape.tolist()), -1, np.intp)
+    place[np.ravel_multi_index(tuple(domain.T), shape)] = np.arange(len(domain))
+    found = place[np.ravel_multi_index(tuple(np.minimum(own, shape - 1).T), shape)]
+    return np.where(inside, found, -1)
+
+
+def rake(
+    tables: NoisyTables,
+    codes: AtomCodes,
+    weights: Floats,
+    *,
+    sweeps: int = SWEEPS,
+    goal: float = 1.0,
+    work: Work | None = None,
+) -> Raked:
+    """Weigh atoms so that they have the measured tables.
+
+    Args:
+        tables: exact or randomized counts.
+        codes: (A, d) atoms, all possible.
+        weights: (A,) where they begin.
+        sweeps: at most.
+        goal: where to stop; below 1 to go on although what is left may be noise.
+        work: progress, stopping and going on.
+    """
+    work = work or Work()
+    state = work.state()
+    weights = np.array(weights if state is None else state["weights"], dtype=np.float64)
+    done = 0 if state is None else int(state["sweep"])
+    places = [categories_of(codes, unit) for unit in tables.units]
+    steps = [
+        _Step(tables, position) for position in range(len(tables.tables)) if len(tables.tables[position].units) > 1
+    ]
+    left, full = (sum(one) for one in zip(*(step.degrees for step in steps), strict=True)) if steps else (0.0, 0.0)
+    while True:
+        missed = variance = 0.0
+        before = weights.copy()
+        for step in steps:
+            work.check()
+            shape = step.shape
+            cell = np.ravel_multi_index([places[unit] for unit in step.units], shape)
+            sums = np.bincount(cell, weights=weights, minlength=math.prod(shape))
+            factor, off, expected = step.update(np.asarray(sums, dtype=np.float64).reshape(shape))
+            missed += off * full / left if len(step.units) == 2 and left > 0 else off
+            variance += expected
+            if done < sweeps:
+                weights *= factor.ravel()[cell]
+        discrepancy = missed / variance if variance > 0 else 0.0
+        if discrepancy <= goal or done == sweeps:
+            kept = before / before.sum()
+            model = WeightedRecords(n_states=tables.n_states, codes=codes, weights=kept / kept.sum())
+            return Raked(model, done, discrepancy, discrepancy <= 1)
+        weights /= weights.sum()
+        done += 1
+        work.report(done, sweeps)
+        work.keep({"weights": weights, "sweep": np.array(done)})
+
+
+class _Step:
+    """One table: how far weights are from it, and what they are multiplied by."""
+
+    def __init__(self, tables: NoisyTables, position: int) -> None:
+        table = tables.tables[position]
+        channels = [tables.units[unit].channel for unit in table.units]
+        self.units = table.units
+        self.shape = tuple(channel.n_states for channel in channels)
+        self._n = tables.people
+        self._observed = np.maximum(table.counts, 0.0) / max(float(table.counts.sum()), 1.0)
+        self._exact = all(channel.is_identity for channel in channels)
+        self._channels = [None if channel.is_identity else channel.probabilities for channel in channels]
+        self._back = [None if matrix is None else np.ascontiguousarray(matrix.T) for matrix in self._channels]
+        self._squares = [None if matrix is None else matrix**2 for matrix in self._channels]
+        self._per_record = math.prod(channel.codes_per_record for channel in channels)
+        contrast = math.prod(map(_contrast, channels))
+        self._power = 1.0 if self._exact else min(_STRONGEST, 0.5 / max(contrast, 1e-9))
+        sizes = [channel.n_states / channel.codes_per_record for channel in channels]
+        self.degrees = (math.prod(size - 1 for size in sizes), math.prod(sizes) - 1) if len(sizes) == 2 else (0.0, 0.0)
+
+    def update(self, pi: Floats) -> tuple[Floats, float, float]:
+        """What weights are multiplied by, the weighted squared residual and the variance, weighted alike.
+
+        Of a pair's residual, but not of its variance, what its margins say is taken out.
+        """
+        expected = apply_axes(pi, self._channels)
+        total = float(expected.sum())
+        share = expected / total
+        residual = share - self._observed
+        if residual.ndim == 2:
+            first, second = share.sum(axis=1), share.sum(axis=0)
+            residual = residual - np.outer(residual.sum(axis=1), second) - np.outer(first, residual.sum(axis=0))
+            m = np.outer(first, second)
+        else:
+            axes = range(residual.ndim)
+            m = np.ones((), np.float64)
+            for axis in axes:
+                m = np.multiply.outer(m, share.sum(axis=tuple(other for other in axes if other != axis)))
+        m = np.maximum(m, 0.5 / self._n)
+        variance = EXACT_VARIANCE * share
+        if not self._exact:
+            variance = share / self._per_record - apply_axes(pi / total, self._squares)
+        missed = self._n * float((residual**2 / m).sum())
+        ratio = self._observed / np.maximum(share, _EMPTY)
+        factor = np.clip(apply_axes(ratio, self._back), 1 / _BOUND, _BOUND) ** self._power
+        return factor, missed, float((variance / m).sum())
+
+
+def _contrast(channel: Channel) -> float:
+    """lambda: how much a channel leaves of the difference between two categories, on average."""
+    k = channel.n_states
+    matrix = channel.probabilities
+    return max((float(np.trace(matrix)) - 1) / (k - 1), 0.0) if k > 1 else 1.0
+
+
+def heaviest(model: WeightedRecords, n: int) -> WeightedRecords:
+    """The n records that weigh most, or all."""
+    if len(model.weights) <= n:
+        return model
+    chosen = np.sort(np.argsort(-model.weights, kind="stable")[:n])
+    weights = model.weights[chosen] / model.weights[chosen].sum()
+    return WeightedRecords(n_states=model.n_states, codes=model.codes[chosen], weights=weights)
+
+
+def of_mixture(mixture: Mixture) -> Records:
+    """Records of a mixture of products, each on its own."""
+
+    def records(n: int, rng: np.random.Generator) -> list[AnyCodes]:
+        component = rng.choice(len(mixture.weights), size=n, p=mixture.weights)
+        return [drawn_from(table, component, rng).astype(np.uint16) for table in mixture.probability]
+
+    return records
+
+
+def drawn_from(rows: Floats, which: NDArray[np.intp], rng: np.random.Generator) -> NDArray[np.intp]:
+    """One code for each entry of `which`, from that row of probabilities."""
+    edges = rows.cumsum(axis=1)
+    edges[:, -1] = 1.0
+    flat = (edges + np.arange(len(rows))[:, None]).ravel()
+    codes = np.searchsorted(flat, rng.random(len(which)) + which, side="right") - which * rows.shape[1]
+    return np.asarray(np.minimum(codes, rows.shape[1] - 1), dtype=np.intp)

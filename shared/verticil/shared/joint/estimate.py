@@ -1,0 +1,342 @@
+"""One joint model from all tables that were measured: the door of this package.
+
+Of exact or randomized columns, where a learned network is there to draw from, the model is weighted records (`atoms`): of the
+network alone where they come as near to the tables as their noise lets one tell, else of the network and of a mixture of products
+(`mixture`), that is a hybrid. With noise on the tables, or without a network, it is the mixture itself. Where combinations are
+impossible, in the domain of a compound or declared so, the mixture's own records are weighed so that they have its tables.
+
+How much of it to believe is for `guard`. All of it is a function of the tables, the network and the seed: where those are of an
+account that is paid, it spends nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from verticil.shared.arrays import Floats
+from verticil.shared.channels.transition import identity, quantize
+from verticil.shared.estimation.design import ColumnUnit
+from verticil.shared.joint import atoms, guard
+from verticil.shared.joint.layout import Layout, Singles
+from verticil.shared.joint.mixture import FITS, STEPS, fit
+from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.joint.start import one_way_shares
+from verticil.shared.joint.targets import targets
+from verticil.shared.joint.work import Arrays, Keep, Progress, Work
+from verticil.shared.model.joint import JointModel, Mixture, WeightedRecords
+
+Kind = Literal["mixture", "records", "hybrid"]
+
+_LARGE: Final = 500  # released entries; above, half as many mixtures are fitted, which then take seconds each
+_GUARD_FITS: Final = 2
+"""Mixtures that are fitted to each part of the guard. Fewer than are published: their mean is a little worse, and so alpha is
+rather too small than too large."""
+_CANDIDATES: Final = 4
+"""Of how many drawn records a hybrid keeps the one that weighs most. Where exact tables are not met, it is for want of the right
+records, and weighing more of them tells which those are."""
+_FIRST_SWEEPS: Final = 3  # over candidates
+_EXACT_SWEEPS: Final = 5  # over records of the network alone: what is not met by then is for want of records
+_RANDOMIZED_GOAL: Final = 0.9
+"""Where weighing for randomized columns stops, a little beyond what chance explains: up to 3 % nearer in pairs and triples than
+at 1 on CHILD (epsilon 1, 2, 3), INSURANCE (2, 3) and ALARM (2), and farther on none."""
+_EXACT_GOAL: Final = 0.1
+"""Where weighing for exact counts stops. Beyond 1 nobody can tell it from chance; on to here it still came nearer to the people
+and to the networks that had made them (CHILD, INSURANCE, ALARM), as long as no records of a mixture were needed for it."""
+_SIDE_STEPS: Final = 300  # of a mixture that is not what is published
+_PRODUCT: Final = 0.25  # of the atoms, at most, are those of the product of margins
+_LEAST_ALPHA: Final = 0.5  # below, the model is mostly the product of margins, which a mixture holds as it is
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JointEstimate:
+    """A joint model, and what a report says of it.
+
+    Attributes:
+        model: what is published.
+        kind: what it is made of: a mixture; records of the network, or of the mixture for the sake of impossible combinations; of
+            both.
+        steps: of the fit: of the mixture, or sweeps over all tables.
+        discrepancy: its distance from the tables, in units of what their noise explains; see `stopping`.
+        reached: whether it came to its end. If not, `alpha` is all that there is against a bad fit.
+        alpha: the share of the model in what is published, the rest being the product of the margins.
+        guarded: whether alpha was estimated; it is 1 where there is no noise, or no part to hold out.
+        start: the distribution of each variable on its own.
+    """
+
+    model: JointModel
+    kind: Kind
+    steps: int
+    discrepancy: float
+    reached: bool
+    alpha: float
+    guarded: bool
+    start: tuple[Floats, ...]
+
+
+def estimate(
+    tables: NoisyTables,
+    *,
+    seed: int,
+    records: atoms.Records | None = None,
+    allowed: atoms.Allowed | None = None,
+    progress: Progress | None = None,
+    check: Callable[[], None] | None = None,
+    keep: Keep | None = None,
+    checkpoint: Arrays | None = None,
+) -> JointEstimate:
+    """Estimate a joint model of all variables.
+
+    Args:
+        tables: what was measured.
+        seed: of all that is drawn.
+        records: draws records from the network that was learned from the same columns; None: there is none. With noise on the
+            tables it is not asked.
+        allowed: which of some records are possible; None: all that are in the domains of compounds.
+        progress: is told of every step: the piece of work, how many of its steps at most are done.
+        check: is called between short steps, and raises to stop.
+        keep: is offered a checkpoint after every step.
+        checkpoint: where an earlier run of the same estimate stood; the result is the same, bit for bit.
+
+    Raises:
+        ValueError: none of the records that were drawn is possible.
+        work.ForeignCheckpoint: the checkpoint is of other tables or another seed.
+    """
+    work = Work(identity=_identity(tables, seed))
+    if progress is not None:
+        work.progress = progress
+    if check is not None:
+        work.check = check
+    if keep is not None:
+        work.keep_checkpoint = keep
+    work.go_on(checkpoint)
+    return _Estimate(tables, seed, records, allowed, work).found()
+
+
+class _Estimate:
+    """One estimate in the making: `estimate`'s arguments, and what follows from them."""
+
+    def __init__(
+        self,
+        tables: NoisyTables,
+        seed: int,
+        records: atoms.Records | None,
+        allowed: atoms.Allowed | None,
+        work: Work,
+    ) -> None:
+        self._tables, self._seed, self._work, self._allowed = tables, seed, work, allowed
+        self._records = None if tables.has_noise else records
+        self._layout = Layout(tables.n_states, tables.units)
+        self._start = one_way_shares(tables)
+        randomized = tables.is_randomized
+        self._sweeps, self._goal = (atoms.SWEEPS, _RANDOMIZED_GOAL) if randomized else (_EXACT_SWEEPS, _EXACT_GOAL)
+        self._restricted = allowed is not None or any(
+            unit.domain is not None and len(unit.domain) < math.prod(tables.n_states[v] for v in unit.variables)
+            for unit in tables.units
+        )
+
+    def found(self) -> JointEstimate:
+        guarded = guard.can_be_guarded(self._tables) and (self._tables.has_noise or self._tables.is_randomized)
+        alpha = self._alpha() if guarded else 1.0
+        model, kind, facts = self._model(alpha)
+        return JointEstimate(
+            model=model,
+            kind=kind,
+            steps=int(facts["steps"]),
+            discrepancy=float(facts["discrepancy"]),
+            reached=bool(facts["reached"]),
+            alpha=alpha,
+            guarded=guarded,
+            start=self._start,
+        )
+
+    def _model(self, alpha: float) -> tuple[JointModel, Kind, Arrays]:
+        if self._records is not None and (alpha >= _LEAST_ALPHA or self._restricted):
+            found = self._of_network(self._records)
+            kind: Kind = "records"
+            if not found["reached"]:
+                hybrid = self._hybrid(self._records)
+                if float(hybrid["discrepancy"]) < float(found["discrepancy"]):
+                    found, kind = hybrid, "hybrid"
+            return self._with_product(_weighted(self._tables, found), alpha), kind, found
+        found = _mixture(self._tables, self._layout, self._work, "mixture", seed=[self._seed])
+        mixture = as_mixture(self._layout, np.asarray(found["rows"], dtype=np.float32), self._start, alpha)
+        if not self._restricted:
+            return mixture, "mixture", found
+        return self._possible(mixture), "records", found
+
+    def _of_network(self, records: atoms.Records) -> Arrays:
+        def do() -> Arrays:
+            drawn = self._drawn([records], 1, 3)
+            return _raked(atoms.rake(self._tables, *drawn, sweeps=self._sweeps, goal=self._goal, work=self._work))
+
+        return self._work.piece("records", do)
+
+    def _hybrid(self, records: atoms.Records) -> Arrays:
+        steps = STEPS if self._tables.is_randomized else _SIDE_STEPS
+        found = _mixture(self._tables, self._layout, self._work, "mixture", seed=[self._seed], steps=steps)
+        mixture = as_mixture(self._layout, np.asarray(found["rows"], dtype=np.float32), self._start, 1.0)
+
+        sources = [records, atoms.of_mixture(mixture)]
+
+        def candidates() -> Arrays:
+            drawn = self._drawn(sources, _CANDIDATES, 4)
+            first = atoms.rake(self._tables, *drawn, sweeps=_FIRST_SWEEPS, work=self._work)
+            return _raked(first, keep=atoms.n_atoms(self._tables.n_states))
+
+        def do() -> Arrays:
+            begin = self._drawn(sources, 1, 4) if chosen is None else (chosen.codes, chosen.weights)
+            sweeps = min(2 * self._sweeps, atoms.SWEEPS)
+            return _raked(atoms.rake(self._tables, *begin, sweeps=sweeps, goal=self._goal, work=self._work))
+
+        chosen = None  # of randomized columns the tables are no reason to choose: they are far from what they will be
+        if not self._tables.is_randomized:
+            chosen = _weighted(self._tables, self._work.piece("candidates", candidates))
+        return self._work.piece("hybrid", do)
+
+    def _possible(self, mixture: Mixture) -> WeightedRecords:
+        """Possible records of a mixture, with weights that give them its tables of pairs."""
+
+        def do() -> Arrays:
+            own = _tables_of(mixture, self._tables.people)
+            return _raked(atoms.rake(own, *self._drawn([atoms.of_mixture(mixture)], 1, 5), work=self._work))
+
+        return _weighted(self._tables, self._work.piece("possible", do))
+
+    def _with_product(self, model: WeightedRecords, alpha: float) -> WeightedRecords:
+        """Weighted records with (1 - alpha) of the product of margins, itself drawn."""
+        if alpha == 1:
+            return model
+        product = Mixture(weights=np.ones(1), probability=tuple(share[None] for share in self._start))
+        codes, weights = self._drawn([atoms.of_mixture(product)], _PRODUCT, 6)
+        own = atoms.heaviest(model, atoms.n_atoms(model.n_states) - len(codes))
+        mixed = np.concatenate([alpha * own.weights, (1 - alpha) * weights])
+        return WeightedRecords(
+            n_states=model.n_states, codes=np.concatenate([own.codes, codes]), weights=mixed / mixed.sum()
+        )
+
+    def _drawn(self, sources: Sequence[atoms.Records], times: float, label: int) -> tuple[atoms.AtomCodes, Floats]:
+        return atoms.draw(
+            sources,
+            int(times * atoms.n_atoms(self._tables.n_states)),
+            self._start,
+            self._tables.units,
+            rng=np.random.default_rng([self._seed, label]),
+            allowed=self._allowed,
+        )
+
+    def _alpha(self) -> float:
+        sums = []
+        for held, (fitted, rest) in enumerate(guard.parts(self._tables, [self._seed, 1])):
+            name = f"guard {held + 1}"
+            found = _mixture(
+                fitted, self._layout, self._work, name, seed=[self._seed, 2, held], fits=_GUARD_FITS, steps=_SIDE_STEPS
+            )
+            rows = np.asarray(found["rows"], dtype=np.float32)
+            sums.append(guard.agreement(self._layout, rows, one_way_shares(fitted), rest))
+        return guard.alpha(sums)
+
+
+def as_mixture(layout: Layout, rows: Singles, start: Sequence[Floats], alpha: float) -> Mixture:
+    """The mixture with (1 - alpha) of the product of margins."""
+    weights = np.full(len(rows), alpha / len(rows))
+    probability = []
+    for variable, columns in enumerate(layout.variables):
+        own = rows[:, columns].astype(np.float64)
+        if alpha < 1:
+            own = np.vstack([own, start[variable]])
+        probability.append(own / own.sum(axis=1, keepdims=True))
+    if alpha < 1:
+        weights = np.append(weights, 1 - alpha)
+    return Mixture(weights=weights / weights.sum(), probability=tuple(probability))
+
+
+def _mixture(
+    tables: NoisyTables,
+    layout: Layout,
+    work: Work,
+    name: str,
+    *,
+    seed: Sequence[int],
+    fits: int = FITS,
+    steps: int = STEPS,
+) -> Arrays:
+    def do() -> Arrays:
+        start = one_way_shares(tables)
+        own = fits if layout.n_entries <= _LARGE else (fits + 1) // 2
+        found = fit(targets(tables, start, layout=layout), start, seed=seed, fits=own, steps=steps, work=work)
+        return {
+            "rows": found.rows,
+            "steps": np.array(found.steps),
+            "discrepancy": np.array(found.discrepancy),
+            "reached": np.array(found.reached),
+        }
+
+    return work.piece(name, do)
+
+
+def _raked(found: atoms.Raked, *, keep: int | None = None) -> Arrays:
+    model = found.model if keep is None else atoms.heaviest(found.model, keep)
+    return {
+        "codes": model.codes,
+        "weights": model.weights,
+        "steps": np.array(found.sweeps),
+        "discrepancy": np.array(found.discrepancy),
+        "reached": np.array(found.reached),
+    }
+
+
+def _weighted(tables: NoisyTables, found: Arrays) -> WeightedRecords:
+    codes, weights = np.asarray(found["codes"], np.uint16), np.asarray(found["weights"], np.float64)
+    return WeightedRecords(n_states=tables.n_states, codes=codes, weights=weights)
+
+
+def _tables_of(mixture: Mixture, people: float) -> NoisyTables:
+    """A mixture's own tables of pairs, as if so many people had been counted."""
+    states = mixture.n_states
+    sets: list[tuple[int, ...]] = [*itertools.combinations(range(len(states)), 2)] or [(0,)]
+    return NoisyTables(
+        n_states=states,
+        units=tuple(
+            ColumnUnit(variables=(variable,), domain=None, channel=quantize(identity(k)))
+            for variable, k in enumerate(states)
+        ),
+        tables=tuple(MeasuredTable(units=chosen, counts=people * mixture.shares(chosen)) for chosen in sets),
+        n_records=max(round(people), 1),
+    )
+
+
+def _identity(tables: NoisyTables, seed: int) -> bytes:
+    """32 bytes that name the tables and the seed."""
+    digest = hashlib.sha256(f"joint {seed} {STEPS} {tables.n_states} {tables.n_records} {tables.relation}".encode())
+    for unit in tables.units:
+        digest.update(f"{unit.variables}{unit.domain}".encode() + unit.channel.digest())
+    for table in tables.tables:
+        digest.update(f"{table.units} {table.sigma!r} {len(table.parts)}".encode())
+        for counts in (table.counts, *table.parts):
+            digest.update(np.ascontiguousarray(counts, dtype=np.float64).tobytes())
+    return digest.digest()
+
+
+def refitted(
+    tables: NoisyTables, of: JointEstimate, *, seed: int, fits: int, check: Callable[[], None] | None = None
+) -> JointModel:
+    """The model that other tables of the same kind give, with as much of the product of margins as an estimate: for a bootstrap.
+
+    Args:
+        tables: see `replicates.redrawn`.
+        of: the estimate whose uncertainty is asked for.
+        seed: of all that is drawn.
+        fits: see `mixture.fit`.
+        check: is called between short steps, and raises to stop.
+    """
+    work = Work() if check is None else Work(check=check)
+    layout = Layout(tables.n_states, tables.units)
+    found = _mixture(tables, layout, work, "mixture", seed=[seed], fits=fits)
+    return as_mixture(layout, np.asarray(found["rows"], dtype=np.float32), one_way_shares(tables), of.alpha)

@@ -1,0 +1,191 @@
+"""A mixture of products, fitted to all measured tables at once through the channels.
+
+With T the probabilities of the variables in M components (rows), and R = released(T) what they are released as, the expected
+released table of any two units is a block of R^T R / M. The residual D of all tables is one symmetric matrix, and R D, taken back
+through the channels and the softmax of the logits, is the gradient of the sum of squared residuals: two matrix products a step,
+whatever the number of pairs. The steps are Adam's (Kingma & Ba, 2015). `FITS` mixtures with starts of their own are fitted side
+by side, each to the whole; what is published is their mean, one mixture of `FITS` * `COMPONENTS` components of equal weight: what
+each fit has made of the noise alone is averaged out.
+
+The residual of a cell is (e - f) / max(e, .5 / n) where the counts are exact or of randomized records, so that rare cells count;
+with noise on the tables, which does not know of rare cells, it is (e - f) / variance. `stopping` says when to stop.
+
+Large matrices are worked on in blocks of rows. Same seed, same machine, same result; a fit that was stopped goes on bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from verticil.shared.arrays import Floats
+from verticil.shared.joint.layout import Layout, Singles
+from verticil.shared.joint.stopping import Discrepancy
+from verticil.shared.joint.targets import OtherTable, Targets, expected_table, outer_rows
+from verticil.shared.joint.work import Work
+
+FITS: Final = 8
+COMPONENTS: Final = 50
+STEPS: Final = 600
+"""Most steps of a fit; one that has not stopped by then says so."""
+_RATE: Final = 0.05
+_BETAS: Final = (0.9, 0.999)
+_TINY: Final = 1e-8
+_SPREAD: Final = 0.3  # standard deviation of the logits at the start
+_LEAST: Final = 1e-5  # share of a category at the start
+_BLOCK: Final = 2**21  # cells of the residuals that are held at once
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """Where a fit has come to.
+
+    Attributes:
+        rows: (m, S) probabilities of all components.
+        steps: how many were taken.
+        discrepancy: at the end; `stopping.GOAL` is to be reached.
+        reached: whether it was.
+    """
+
+    rows: Singles
+    steps: int
+    discrepancy: float
+    reached: bool
+
+
+def fit(
+    targets: Targets,
+    start: Sequence[Floats],
+    *,
+    seed: Sequence[int],
+    fits: int = FITS,
+    components: int = COMPONENTS,
+    steps: int = STEPS,
+    work: Work | None = None,
+) -> Fit:
+    """Fit a mixture.
+
+    Args:
+        targets: what to.
+        start: the distribution of each variable.
+        seed: of the starts' noise.
+        fits, components: how many mixtures, of how many components each.
+        steps: at most.
+        work: progress, stopping and going on; see there.
+    """
+    work = work or Work()
+    layout = targets.layout
+    state = work.state()
+    if state is None:
+        base = np.log(np.maximum(np.concatenate(list(start)), _LEAST))
+        noise = np.random.default_rng(list(seed)).normal(0.0, _SPREAD, (fits, components, len(base)))
+        logits = (base + noise).astype(np.float32)
+        first, second, step = np.zeros_like(logits), np.zeros_like(logits), 0
+    else:
+        logits, first, second = (np.array(state[name], dtype=np.float32) for name in ("logits", "first", "second"))
+        step = int(state["step"])
+    stop = Discrepancy(targets)
+    while True:
+        rows = probabilities(layout, logits)
+        gradient, discrepancy = residual_gradient(targets, rows, stop, work)
+        if discrepancy <= stop.goal or step >= steps:
+            found = rows.reshape(fits * components, -1)
+            return Fit(found, step, float(discrepancy), bool(discrepancy <= stop.goal))
+        step += 1
+        _adam(logits, through_softmax(layout, rows, gradient), first, second, step)
+        work.report(step, steps)
+        work.keep({"logits": logits, "first": first, "second": second, "step": np.array(step)})
+
+
+def probabilities(layout: Layout, logits: Singles) -> Singles:
+    """The softmax of each variable's logits: (.., S). Logits stay far from where exp overflows."""
+    rows = np.exp(logits)
+    for columns in layout.variables:
+        part = rows[..., columns]
+        part /= part.sum(axis=-1, keepdims=True)
+    return rows
+
+
+def through_softmax(layout: Layout, rows: Singles, gradient: Singles) -> Singles:
+    """The gradient for the logits, from that for the probabilities; overwrites it."""
+    gradient *= rows
+    for columns in layout.variables:
+        part = gradient[..., columns]
+        part -= rows[..., columns] * part.sum(axis=-1, keepdims=True)
+    return gradient
+
+
+def residual_gradient(targets: Targets, rows: Singles, stop: Discrepancy, work: Work) -> tuple[Singles, float]:
+    """The gradient for the probabilities of every fit, and the discrepancy of their mean.
+
+    Args:
+        targets: what is fitted.
+        rows: (fits, components, S) probabilities.
+        stop: measures the discrepancy.
+        work: is asked between blocks whether to stop.
+
+    Returns:
+        (fits, components, S): R D, taken back to the probabilities; and the discrepancy.
+    """
+    layout = targets.layout
+    released = layout.released(rows)
+    fits, components, size = released.shape
+    gradient = np.zeros_like(released)
+    whole = released.reshape(fits * components, size)
+    stop.begin(whole, layout.released(rows, squared=True).reshape(whole.shape) if stop.needs_squares else None)
+    for block in blocks(size, size):
+        work.check()
+        expected = np.zeros((block.stop - block.start, size), np.float32)
+        for fit_rows, fit_gradient in zip(released, gradient, strict=True):
+            own = fit_rows[:, block].T @ fit_rows
+            own /= components
+            expected += own
+            residual = _residual(targets, own, targets.shares[block], targets.weight[block])
+            np.matmul(fit_rows, residual.T, out=fit_gradient[:, block])
+        expected /= fits
+        stop.add_pairs(block, expected)
+    for other in targets.others:
+        _add_other(targets, other, released, gradient)
+        stop.add_other(other)
+    return layout.back(rows, gradient), stop.end()
+
+
+def blocks(n_rows: int, n_columns: int) -> list[slice]:
+    """Blocks of rows, each of at most `_BLOCK` cells."""
+    size = max(1, _BLOCK // n_columns)
+    return [slice(at, min(at + size, n_rows)) for at in range(0, n_rows, size)]
+
+
+def _residual(targets: Targets, expected: Singles, shares: Singles, weight: Singles) -> Singles:
+    residual = expected - shares
+    if not targets.noisy:
+        residual /= np.maximum(expected, np.float32(0.5 / targets.n))
+    residual *= weight
+    return residual
+
+
+def _add_other(targets: Targets, other: OtherTable, released: Singles, gradient: Singles) -> None:
+    """Add what a table of one unit, or of three and more, says to the gradient."""
+    places = [targets.layout.entries[unit] for unit in other.units]
+    for fit_rows, fit_gradient in zip(released, gradient, strict=True):
+        parts = [fit_rows[:, place] for place in places]
+        residual = _residual(targets, expected_table(parts), other.shares, other.weight)
+        for axis, place in enumerate(places):
+            rest = [part for at, part in enumerate(parts) if at != axis]
+            flat = np.moveaxis(residual, axis, -1).reshape(-1, residual.shape[axis])
+            fit_gradient[:, place] += outer_rows(rest) @ flat if rest else flat
+
+
+def _adam(logits: Singles, gradient: Singles, first: Singles, second: Singles, step: int) -> None:
+    """One step, in place."""
+    one, two = _BETAS
+    first *= np.float32(one)
+    first += np.float32(1 - one) * gradient
+    second *= np.float32(two)
+    second += np.float32(1 - two) * (gradient * gradient)
+    scale = np.sqrt(second / np.float32(1 - two**step))
+    scale += np.float32(_TINY)
+    logits -= np.float32(_RATE / (1 - one**step)) * first / scale

@@ -1,0 +1,87 @@
+"""Tables as they could have come out: for the parametric bootstrap of what a joint model implies."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.shared.arrays import Floats
+from verticil.shared.estimation.axes import apply_axes
+from verticil.shared.joint.atoms import categories_of, drawn_from
+from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.model.joint import JointModel, WeightedRecords
+
+_MOST: Final = 100_000
+"""People who are drawn; of more, the scatter is scaled."""
+
+
+def redrawn(tables: NoisyTables, model: JointModel, generator: np.random.Generator) -> NoisyTables:
+    """The same tables of other people from the same model, randomized and with noise as these are.
+
+    Of more than `_MOST` people so many are drawn, and their scatter about what the model expects is made smaller by the square
+    root of the ratio. The noise is normal: it stands for noise on whole numbers here.
+
+    Args:
+        tables: what was measured; its people are `NoisyTables.people`.
+        model: of its variables.
+        generator: source of all randomness; advanced.
+
+    Raises:
+        ValueError: a unit's records are sets.
+    """
+    if any(unit.channel.codes_per_record > 1 for unit in tables.units):
+        raise ValueError("records of sets cannot be drawn")
+    n = max(round(tables.people), 1)
+    drawn = min(n, _MOST)
+    codes = _records(model, drawn, generator)
+    released: list[NDArray[np.intp]] = []
+    for unit in tables.units:
+        of_records = categories_of(codes, unit)
+        if (of_records < 0).any():  # an impossible combination: one of the possible ones takes its place
+            lost = np.flatnonzero(of_records < 0)
+            of_records[lost] = generator.choice(of_records[of_records >= 0], size=len(lost))
+        channel = unit.channel.probabilities
+        released.append(of_records if unit.channel.is_identity else drawn_from(channel, of_records, generator))
+    measured: list[MeasuredTable] = []
+    for table in tables.tables:
+        shape = table.counts.shape
+        cells = np.ravel_multi_index([released[unit] for unit in table.units], shape)
+        counts: Floats = np.bincount(cells, minlength=table.counts.size).reshape(shape) * np.float64(n / drawn)
+        if drawn < n:
+            variables = [tables.units[unit].variables for unit in table.units]
+            shares = model.shares([v for of_unit in variables for v in of_unit])
+            shares = shares.reshape([math.prod(tables.n_states[v] for v in of_unit) for of_unit in variables])
+            shares = shares[np.ix_(*(_cells(tables, unit) for unit in table.units))]
+            means = n * apply_axes(
+                shares / shares.sum(), [tables.units[unit].channel.probabilities for unit in table.units]
+            )
+            counts = means + (counts - means) * (drawn / n) ** 0.5
+        noise = table.sigma * generator.standard_normal(shape) if table.sigma else 0.0
+        measured.append(MeasuredTable(units=table.units, counts=counts + noise, sigma=table.sigma))
+    return NoisyTables(
+        n_states=tables.n_states,
+        units=tables.units,
+        tables=tuple(measured),
+        n_records=tables.n_records,
+        relation=tables.relation,
+    )
+
+
+def _records(model: JointModel, n: int, generator: np.random.Generator) -> NDArray[np.uint16]:
+    """(n, d) codes of people."""
+    components = np.repeat(np.arange(len(model.weights)), generator.multinomial(n, model.weights))
+    if isinstance(model, WeightedRecords):
+        return model.codes[components]
+    return np.stack([drawn_from(table, components, generator) for table in model.probability], axis=1).astype(np.uint16)
+
+
+def _cells(tables: NoisyTables, unit: int) -> NDArray[np.intp]:
+    """Which combination of its variables each category of a unit is, in C order."""
+    of = tables.units[unit]
+    shape = [tables.n_states[v] for v in of.variables]
+    if of.domain is None:
+        return np.arange(math.prod(shape), dtype=np.intp)
+    return np.asarray(np.ravel_multi_index(np.array(of.domain, dtype=np.intp).T.tolist(), shape), dtype=np.intp)

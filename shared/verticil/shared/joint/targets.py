@@ -1,0 +1,161 @@
+"""Measured tables as the blocks of one symmetric matrix, and how far a model's tables are from them.
+
+Rows and columns are the released entries of all units (`layout`). The block of two units is their measured table in shares of the
+people; blocks that were not measured, and those of a unit with itself, weigh nothing. Tables of one unit, or of three and more,
+do not fit into a matrix and stand beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from verticil.shared.arrays import Floats
+from verticil.shared.joint.layout import Layout, Singles
+from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
+
+EXACT_VARIANCE: Final = 0.3
+"""Of a pair of columns that are as they are: the variance that a model may leave, in units of a cell's expected count. People who
+were not counted are met no better by a closer fit."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OtherTable:
+    """A table of one unit, or of three and more.
+
+    Attributes:
+        units: its units.
+        shares: (M_first, ..): observed, of the people.
+        weight: (M_first, ..): of a squared residual, 1 over its variance with noise, else 1.
+        exact: whether its columns are as they are.
+    """
+
+    units: tuple[int, ...]
+    shares: Singles
+    weight: Singles
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Targets:
+    """What a model is fitted to. Arrays are of single precision.
+
+    Attributes:
+        layout: of rows.
+        n: people.
+        noisy: whether noise is on the tables: residuals are then in units of their variance.
+        shares: (E, E): observed, of the people; 0 where nothing was measured.
+        weight: (E, E): with noise 1 over the variance of a cell, else 1; 0 where nothing was measured.
+        margins: (E,): of every unit, as they were observed.
+        plain: (E,): 1 for the entries of a column that is as it is, else 0.
+        per_record: (E,): how many entries a released record of the unit has.
+        others: tables of one unit, or of three and more; one-way tables only where no larger one has their unit.
+        cells: how many cells were measured, each once.
+    """
+
+    layout: Layout
+    n: float
+    noisy: bool
+    shares: Singles
+    weight: Singles
+    margins: Singles
+    plain: Singles
+    per_record: Singles
+    others: tuple[OtherTable, ...]
+    cells: int
+
+
+def targets(tables: NoisyTables, start: Sequence[Floats], *, layout: Layout | None = None) -> Targets:
+    """The targets of a fit.
+
+    Args:
+        tables: what was measured.
+        start: the distribution of each variable (`start.one_way_shares`); the scatter of the randomization follows from it.
+        layout: of the same tables, where it is there already.
+    """
+    layout = layout or Layout(tables.n_states, tables.units)
+    n, size = tables.people, layout.n_entries
+    row = np.concatenate(list(start))[None].astype(np.float32)
+    mean, square = layout.released(row)[0], layout.released(row, squared=True)[0]
+    shares, weight = np.zeros((size, size), np.float32), np.zeros((size, size), np.float32)
+    margins = np.empty(size, np.float32)
+    plain, per_record = np.empty(size, np.float32), np.empty(size, np.float32)
+    for unit, columns in enumerate(layout.entries):
+        channel = tables.units[unit].channel
+        margins[columns] = tables.one_way(unit)[0] / n
+        plain[columns] = channel.is_identity
+        per_record[columns] = channel.codes_per_record
+    others: list[OtherTable] = []
+    cells = 0
+    for table in tables.tables:
+        places = [layout.entries[unit] for unit in table.units]
+        in_larger = any(table.units[0] in more.units for more in tables.tables if more is not table)
+        if len(table.units) == 1 and in_larger and table.sigma == 0:
+            continue  # the larger tables say the same
+        cells += table.counts.size
+        parts = [(mean[p], square[p], per_record[p]) for p in places]
+        own = _weight(table, n, parts) if tables.has_noise else np.ones(table.counts.shape)
+        if len(table.units) == 2:  # a pair
+            first, second = places
+            shares[first, second] = table.counts / n
+            weight[first, second] = own
+            shares[second, first], weight[second, first] = shares[first, second].T, weight[first, second].T
+        else:
+            exact = all(tables.units[unit].channel.is_identity for unit in table.units)
+            others.append(OtherTable(table.units, (table.counts / n).astype(np.float32), own.astype(np.float32), exact))
+    return Targets(layout, n, tables.has_noise, shares, weight, margins, plain, per_record, tuple(others), cells)
+
+
+def _weight(table: MeasuredTable, n: float, parts: Sequence[tuple[Singles, Singles, Singles]]) -> Floats:
+    """1 over the variance of each cell's share: noise, and the scatter of the randomization where there is any.
+
+    A cell that neither moves may be as far off as a cell of an exact count (`EXACT_VARIANCE`).
+    """
+    mean, second, square = (np.ones((), np.float64) for _ in range(3))
+    for expected, squared, per_record in parts:
+        mean = np.multiply.outer(mean, expected.astype(np.float64))
+        second = np.multiply.outer(second, (expected / per_record).astype(np.float64))
+        square = np.multiply.outer(square, squared.astype(np.float64))
+    variance = (table.sigma / n) ** 2 + np.maximum(second - square, 0.0) / n
+    floor = EXACT_VARIANCE * np.maximum(mean, 0.5 / n) / n if table.sigma == 0 else 0.0
+    weights: Floats = 1 / np.maximum(variance, floor)
+    return weights
+
+
+def expected_table(released: Sequence[Singles]) -> Singles:
+    """The mean over components of the outer product of their rows: (m, M_first), (m, M_second), .. to (M_first, M_second, ..)."""
+    first, *rest = released
+    shape = tuple(rows.shape[1] for rows in released)
+    if not rest:
+        return np.asarray(first.mean(axis=0), dtype=first.dtype)
+    table: Singles = first.T @ outer_rows(rest)
+    table /= len(first)
+    return table.reshape(shape)
+
+
+def outer_rows(released: Sequence[Singles]) -> Singles:
+    """The outer product of each component's rows, flat: (m, M_first * M_second * ..)."""
+    product = released[0]
+    for rows in released[1:]:
+        product = (product[:, :, None] * rows[:, None, :]).reshape(len(rows), -1)
+    return product
+
+
+def degrees(targets: Targets) -> float:
+    """Which part of a pair table's variance is left when what its margins say is taken out: (M_a - 1) (M_c - 1) of M_a M_c - 1.
+
+    A record that is a set of w entries has the variance of M / w categories.
+    """
+    layout = targets.layout
+    sizes = [(s.stop - s.start) / float(targets.per_record[s.start]) for s in layout.entries]
+    left = full = 0.0
+    for a, first in enumerate(layout.entries):
+        for c in range(a):
+            if targets.weight[first.start, layout.entries[c].start] > 0:
+                left += (sizes[a] - 1) * (sizes[c] - 1)
+                full += sizes[a] * sizes[c] - 1
+    return left / full if full > 0 else math.nan

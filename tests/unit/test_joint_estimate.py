@@ -1,0 +1,196 @@
+"""The joint estimate: what it finds, that its numbers are those of a plain reference, and that it goes on where it stood."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from verticil.shared.channels.transition import identity, quantize, symmetric
+from verticil.shared.estimation.design import ColumnUnit
+from verticil.shared.joint import atoms
+from verticil.shared.joint.count import from_columns
+from verticil.shared.joint.estimate import JointEstimate, estimate
+from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.joint.work import Arrays, ForeignCheckpoint
+from verticil.shared.model.joint import Mixture
+
+STATES = (2, 3, 4)
+
+
+def single(variable: int, n_states: int, epsilon: float | None = None) -> ColumnUnit:
+    matrix = identity(n_states) if epsilon is None else symmetric(n_states, epsilon=epsilon)
+    return ColumnUnit(variables=(variable,), domain=None, channel=quantize(matrix))
+
+
+def people(n: int, seed: int) -> list[np.ndarray]:
+    """Three columns, each of which depends on the one before."""
+    rng = np.random.default_rng(seed)
+    first = (rng.random(n) < 0.3).astype(np.uint8)
+    second = np.where(rng.random(n) < 0.7, first * 2, rng.integers(0, 3, n)).astype(np.uint8)
+    third = np.where(rng.random(n) < 0.5, second + 1, rng.integers(0, 4, n)).astype(np.uint8)
+    return [first, second, third]
+
+
+def with_noise(tables: NoisyTables, sigma: float, seed: int, *, said: float | None = None) -> NoisyTables:
+    """Noise of `sigma` on every cell, and what is said of it."""
+    rng = np.random.default_rng(seed)
+    return NoisyTables(
+        n_states=tables.n_states,
+        units=tables.units,
+        n_records=tables.n_records,
+        tables=tuple(
+            MeasuredTable(units=t.units, counts=t.counts + rng.normal(0, sigma, t.counts.shape), sigma=said or sigma)
+            for t in tables.tables
+        ),
+    )
+
+
+def noisy(n: int = 5000, sigma: float = 10.0, seed: int = 1) -> NoisyTables:
+    units = [single(variable, states) for variable, states in enumerate(STATES)]
+    return with_noise(from_columns(people(n, seed), units, STATES, parts=1), sigma, seed)
+
+
+def distance(found: JointEstimate, columns: list[np.ndarray], variables: tuple[int, ...]) -> float:
+    """Total variation distance of one table to the columns."""
+    shape = [found.model.n_states[variable] for variable in variables]
+    cells = np.ravel_multi_index([columns[variable].astype(np.intp) for variable in variables], shape)
+    real = np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape) / len(cells)
+    return float(np.abs(found.model.shares(variables) - real).sum() / 2)
+
+
+def test_counts_are_those_of_the_columns() -> None:
+    columns = people(1000, 1)
+    units = [single(variable, states) for variable, states in enumerate(STATES)]
+    tables = from_columns(columns, units, STATES, three_way=[(0, 1, 2)])
+    assert tables.n_records == 1000
+    for table in tables.tables:
+        counts = np.zeros(table.counts.shape)
+        np.add.at(counts, tuple(columns[unit] for unit in table.units), 1)
+        assert (table.counts == counts).all()
+        assert (sum(table.parts) == counts).all()
+        assert len(table.parts) == 4
+    with pytest.raises(ValueError, match="range"):
+        from_columns([columns[0], columns[1], columns[2] + 9], units, STATES)
+
+
+def test_noisy_tables_become_one_model() -> None:
+    found = estimate(noisy(), seed=3)
+    columns = people(5000, 1)
+    assert found.kind == "mixture"
+    assert found.reached
+    assert found.guarded
+    assert isinstance(found.model, Mixture)
+    assert max(distance(found, columns, pair) for pair in ((0, 1), (0, 2), (1, 2))) < 0.03
+
+
+def test_randomized_columns_become_one_model() -> None:
+    columns = people(20_000, 2)
+    rng = np.random.default_rng(5)
+    units = [single(variable, states, epsilon=2.0) for variable, states in enumerate(STATES)]
+    released = []
+    for column, unit in zip(columns, units, strict=True):
+        below = np.cumsum(unit.channel.probabilities, axis=1)[column]
+        released.append((rng.random(len(column))[:, None] > below).sum(axis=1).astype(np.uint8))
+    found = estimate(from_columns(released, units, STATES), seed=3)
+    assert found.reached
+    assert found.alpha > 0.9
+    assert max(distance(found, columns, pair) for pair in ((0, 1), (0, 2), (1, 2))) < 0.03
+
+
+class Stopped(Exception):
+    pass
+
+
+@pytest.mark.parametrize(("with_network", "stops"), [(False, (4, 30)), (True, (3, 90))])
+def test_an_estimate_goes_on_bit_for_bit(
+    with_network: bool, stops: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(atoms, "ATOMS", 2000)
+    columns = people(2000, 2)
+    units = [single(variable, states, epsilon=1.0) for variable, states in enumerate(STATES)]
+    tables = from_columns(columns, units, STATES) if with_network else noisy()
+    records = drawn_from(columns) if with_network else None
+    whole = estimate(tables, seed=3, records=records)
+    again = estimate(tables, seed=3, records=records)
+    assert np.array_equal(whole.model.shares((0, 1, 2)), again.model.shares((0, 1, 2)))
+    for stop_at in stops:
+        kept: list[Arrays] = []
+
+        def keep(make, kept: list[Arrays] = kept, stop_at: int = stop_at) -> None:
+            kept.append(make())
+            if len(kept) == stop_at:
+                raise Stopped
+
+        with pytest.raises(Stopped):
+            estimate(tables, seed=3, records=records, keep=keep)
+        resumed = estimate(tables, seed=3, records=records, checkpoint=kept[-1])
+        assert np.array_equal(whole.model.shares((0, 1, 2)), resumed.model.shares((0, 1, 2)))
+        assert resumed.alpha == whole.alpha
+    with pytest.raises(ForeignCheckpoint):
+        estimate(tables, seed=4, records=records, checkpoint=kept[-1])
+
+
+def drawn_from(columns: list[np.ndarray]) -> object:
+    """Records of a network that has only the first edge: the last column is on its own."""
+
+    def records(n: int, rng: np.random.Generator) -> list[np.ndarray]:
+        chosen = rng.integers(0, len(columns[0]), n)
+        return [columns[0][chosen], columns[1][chosen], rng.permutation(columns[2][chosen])]
+
+    return records
+
+
+def test_records_of_a_network_get_the_tables_that_it_lacks() -> None:
+    columns = people(20_000, 2)
+    units = [single(variable, states) for variable, states in enumerate(STATES)]
+    found = estimate(from_columns(columns, units, STATES), seed=3, records=drawn_from(columns))
+    assert found.kind == "records"
+    assert found.reached
+    assert found.alpha == 1
+    assert max(distance(found, columns, pair) for pair in ((0, 1), (0, 2), (1, 2))) < 0.005
+
+
+def test_impossible_combinations_stay_impossible() -> None:
+    columns = people(20_000, 2)
+    units = [single(variable, states) for variable, states in enumerate(STATES)]
+    exact = from_columns(columns, units, STATES, parts=1)
+
+    def allowed(codes) -> np.ndarray:
+        return ~((codes[0] == 1) & (codes[1] == 0))
+
+    for tables, records in ((exact, drawn_from(columns)), (with_noise(exact, 10.0, 1), None)):
+        found = estimate(tables, seed=3, records=records, allowed=allowed)
+        assert found.kind == "records"
+        assert found.model.shares((0, 1))[1, 0] == 0
+        assert found.model.shares((0, 1))[1, 2] > 0.1
+
+
+def test_a_compound_is_one_unit_of_several_variables() -> None:
+    columns = people(20_000, 2)
+    domain = tuple((a, b) for a in range(2) for b in range(3) if (a, b) != (1, 1))
+    place = {codes: at for at, codes in enumerate(domain)}
+    keep = ~((columns[0] == 1) & (columns[1] == 1))
+    columns = [column[keep] for column in columns]
+    pair = np.array([place[int(a), int(b)] for a, b in zip(columns[0], columns[1], strict=True)], np.uint8)
+    compound = ColumnUnit(variables=(0, 1), domain=domain, channel=quantize(symmetric(5, epsilon=3.0)))
+    rng = np.random.default_rng(5)
+    below = np.cumsum(compound.channel.probabilities, axis=1)[pair]
+    released = (rng.random(len(pair))[:, None] > below).sum(axis=1).astype(np.uint8)
+    tables = from_columns([released, columns[2]], [compound, single(2, 4)], STATES)
+    found = estimate(tables, seed=3)
+    assert found.model.shares((0, 1))[1, 1] == 0
+    assert max(distance(found, columns, pair) for pair in ((0, 1), (0, 2), (1, 2))) < 0.04
+
+
+def test_a_named_table_of_three_mends_parity() -> None:
+    """Three fair coins, the third of which is whether the first two differ: pairs tell nothing. Epsilon 1, delta 1e-9."""
+    rng = np.random.default_rng(1)
+    first, second = rng.integers(0, 2, (2, 30_000)).astype(np.uint8)
+    columns = [first, second, first ^ second]
+    units = [single(variable, 2) for variable in range(3)]
+    for three_way in ((), ((0, 1, 2),)):
+        exact = from_columns(columns, units, (2, 2, 2), three_way=three_way, parts=1)
+        sigma = 5.495266 * (2 * len(exact.tables)) ** 0.5  # of one person replaced in all tables
+        found = estimate(with_noise(exact, sigma, 1), seed=3)
+        off = distance(found, columns, (0, 1, 2))
+        assert off < 0.05 if three_way else off > 0.4

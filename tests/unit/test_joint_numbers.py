@@ -1,0 +1,147 @@
+"""The joint estimate's fast numbers beside a plain reference, and its stop at a right and at a wrong variance."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+from support import joint_reference as plain
+from verticil.shared.channels.transition import identity, quantize, symmetric
+from verticil.shared.estimation.design import ColumnUnit
+from verticil.shared.joint import atoms, mixture
+from verticil.shared.joint.count import from_columns
+from verticil.shared.joint.layout import Layout
+from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.joint.start import one_way_shares
+from verticil.shared.joint.stopping import Discrepancy
+from verticil.shared.joint.targets import targets
+from verticil.shared.joint.work import Work
+
+STATES = (2, 3, 4, 2)
+
+
+def units_of(kind: str) -> tuple[ColumnUnit, ...]:
+    """Four variables: as they are, randomized, or with a compound of two whose domain lacks a combination."""
+    if kind == "compound":
+        domain = ((0, 0), (0, 1), (1, 0), (1, 1), (2, 0))
+        channel = quantize(symmetric(5, epsilon=2.0))
+        rest = [
+            ColumnUnit(variables=(v,), domain=None, channel=quantize(symmetric(STATES[v], epsilon=2.0))) for v in (0, 2)
+        ]
+        return (rest[0], ColumnUnit(variables=(1, 3), domain=domain, channel=channel), rest[1])
+    matrices = [identity(k) if kind == "exact" else symmetric(k, epsilon=1.5) for k in STATES]
+    return tuple(ColumnUnit(variables=(v,), domain=None, channel=quantize(matrix)) for v, matrix in enumerate(matrices))
+
+
+def measured(kind: str, sigma: float, *, three_way: bool = False) -> NoisyTables:
+    """Tables of 3,000 people that no model fits exactly."""
+    units, rng = units_of(kind), np.random.default_rng(1)
+    columns = [rng.integers(0, unit.channel.n_states, 3000).astype(np.uint8) for unit in units]
+    columns[1] = np.where(rng.random(3000) < 0.6, columns[0], columns[1]).astype(np.uint8)
+    found = from_columns(columns, units, STATES, three_way=[(0, 1, 2)] if three_way else [], parts=1)
+    noisy = tuple(
+        MeasuredTable(units=t.units, counts=t.counts + rng.normal(0, sigma, t.counts.shape) * (sigma > 0), sigma=sigma)
+        for t in found.tables
+    )
+    return dataclasses.replace(found, tables=noisy)
+
+
+def drawn_logits(layout: Layout, fits: int, components: int) -> np.ndarray:
+    rng = np.random.default_rng(2)
+    return rng.normal(0, 0.7, (fits, components, sum(layout.n_states))).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", ["exact", "randomized", "compound"])
+@pytest.mark.parametrize("three_way", [False, True])
+def test_the_gradient_is_that_of_finite_differences(kind: str, three_way: bool) -> None:
+    tables = measured(kind, 20.0, three_way=three_way)
+    start = one_way_shares(tables)
+    aims = targets(tables, start)
+    layout = aims.layout
+    logits = drawn_logits(layout, 1, 3)
+    rows = mixture.probabilities(layout, logits)
+    gradient, found = mixture.residual_gradient(aims, rows, Discrepancy(aims), Work())
+    gradient = mixture.through_softmax(layout, rows, gradient)[0]
+    base, margins = logits[0].astype(np.float64), np.concatenate(start)
+    assert found == pytest.approx(plain.noise_discrepancy(tables, rows[0].astype(np.float64), margins), rel=1e-4)
+    for place in itertools.product(range(3), range(0, base.shape[1], 2)):
+        sides = []
+        for step in (1e-4, -1e-4):
+            moved = base.copy()
+            moved[place] += step
+            sides.append(plain.loss(tables, plain.through_softmax(tables, moved), margins))
+        slope = (sides[0] - sides[1]) / 2e-4 * 3  # the gradient is for the sum over components, the model their mean
+        assert gradient[place] == pytest.approx(slope, rel=2e-3, abs=2e-3 * float(np.abs(gradient).max()))
+
+
+@pytest.mark.parametrize("kind", ["exact", "randomized", "compound"])
+def test_the_discrepancy_is_the_plain_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = measured(kind, 0.0)
+    start = one_way_shares(tables)
+    aims = targets(tables, start)
+    rows = mixture.probabilities(aims.layout, drawn_logits(aims.layout, 2, 3))
+    whole, found = mixture.residual_gradient(aims, rows, Discrepancy(aims), Work())
+    plain_one = plain.records_discrepancy(tables, rows.reshape(6, -1).astype(np.float64))
+    assert found == pytest.approx(plain_one, rel=1e-4)
+    monkeypatch.setattr(mixture, "_BLOCK", 25)  # two rows of the residual at a time
+    in_blocks, same = mixture.residual_gradient(aims, rows, Discrepancy(aims), Work())
+    assert same == pytest.approx(found, rel=1e-6)
+    assert np.allclose(in_blocks, whole, rtol=1e-4, atol=1e-4)
+
+
+def test_raking_measures_the_same_discrepancy() -> None:
+    tables = measured("randomized", 0.0)
+    codes = np.stack(np.unravel_index(np.arange(48), STATES), axis=1).astype(np.uint16)
+    weights = np.random.default_rng(3).random(48)
+    rows = np.concatenate([np.eye(k)[codes[:, v]] for v, k in enumerate(STATES)], axis=1)
+    one = [row for row, weight in zip(rows, np.rint(weights * 40).astype(int), strict=True) for _ in range(weight)]
+    share = np.rint(weights * 40) / np.rint(weights * 40).sum()
+    assert atoms.rake(tables, codes, share, sweeps=0).discrepancy == pytest.approx(
+        plain.records_discrepancy(tables, np.array(one)), rel=1e-9
+    )
+
+
+@pytest.mark.parametrize(("said", "lowest", "highest"), [(1.0, 0.93, 1.07), (0.7, 1.8, 2.3), (1.4, 0.4, 0.6)])
+def test_the_true_model_is_at_the_goal_and_a_wrong_variance_is_not(said: float, lowest: float, highest: float) -> None:
+    """Noise of standard deviation 30 on 6,460 cells: the mean square has the standard error .018; 4 of them are .07."""
+    units = tuple(ColumnUnit(variables=(v,), domain=None, channel=quantize(identity(12))) for v in range(10))
+    rng = np.random.default_rng(4)
+    pairs = [(a, b) for a in range(10) for b in range(a)]
+    tables = NoisyTables(
+        n_states=(12,) * 10,
+        units=units,
+        n_records=144_000,
+        tables=tuple(
+            MeasuredTable(units=(b, a), counts=1000 + rng.normal(0, 30, (12, 12)), sigma=said * 30) for a, b in pairs
+        ),
+    )
+    aims = targets(tables, one_way_shares(tables))
+    rows = np.full((1, 1, 120), 1 / 12, np.float32)
+    found = mixture.residual_gradient(aims, rows, Discrepancy(aims), Work())[1]
+    assert lowest < found < highest
+
+
+def test_randomized_records_of_the_true_people_are_at_the_goal() -> None:
+    """The people themselves, through the channels, miss the released tables by as much as the variance says: 60 runs."""
+    units = units_of("randomized")
+    rng = np.random.default_rng(6)
+    people = [rng.integers(0, k, 2000).astype(np.uint8) for k in STATES]
+    people[1] = np.where(rng.random(2000) < 0.5, people[0], people[1]).astype(np.uint8)
+    codes, counts = np.unique(np.stack(people, axis=1).astype(np.uint16), axis=0, return_counts=True)
+    found, wrong = [], []
+    for _ in range(60):
+        released = []
+        for column, unit in zip(people, units, strict=True):
+            below = np.cumsum(unit.channel.probabilities, axis=1)[column]
+            released.append((rng.random(2000)[:, None] > below).sum(axis=1).astype(np.uint8))
+        tables = from_columns(released, units, STATES, parts=1)
+        found.append(atoms.rake(tables, codes, counts / 2000, sweeps=0).discrepancy)
+        product = codes.copy()
+        product[:, 1] = rng.permutation(product[:, 1])  # a model without the dependence
+        wrong.append(atoms.rake(tables, product, counts / 2000, sweeps=0).discrepancy)
+    error = np.std(found) / 60**0.5
+    assert abs(np.mean(found) - 1) < 4 * error + 0.05  # the part left by the margins is known to a few per cent
+    assert np.mean(wrong) > 1.5
