@@ -221,7 +221,7 @@ def test_published_limits_of_everybody_are_read_and_refuse_in_the_check(
     sites = [csv_site(name, tmp_path / f"{name}.csv") for name in ("clinic", "insurer")]
     made = provision(
         tmp_path / "trial", federation="trial", sites=sites,
-        limits=OPEN_LIMITS, endpoint="127.0.0.1:1", listen="127.0.0.1:0", hosts=("127.0.0.1",),
+        limits=dataclasses.replace(OPEN_LIMITS, public=None), endpoint="127.0.0.1:1", listen="127.0.0.1:0", hosts=("127.0.0.1",),
     )  # fmt: skip
     path = made.parties["clinic"] / "party.toml"
     assert published_of(load_party(path)).limits["accounts"] == {}

@@ -9,6 +9,7 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 
+from support.calibration import SIGMAS
 from verticil.shared.channels import gaussian
 from verticil.shared.channels.gaussian import (
     LARGEST_SIGMA,
@@ -25,19 +26,7 @@ def test_doctests():
     assert doctest.testmod(gaussian).failed == 0
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "sigma"),
-    [
-        (1, 1e-5, 3.730632),
-        (0.5, 1e-5, 7.031827),
-        (0.1, 1e-5, 30.749566),
-        (1, 1e-6, 4.224679),
-        (1, 1e-9, 5.495266),
-        (2, 1e-9, 2.844547),
-        (4, 1e-9, 1.487804),
-        (8, 1e-9, 0.792237),
-    ],
-)
+@pytest.mark.parametrize(("epsilon", "delta", "sigma"), SIGMAS)
 def test_the_calibration_is_that_of_the_methods(epsilon, delta, sigma):
     """Reference numbers of the project's notes on Balle & Wang's theorem 8."""
     assert analytic_sigma(epsilon, delta) == pytest.approx(sigma, abs=6e-7)

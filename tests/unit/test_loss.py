@@ -13,6 +13,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from support.calibration import SIGMAS
 from verticil.shared.channels import loss
 from verticil.shared.channels.gaussian import analytic_delta, analytic_sigma
 from verticil.shared.channels.loss import (
@@ -88,19 +89,7 @@ def assert_bounds(losses: Counter[Loss] | Sequence[Loss], masses: dict[float, fl
     assert exact * (1 - EXACT) <= found <= exact * (1 + CLOSE)
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "sigma"),
-    [
-        (1, 1e-5, 3.730632),
-        (0.5, 1e-5, 7.031827),
-        (0.1, 1e-5, 30.749566),
-        (1, 1e-6, 4.224679),
-        (1, 1e-9, 5.495266),
-        (2, 1e-9, 2.844547),
-        (4, 1e-9, 1.487804),
-        (8, 1e-9, 0.792237),
-    ],
-)
+@pytest.mark.parametrize(("epsilon", "delta", "sigma"), SIGMAS)
 def test_the_noise_for_an_epsilon_is_that_of_the_methods(epsilon, delta, sigma):
     low, high = 0.0, 100.0
     for _ in range(60):

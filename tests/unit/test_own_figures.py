@@ -20,8 +20,9 @@ from verticil.party.protocol.central.review import check_own_figures
 from verticil.shared.channels.subset import Subset
 from verticil.shared.errors import GateFailed
 from verticil.shared.formats.tables import write_csv, write_parquet
+from verticil.shared.model.joint import JointModel, WeightedRecords
 from verticil.shared.model.network import Network
-from verticil.shared.model.rounding import round_network
+from verticil.shared.model.rounding import round_joint, round_network
 from verticil.shared.model.schema import Variable
 from verticil.shared.release.bundle import write_release
 from verticil.shared.release.content import ReleaseContent
@@ -62,10 +63,19 @@ class Learned:
     study: Study
     columns: list[NDArray[np.unsignedinteger]]
     result: LearnResult
+    people: NDArray[np.uint16]
 
-    def write(self, folder: Path, network: Network, rows: Sequence[int] | None = None) -> Path:
-        """A release of this network; `rows` of the records that it draws instead of all."""
-        codes, frame = released_records(network, self.study, N_PEOPLE)
+    def write(
+        self,
+        folder: Path,
+        network: Network,
+        rows: Sequence[int] | None = None,
+        *,
+        joint: JointModel | None = None,
+        drawn: JointModel | None = None,
+    ) -> Path:
+        """A release of this network; `rows` of the records that it draws instead of all, or those of `drawn` or `joint`."""
+        codes, frame = released_records(network, self.study, N_PEOPLE, drawn or joint)
         if rows is not None:
             codes, frame = tuple(column[rows] for column in codes), frame.iloc[list(rows)].reset_index(drop=True)
         shares, _ = model_shares(network)
@@ -76,9 +86,20 @@ class Learned:
         content = ReleaseContent(
             study=self.study, study_digest=digest, effective_digest=digest, network=network, marginals=marginals,
             synthetic=frame, codes=codes, n_common=N_PEOPLE, receipts=(), provenance={}, search={}, simulation=True,
-            seed_derived=False, published_at=dt.datetime(2026, 1, 1, tzinfo=dt.UTC),
+            seed_derived=False, published_at=dt.datetime(2026, 1, 1, tzinfo=dt.UTC), joint=joint,
         )  # fmt: skip
         return write_release(folder, content)
+
+    def joint(self, *changed: Callable[[NDArray[np.uint16]], None]) -> JointModel:
+        """The people themselves as weighted records, changed: what an estimate can be near to at best."""
+        codes = self.people.copy()
+        for change in changed:
+            change(codes)
+        return round_joint(
+            WeightedRecords(
+                n_states=self.study.schema.n_states, codes=codes, weights=np.full(len(codes), 1 / len(codes))
+            )
+        )
 
     def refusal(self, folder: Path, party: str) -> str:
         """What the party says; empty when it has nothing against the release."""
@@ -118,6 +139,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Learned]:
         study = read_study(folder / "study.toml")
         generator = np.random.default_rng(seed)
         columns = []
+        records = [_encoded(variable, people[variable.name]) for variable in study.schema.variables]
         for index, unit in enumerate(study.units):
             parts = [_encoded(study.schema[study.schema.index(name)], people[name]) for name in unit.variables]
             assert len(parts[0]) == N_PEOPLE
@@ -128,7 +150,8 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Learned]:
             key, tags = generator.bytes(32), generator.integers(0, 256, (N_PEOPLE, 14), dtype=np.uint8)
             draw = subsets.select if isinstance(unit.transition, Subset) else perturb
             columns.append(draw(key, tags, codes, unit.transition))
-        return Learned(study=study, columns=columns, result=learn(columns, study))
+        everybody = np.stack(records, axis=1).astype(np.uint16)
+        return Learned(study=study, columns=columns, result=learn(columns, study), people=everybody)
 
     return make
 
@@ -146,6 +169,37 @@ def test_honest_releases_pass_under_every_scheme(
     made = learned(*SCHEMES[scheme], seed=seed)
     folder = made.write(tmp_path / "release", made.result.network)
     assert [made.refusal(folder, party) for party in made.study.parties] == ["", "", ""]
+    if scheme not in {"compound-and-subset", "strong-noise"}:
+        return
+    folder = made.write(tmp_path / "joint", made.result.network, joint=made.joint())
+    assert [made.refusal(folder, party) for party in made.study.parties] == ["", "", ""]
+
+
+def test_a_joint_model_with_other_columns_than_those_sent_is_refused_by_their_owner(
+    demonstration: Learned, tmp_path: Path
+) -> None:
+    """One column turned round; one that no longer depends on another of its owner; and records from elsewhere."""
+    names = demonstration.study.schema.names
+    network, sex, marital = demonstration.result.network, names.index("sex"), names.index("marital-status")
+
+    def turned(codes: NDArray[np.uint16]) -> None:
+        codes[:, sex] = 1 - codes[:, sex]
+
+    def unlinked(codes: NDArray[np.uint16]) -> None:
+        np.random.default_rng(1).shuffle(codes[:, marital])
+
+    folder = demonstration.write(tmp_path / "turned", network, joint=demonstration.joint(turned))
+    said = demonstration.refusal(folder, demonstration.owner("sex"))
+    assert said.startswith("column 'sex': in the joint model its shares are not those of what this party sent")
+    folder = demonstration.write(tmp_path / "unlinked", network, joint=demonstration.joint(unlinked))
+    said = demonstration.refusal(folder, demonstration.owner("marital-status"))
+    assert "'marital-status'" in said
+    assert "in the joint model its shares are not those" in said
+    honest = demonstration.joint()
+    folder = demonstration.write(tmp_path / "drawn", network, joint=honest, drawn=demonstration.joint(turned))
+    assert demonstration.refusal(folder, "tax_office").endswith(
+        "the synthetic records were not drawn from the joint model"
+    )
 
 
 def _changed(network: Network, child: int, change: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> Network:

@@ -15,7 +15,9 @@ from verticil.shared.model import elimination
 from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.release.synthesis import decode, released_records
 from verticil.shared.study import canonical
+from verticil.shared.study.document import CustomRule, ReleaseRule
 from verticil.shared.study.reading import read_study
+from verticil.shared.study.rules import check
 
 EXAMPLE = (Path(__file__).parents[1] / "vectors" / "study_example.toml").read_text(encoding="utf-8")
 BINS = next(line for line in EXAMPLE.splitlines() if line.startswith("bins"))
@@ -58,6 +60,10 @@ def test_a_study_without_them_has_the_bytes_that_it_had(tmp_path):
         (with_representatives([EDGES[1], *EDGES[1:-1]]), "number 1 is 25, expected one from 17 to below 25, its bin"),
         (with_representatives([EDGES[0] + 0.5, *EDGES[1:-1]]), "expected a whole number with integer = true"),
         (('sampling = "systematic"', 'sampling = "sistematic"'), "got 'sistematic', expected one of systematic"),
+        (
+            ('sampling = "systematic"', 'sample_from = "table"'),
+            "sample_from: got 'table', expected one of joint, network",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(tmp_path, change, message):
@@ -65,6 +71,30 @@ def test_what_cannot_be_is_refused(tmp_path, change, message):
         read(tmp_path, change)
     assert caught.value.code == "STUDY_INVALID"
     assert message in caught.value.message
+
+
+def test_a_joint_model_undoes_no_unlinking(tmp_path, peer_study):
+    """It is refused beside a custom network and forbidden edges, by name, and where no node has the tables of all pairs."""
+    plain = canonical.to_bytes(read(tmp_path))
+    study = read(tmp_path, ('sampling = "systematic"', 'sample_from = "joint"'))
+    assert study.release.sample_from == "joint"
+    assert canonical.from_bytes(canonical.to_bytes(study)) == study
+    assert canonical.to_bytes(study) != plain
+    assert b"sample_from" not in plain
+    first, second, *_ = study.schema.names
+    structures = {
+        "a custom network": {"custom": CustomRule(target=first, sensitive=(second,))},
+        "forbidden edges": {"forbidden": ((first, second),)},
+    }
+    for name, kept in structures.items():
+        apart = dataclasses.replace(study, structure=dataclasses.replace(study.structure, **kept))
+        with pytest.raises(Misuse, match=f"release.sample_from: got 'joint' beside {name}") as caught:
+            check(apart, source="study.toml")
+        assert caught.value.hint == 'use "network"'
+        check(dataclasses.replace(apart, release=ReleaseRule(sample_from="network")), source="study.toml")
+    peers = peer_study()
+    with pytest.raises(Misuse, match="'joint' with the model 'peer': no party has the tables of all pairs"):
+        check(dataclasses.replace(peers, release=ReleaseRule(sample_from="joint")), source="study.toml")
 
 
 def test_categories_have_no_representatives(tmp_path):

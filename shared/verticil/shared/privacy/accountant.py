@@ -16,10 +16,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from verticil.shared.channels import loss
 from verticil.shared.channels.loss import ApproximateLoss, Loss, PureLoss
-from verticil.shared.privacy.accounts import Cost
+from verticil.shared.privacy import privbayes as _privbayes  # noqa: F401  # pyright: ignore[reportUnusedImport]  # its kind
+from verticil.shared.privacy.accounts import Cost, Limits, Reader
 from verticil.shared.privacy.events import PrivacyEvent, kind_of
 
 
@@ -67,6 +69,43 @@ def together(events: Iterable[PrivacyEvent]) -> Cost:
 def finite_together(events: Iterable[PrivacyEvent]) -> Cost:
     """What those of finite epsilon cost together; the rest is in no sum."""
     return together(event for event in events if math.isfinite(cost_of(event).epsilon))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excess:
+    """What an account's limits of one study do not permit.
+
+    Attributes:
+        key: of ``[policy]``.
+        what: ``epsilon`` or ``delta``.
+        asked: by the study.
+        limit: that is stated; None: none is, and something is drawn for this very reader.
+    """
+
+    key: str
+    what: str
+    asked: float
+    limit: float | None
+
+
+def excess(reader: Reader, limits: Limits | None, events: Iterable[PrivacyEvent]) -> Excess | None:
+    """What an account does not permit of one study; None: it permits it. What has no bound is in no sum, and is asked for apart.
+
+    Args:
+        reader: of the account.
+        limits: of the account; None: none are stated.
+        events: of the study.
+    """
+    listed = tuple(events)
+    cost = finite_together(event for event in listed if reader.sees(event.reader))
+    if limits is None:
+        needed = any(reader.needs_limits(event.reader) for event in listed)
+        return Excess(key=reader.keys[0], what="epsilon", asked=cost.epsilon, limit=None) if needed else None
+    what = cost.beyond(limits.study)
+    if what is None:
+        return None
+    key = reader.keys[0 if what == "epsilon" else 1]
+    return Excess(key=key, what=what, asked=getattr(cost, what), limit=getattr(limits.study, what))
 
 
 def add_or_remove(events: Iterable[PrivacyEvent]) -> Cost | None:

@@ -5,6 +5,10 @@ read; what is published after such a study is a function of those columns (and o
 account counts them too, at most too much. A dealer together with a partner (masked tables) may see more than both, which only its
 own account counts. An account is one data set's, at one party: several parties' ledgers that record one event are not added up.
 
+Where a miner publishes nothing but a function of noisy tables (a study's ``tables``), the columns are drawn for the miner alone,
+and everybody else's account counts the tables in their place. The miner's does not: they are a function of columns that it has.
+That nothing else is published is the miner's word.
+
 An account without limits admits nothing of its own reader: a limit that nobody stated is not infinite.
 """
 
@@ -41,14 +45,22 @@ class Cost:
 
     def beyond(self, limit: Cost) -> str | None:
         """``epsilon`` or ``delta``, the first of them that is above `limit`; None: neither."""
-        for what in ("epsilon", "delta"):
-            most = getattr(limit, what)
-            if getattr(self, what) > most + EPSILON_TOLERANCE * min(most, 1.0):
-                return what
-        return None
+        return next((what for what in ("epsilon", "delta") if _above(getattr(self, what), getattr(limit, what))), None)
+
+
+def _above(amount: float, limit: float) -> bool:
+    """Whether an epsilon or a delta is above a limit, but for the rounding of doubles."""
+    return amount > limit + EPSILON_TOLERANCE * min(limit, 1.0)
 
 
 NOTHING: Final = Cost(epsilon=0.0)
+
+MINER_ALONE: Final = "miner"
+"""Of an event: columns of which the miner publishes nothing but what events for `OTHERS` say."""
+OTHERS: Final = "others"
+"""Of an event: what everybody but the miner is told of such columns."""
+COLUMNS_FOR_OTHERS: Final = "others-columns"
+"""Of an event: such columns once something else is published of them, too: everybody's account counts them from then on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +71,7 @@ class Reader:
         name: in events, ledgers and documents; for ever.
         words: for people.
         counts: names of the readers whose events this reader sees, or can be told a function of.
+        own: names besides its own of what is drawn for this very reader: without limits of the account it is refused.
         keys: of ``[policy]``: the limits of epsilon and delta for one study, and of both for a lifetime.
     """
 
@@ -66,23 +79,29 @@ class Reader:
     words: str
     counts: frozenset[str]
     keys: tuple[str, str, str, str]
+    own: frozenset[str] = frozenset()
 
     def sees(self, name: str) -> bool:
         """Whether the account counts what is drawn for the reader of this name; one of a name that is not known here counts."""
-        return name in self.counts or all(name != reader.name for reader in READERS)
+        return name in self.counts or name not in KNOWN
+
+    def needs_limits(self, name: str) -> bool:
+        """Whether what is drawn for the reader of this name asks for limits of this account."""
+        return name == self.name or name in self.own
 
 
 READERS: Final = (
     Reader(
         name="columns",
         words="whoever reads columns: the miner, or the peers",
-        counts=frozenset({"columns", "public"}),
+        counts=frozenset({"columns", "public", MINER_ALONE}),
         keys=("max_epsilon_per_study", "max_share_delta", "max_epsilon_lifetime", "max_delta_lifetime"),
     ),
     Reader(
         name="public",
         words="everybody, by what is published",
-        counts=frozenset({"columns", "public"}),
+        counts=frozenset({"columns", "public", OTHERS, COLUMNS_FOR_OTHERS}),
+        own=frozenset({OTHERS}),
         keys=(
             "max_public_epsilon",
             "max_public_delta",
@@ -93,7 +112,7 @@ READERS: Final = (
     Reader(
         name="dealer",
         words="a dealer of masks together with the partner",
-        counts=frozenset({"columns", "public", "dealer"}),
+        counts=frozenset({"columns", "public", "dealer", MINER_ALONE}),
         keys=(
             "max_dealer_epsilon",
             "max_dealer_delta",
@@ -103,6 +122,8 @@ READERS: Final = (
     ),
 )
 COLUMNS, PUBLIC, DEALER = READERS
+KNOWN: Final = frozenset[str]().union(*(reader.counts for reader in READERS))
+"""The names that an event may have for its reader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +174,6 @@ class Account:
         """What there is no room for if `cost` is charged; None: there is room. Nothing is charged by this."""
         for what in ("epsilon", "delta"):
             asked, spent, kept, limit = (getattr(item, what) for item in (cost, self.spent, self.kept, self.limit))
-            if asked > 0 and spent + kept + asked > limit + EPSILON_TOLERANCE * min(limit, 1.0):
+            if asked > 0 and _above(spent + kept + asked, limit):
                 return Shortage(what=what, asked=asked, kept=kept, limit=limit)
         return None

@@ -32,9 +32,11 @@ from verticil.shared.channels.gaussian import analytic_sigma
 from verticil.shared.channels.loss import DiscreteGaussianLoss, GaussianLoss, Loss, delta_at, epsilon_at
 from verticil.shared.channels.share_noise import DISCRETE, KINDS, ROUNDED
 from verticil.shared.errors import Refusal
-from verticil.shared.privacy.accounts import COLUMNS, READERS, Cost
+from verticil.shared.privacy.accounts import COLUMNS, KNOWN, MINER_ALONE, OTHERS, PUBLIC, Cost
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of, recipients_of, sent_units
+from verticil.shared.study.tables import tables_of, tables_sigma
+from verticil.shared.study.vocabulary import METHODS
 
 REPLACE_ONE: Final = "replace one person"
 """Tables are neighbours when the columns of one person are others; how many people there are is the same."""
@@ -53,7 +55,7 @@ class PrivacyEvent:
         sensitivity: by how much the statistics before the noise can differ between two neighbouring tables, in the norm of the
             mechanism; None: of no meaning for it, or not recorded.
         relation: which tables are neighbours.
-        reader: who reads what is drawn, a name of `verticil.shared.privacy.accounts.READERS`.
+        reader: who reads what is drawn, a name of `verticil.shared.privacy.accounts.KNOWN`.
     """
 
     sensitivity: float | None = None
@@ -133,6 +135,15 @@ class DiscreteGaussianCounts(PrivacyEvent):
                 f"noise of sigma {each:.4g} of each of {self.contributors} contributors, expected at least "
                 f"{LEAST_SIGMA_OF_A_SUM:g}: below it nothing is proved of their sum"
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoisyTables(DiscreteGaussianCounts):
+    """A miner added discrete Gaussian noise to every count of tables of randomized columns, and publishes what follows from them.
+
+    What the randomization adds to the noise is not counted: the bound holds for tables of raw columns, too. Nobody but the miner
+    sees that the noise was drawn, and that nothing else is published.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -308,7 +319,7 @@ def from_json(text: str) -> PrivacyEvent:
     found.setdefault("reader", COLUMNS.name)
     if newer := sorted(found.keys() - expected.keys()):
         raise _unreadable(kind.name, f"parameter '{newer[0][:40]}'")
-    if found["reader"] not in {reader.name for reader in READERS}:
+    if found["reader"] not in KNOWN:
         raise _unreadable(kind.name, f"account '{str(found['reader'])[:40]}'")
     if found.keys() != expected.keys():
         raise ValueError(
@@ -348,13 +359,18 @@ def _unknown(name: str) -> Refusal:
 # ---- the product's kinds
 
 
+def column_reader(study: Study) -> str:
+    """Whom a study's randomized columns are drawn for: the miner alone where all that is published follows from noisy tables."""
+    return COLUMNS.name if study.tables is None else MINER_ALONE
+
+
 def _columns(study: Study, party: str) -> Iterable[PlannedEvent]:
     sent = frozenset(sent_units(study))
     for index in study.units_of(party):
         if index in sent:
             unit = study.units[index]
             yield PlannedEvent(
-                event=RandomizedColumn(epsilon=privacy.epsilon(unit.transition)),
+                event=RandomizedColumn(epsilon=privacy.epsilon(unit.transition), reader=column_reader(study)),
                 variables=unit.variables,
                 readers=recipients_of(study, index),
                 unit=index,
@@ -391,16 +407,31 @@ def _shared(study: Study, party: str) -> Iterable[PlannedEvent]:
     )
 
 
-def _noisy(study: Study, party: str) -> Iterable[PlannedEvent]:
-    return (item for item in _shared(study, party) if isinstance(item.event, GaussianCounts))
+def _shared_as(event: type[PrivacyEvent]) -> Callable[[Study, str], Iterable[PlannedEvent]]:
+    """What a party shares besides columns, where it is an event of this class."""
+    return lambda study, party: (item for item in _shared(study, party) if isinstance(item.event, event))
 
 
-def _discrete(study: Study, party: str) -> Iterable[PlannedEvent]:
-    return (item for item in _shared(study, party) if isinstance(item.event, DiscreteGaussianCounts))
+def _noisy_tables(study: Study, party: str) -> Iterable[PlannedEvent]:
+    """One event of all parties' people; each party is charged all of it, though some tables have no column of its own.
 
-
-def _exact(study: Study, party: str) -> Iterable[PlannedEvent]:
-    return (item for item in _shared(study, party) if isinstance(item.event, ExactStatistics))
+    An owner of all columns draws it alone, and no miner reads them.
+    """
+    rule = study.tables
+    if rule is None or METHODS[study.structure.method].whole_table:
+        return
+    tables = len(tables_of(study))
+    alone = not protocol_of(study).coordinated
+    event = (DiscreteGaussianCounts if alone else NoisyTables)(
+        sigma=tables_sigma(study),
+        tables=tables,
+        delta=rule.delta,
+        epsilon=rule.epsilon,
+        sensitivity=math.sqrt(2 * tables),
+        reader=PUBLIC.name if alone else OTHERS,
+    )
+    names = tuple(study.schema[position].name for position in study.schema.owned_by(party))
+    yield PlannedEvent(event=event, variables=names, readers=("everyone",), joint=True)
 
 
 def _of_no_study(_study: Study, _party: str) -> Iterable[PlannedEvent]:
@@ -434,6 +465,16 @@ def _discrete_words(event: DiscreteGaussianCounts) -> str:
     )
 
 
+def _table_words(event: NoisyTables) -> str:
+    cost = _discrete_cost(event)
+    return (
+        f"the miner adds discrete Gaussian noise of standard deviation {event.sigma:.4g} to every count of {event.tables} tables "
+        "of the randomized columns, and what is published follows from these and the number of people: epsilon "
+        f"{cost.epsilon:.4g}, delta {cost.delta:.4g} for everybody but the miner. This rests on the miner's word: it has the "
+        "columns, draws the noise, and could publish without"
+    )
+
+
 def _column_words(event: RandomizedColumn) -> str:
     if math.isinf(event.epsilon):
         return "each person's value was randomized, and some values can be told from it for certain: no bound"
@@ -461,7 +502,7 @@ register(
         event=GaussianCounts,
         cost=lambda event: Cost(epsilon=event.epsilon, delta=event.delta),
         words=_count_words,
-        of_study=_noisy,
+        of_study=_shared_as(GaussianCounts),
         has_own_words=True,
         add_or_remove=_gaussian_add_or_remove,
         deviation=lambda event: (
@@ -475,8 +516,20 @@ register(
         event=DiscreteGaussianCounts,
         cost=_discrete_cost,
         words=_discrete_words,
-        of_study=_discrete,
+        of_study=_shared_as(DiscreteGaussianCounts),
         has_own_words=True,
+        losses=_discrete_losses,
+        add_or_remove=lambda event: _discrete_losses(event, event.tables),
+        deviation=lambda event: event.sigma,
+    )
+)
+register(
+    EventKind(
+        name="noisy-tables",
+        event=NoisyTables,
+        cost=_discrete_cost,
+        words=_table_words,
+        of_study=_noisy_tables,
         losses=_discrete_losses,
         add_or_remove=lambda event: _discrete_losses(event, event.tables),
         deviation=lambda event: event.sigma,
@@ -497,7 +550,7 @@ register(
         event=ExactStatistics,
         cost=lambda _: Cost(epsilon=math.inf),
         words=lambda _: "exact functions of the data were shared: no bound",
-        of_study=_exact,
+        of_study=_shared_as(ExactStatistics),
         has_own_words=True,
     )
 )

@@ -9,15 +9,15 @@ an event is what `verticil.shared.privacy.accountant` says it costs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Final
 
 from verticil.shared.channels import privacy
 from verticil.shared.channels.privacy import EPSILON_TOLERANCE, Mechanism
 from verticil.shared.privacy.accountant import compose, cost_of, finite, together
-from verticil.shared.privacy.accounts import NOTHING, Cost
-from verticil.shared.privacy.events import RandomizedColumn, share_event
+from verticil.shared.privacy.accounts import COLUMNS, NOTHING, Cost
+from verticil.shared.privacy.events import NoisyTables, PrivacyEvent, RandomizedColumn, planned, share_event
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of, sent_units
 
@@ -25,13 +25,14 @@ _LARGEST_EXPONENT: Final = 690.0  # e^690 is a double yet
 _LARGEST_SHOWN: Final = 700.0
 
 
-def column_event(mechanism: Mechanism) -> RandomizedColumn:
+def column_event(mechanism: Mechanism, reader: str = COLUMNS.name) -> RandomizedColumn:
     """The event of releasing one unit of a study.
 
     Args:
         mechanism: how it is randomized.
+        reader: whom it is drawn for (`verticil.shared.privacy.events.column_reader`).
     """
-    return RandomizedColumn(epsilon=privacy.epsilon(mechanism))
+    return RandomizedColumn(epsilon=privacy.epsilon(mechanism), reader=reader)
 
 
 def column_epsilon(mechanism: Mechanism) -> float:
@@ -156,9 +157,14 @@ def share_cost(study: Study) -> Cost | None:
     """
     if study.share is None:
         return None
-    shared = [party for party in study.parties if protocol_of(study).shared_tables(study, party)]
-    costs = [cost_of(share_event(study, party)) for party in shared] or [NOTHING]
+    costs = list(map(cost_of, _share_events(study))) or [NOTHING]
     return Cost(epsilon=max(cost.epsilon for cost in costs), delta=max(cost.delta for cost in costs))
+
+
+def tables_cost(study: Study) -> Cost | None:
+    """What a study's noisy tables cost each person, for everybody but the miner; None: it asks for no noise on tables."""
+    found = (cost_of(item.event) for item in planned(study, study.parties[0]) if isinstance(item.event, NoisyTables))
+    return next(found, None)
 
 
 def one_in(n: int, delta: float) -> bool:
@@ -172,10 +178,12 @@ def one_in(n: int, delta: float) -> bool:
 
 def shares_together(study: Study) -> Cost:
     """What all parties' statistics between peers cost a person who is at all of them; nothing where none are shared."""
-    if study.share is None:
-        return NOTHING
-    sharing = (party for party in study.parties if protocol_of(study).shared_tables(study, party))
-    return together(share_event(study, party) for party in sharing)
+    return NOTHING if study.share is None else together(_share_events(study))
+
+
+def _share_events(study: Study) -> Iterator[PrivacyEvent]:
+    """Of each party that shares statistics."""
+    return (share_event(study, party) for party in study.parties if protocol_of(study).shared_tables(study, party))
 
 
 def epsilon_exceeds(epsilon: float, limit: float) -> bool:

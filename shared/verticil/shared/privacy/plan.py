@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Final
 
 from verticil.shared.channels.privacy import half_width_of_share
-from verticil.shared.privacy.accountant import cost_of, finite_together, together
+from verticil.shared.privacy.accountant import cost_of, excess, together
 from verticil.shared.privacy.accounts import Limits, Reader
 from verticil.shared.privacy.events import REPLACE_ONE, PlannedEvent, kind_of, planned, words
 from verticil.shared.privacy.statement import AccountStatement, accounts_of, privacy_statement
@@ -176,18 +176,14 @@ def _account(item: AccountStatement) -> PlannedAccount:
 def _held_against(
     account: PlannedAccount, reader: Reader, drawn: tuple[PlannedEvent, ...], limits: Limits | None
 ) -> PlannedAccount:
-    """As a party judges the sums of an account: what has no bound is in none of them, and is asked for apart."""
-    if limits is None:
-        needed = any(item.event.reader == reader.name for item in drawn)
-        return replace(account, over=reader.keys[0] if needed else None)
-    cost = finite_together(item.event for item in drawn if reader.sees(item.event.reader))
-    over = cost.beyond(limits.study)  # epsilon or delta
+    """As the party judges it."""
+    over = excess(reader, limits, (item.event for item in drawn))
     return replace(
         account,
-        epsilon_limit=_stated(limits.study.epsilon),
-        delta_limit=_stated(limits.study.delta),
-        over=None if over is None else reader.keys[0 if over == "epsilon" else 1],
-        over_limit=None if over is None else getattr(limits.study, over),
+        epsilon_limit=None if limits is None else _stated(limits.study.epsilon),
+        delta_limit=None if limits is None else _stated(limits.study.delta),
+        over=None if over is None else over.key,
+        over_limit=None if over is None else over.limit,
     )
 
 

@@ -30,6 +30,7 @@ from verticil.shared.privacy.events import (
     PlannedEvent,
     PrivacyEvent,
     RandomizedColumn,
+    column_reader,
     document,
     further,
     kind_of,
@@ -149,6 +150,11 @@ class EventStatement:
         return cost_of(self.planned.event)
 
     @property
+    def counts(self) -> bool:
+        """Whether it tells whoever reads columns anything."""
+        return COLUMNS.sees(self.planned.event.reader)
+
+    @property
     def words(self) -> str:
         """It in one sentence."""
         return words(self.planned.event)
@@ -221,9 +227,9 @@ class PrivacyStatement:
 
     @property
     def together(self) -> Cost:
-        """What columns and `events` cost one person together."""
+        """What columns and `events` cost one person together, for whoever reads columns."""
         columns = (cost_of(RandomizedColumn(epsilon=column.epsilon)) for column in self.sent)
-        return compose([*columns, *(event.cost for event in self.events)])
+        return compose([*columns, *(event.cost for event in self.events if event.counts)])
 
     @property
     def bounded(self) -> bool:
@@ -284,10 +290,11 @@ class PrivacyStatement:
         """What the documents say of `events`; None where there are none."""
         if not self.events:
             return None
+        some = "" if all(event.counts for event in self.events) else " that whoever reads columns does not have already"
         return {
             "statement": (
                 "What was drawn of people's data besides the columns. epsilon_per_person and delta_per_person are the sums over "
-                "all columns and all of these events. null means that there is no bound."
+                f"all columns and all of these events{some}. null means that there is no bound."
             ),
             "epsilon_per_person": _finite(self.together.epsilon),
             "delta_per_person": self.together.delta,
@@ -332,7 +339,8 @@ def privacy_statement(study: Study, dag: Dag | None = None) -> PrivacyStatement:
         dag: the structure, where peers learned it: by it the last columns are read. Without it every column counts as sent.
     """
     columns = tuple(_column(study, index, dag) for index in range(len(study.units)))
-    sent = [RandomizedColumn(epsilon=column.epsilon) for column in columns if column.sent]
+    reader = column_reader(study)
+    sent = [RandomizedColumn(epsilon=column.epsilon, reader=reader) for column in columns if column.sent]
     total, drawn = compose(map(cost_of, sent)).epsilon, tuple(_drawn(sent, study))
     return PrivacyStatement(
         columns=columns,

@@ -294,6 +294,8 @@ class ParameterRule:
 
 Sampling = Literal["systematic", "independent", "without-replacement"]
 """Ways of drawing synthetic records: see `release.dealing`."""
+Source = Literal["joint", "network"]
+"""What synthetic records are drawn from."""
 
 
 def _read_records(raw: object, table: Table, name: str) -> int | None:
@@ -306,15 +308,17 @@ def _read_records(raw: object, table: Table, name: str) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseRule:
-    """How many synthetic records (None: as many as there are common people), how they are drawn, and with which seed.
+    """How many synthetic records (None: as many as there are common people), from what, how they are drawn, and with which seed.
 
-    `pairs` are shown with what is known of them, besides the pairs of edges; Model II only.
+    `pairs` are shown with what is known of them, besides the pairs of edges; Model II only. `sample_from`: the joint model of all
+    tables, which Model II alone can have, or the network; None: the study leaves it open.
     """
 
     synthetic_records: Annotated[int | None, Key(read=_read_records)] = None
     sampling: Annotated[Sampling, LATER] = "systematic"
     seed: int = 1
     pairs: Annotated[tuple[tuple[str, str], ...], Key(later=True, form='[["one", "other"], ..]')] = ()
+    sample_from: Annotated[Source | None, LATER] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,6 +375,22 @@ class ShareRule:
     def noise_words(self) -> str:
         """The kind of noise, for people."""
         return KINDS[self.noise].words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablesRule:
+    """Noise on the tables that everything published is learned from: ``[tables]``, where a miner counts (`study.tables`).
+
+    Attributes:
+        epsilon, delta: of all the tables together, for whoever sees what is published.
+        three_way: columns by name, three each, whose table is measured besides those of all pairs.
+    """
+
+    epsilon: float
+    delta: float
+    three_way: Annotated[
+        tuple[tuple[str, str, str], ...], Key(later=True, form='[["one", "another", "a third"], ..]')
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -448,6 +468,7 @@ class Study:
         structure, parameters, release: what is learned and published.
         breach: what no unit may allow; None: the study has no such rule.
         share: Model I: what is done before parameters are shared; None in Model II only.
+        tables: Model II: the noise on the tables that everything is learned from; None: it is learned from the columns.
         quorum: when a study that waits for a party ends; None: on its last valid day.
         publish: who countersigns the release before it is published; None: no party does.
         left_out: of an effective study that is a sub-model: the parties of the proposal that are not in it; never in a proposal.
@@ -469,6 +490,7 @@ class Study:
     release: ReleaseRule = ReleaseRule()
     breach: Annotated[Breach | None, LATER] = None
     share: Annotated[ShareRule | None, LATER] = None
+    tables: Annotated[TablesRule | None, LATER] = None
     quorum: Annotated[QuorumRule | None, LATER] = None
     publish: Annotated[PublishRule | None, Key(later=True, read=_read_publish, write=_write_publish)] = None
     left_out: Annotated[tuple[LeftOut, ...], LATER] = ()
@@ -566,6 +588,17 @@ class Study:
             return None
         return declared_custom_network(
             self.schema.names, target=rule.target, sensitive=rule.sensitive, hide_from=rule.hide_from, where=where
+        )
+
+    @property
+    def refuses_joint(self) -> str:
+        """What of the study a joint model of all pairs would undo, in words; empty: nothing."""
+        return (
+            "a custom network"
+            if self.structure.custom is not None
+            else "forbidden edges"
+            if self.structure.forbidden
+            else ""
         )
 
     def expired(self, today: dt.date) -> bool:

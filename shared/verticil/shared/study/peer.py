@@ -26,10 +26,8 @@ from verticil.shared.model.graph import Dag
 from verticil.shared.study.central import MEMBERS
 from verticil.shared.study.document import ShareRule, Study, Unit
 from verticil.shared.study.protocol import Disclosure, Finding, Protocol, Statement
-from verticil.shared.study.vocabulary import MAX_SAFE, fail, pair_methods
+from verticil.shared.study.vocabulary import LARGEST_DELTA, MAX_SAFE, fail, pair_methods
 
-LARGEST_DELTA: Final = 1e-2
-"""Of the noise; delta is the chance that the promise of epsilon fails altogether."""
 _LINKAGE: Final = {
     "keyed-hash": Disclosure(
         mode="keyed-hash",
@@ -388,6 +386,9 @@ class Peer(Protocol):
         if study.release.pairs:
             problem = "nobody has tables of pairs with the model 'peer', expected none"
             fail(f"{source}: release.pairs", problem, hint="remove it")
+        if study.release.sample_from == "joint":
+            problem = "got 'joint' with the model 'peer': no party has the tables of all pairs that a joint model is fitted to"
+            fail(f"{source}: release.sample_from", problem, hint="use \"network\", or the model 'central'")
         if study.quorum is not None and study.quorum.minimum is not None:
             raise Misuse(
                 "STUDY_UNSUPPORTED",

@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 from verticil.shared.json_document import Json
 from verticil.shared.model.graph import Dag
 from verticil.shared.study.document import Study, Unit
-from verticil.shared.study.vocabulary import fail
+from verticil.shared.study.vocabulary import METHODS, fail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +118,7 @@ class Protocol(ABC):
             every party loads it, every party states what it computed, and every party signs.
         shares: the parties share statistics of their own raw data: the study has a ``share`` table.
         counts_families: the miner has tables of whole families, so it leaves parents out of those that are too large.
+        whole_table: one organisation has all columns, and may choose which tables of them it measures.
         sources: what the network is estimated from, for the description of the synthetic records.
         privacy_note: what the statement on the randomized columns says besides; it begins with a blank, or is empty.
     """
@@ -128,6 +129,7 @@ class Protocol(ABC):
     coordinated: ClassVar[bool]
     shares: ClassVar[bool]
     counts_families: ClassVar[bool]
+    whole_table: ClassVar[bool] = False
     sources: ClassVar[str]
     privacy_note: ClassVar[str]
 
@@ -171,6 +173,13 @@ class Protocol(ABC):
             fail(
                 f"{source}: linkage.mode",
                 f"'{study.linkage.mode}' does not go with the model '{self.name}', expected one of {', '.join(self.linkage)}",
+            )
+        if METHODS[study.structure.method].whole_table and not self.whole_table:
+            fail(
+                f"{source}: structure.method",
+                f"'{study.structure.method}' chooses what is measured of a whole table, which nobody has with the model "
+                f"'{self.name}'",
+                hint=f"the owner of one can: verticil synthesize --method {study.structure.method}",
             )
         if self.shares and study.share is None:
             what = f"expected what is done before parameters are shared with the model '{self.name}'"

@@ -7,6 +7,7 @@ from typing import Final
 from verticil.shared.model.graph import Dag
 from verticil.shared.registry import Registry
 from verticil.shared.study.central import Central
+from verticil.shared.study.curator import Curator
 from verticil.shared.study.document import Study
 from verticil.shared.study.peer import Peer
 from verticil.shared.study.protocol import Disclosure, Protocol
@@ -25,6 +26,7 @@ def register(protocol: Protocol) -> None:
 
 register(Central())
 register(Peer())
+register(Curator())
 
 
 def protocol_of(study: Study) -> Protocol:

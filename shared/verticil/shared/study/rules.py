@@ -25,6 +25,7 @@ from verticil.shared.study.codebook import bin_labels, check_letters, check_text
 from verticil.shared.study.document import StructureRule, Study, Unit
 from verticil.shared.study.protocols import protocol_of, sent_units
 from verticil.shared.study.schemes import SCHEMES
+from verticil.shared.study.tables import check_tables
 from verticil.shared.study.vocabulary import (
     MAX_CELLS,
     MAX_COMBINATIONS,
@@ -37,6 +38,7 @@ from verticil.shared.study.vocabulary import (
     NORMALISE_STEPS,
     PREFERENCES,
     SAMPLING,
+    SOURCES,
     fail,
     near_hint,
     scores,
@@ -71,6 +73,7 @@ def check(study: Study, *, source: str) -> None:
     _check_units(study, source=source)
     _check_structure(study, source=source)
     check_breach(study, source=source)
+    check_tables(study, source=source)
     _check_publish(study, source=source)
     rules.numbers(study)
     check_quorum(study, source=source)
@@ -184,6 +187,20 @@ class _Rules:
             )
         self.within("release.seed", study.release.seed, 0, MAX_SAFE)
         self.pairs(study)
+        self.sample_from(study)
+
+    def sample_from(self, study: Study) -> None:
+        """A joint model has the dependence of every pair, so it would undo what keeps two variables apart."""
+        rule = study.release.sample_from
+        if rule not in (None, *SOURCES):
+            self.fail("release.sample_from", f"got '{rule[:MAX_TEXT]}', expected one of {', '.join(SOURCES)}")
+        if rule == "joint" and study.refuses_joint:
+            self.fail(
+                "release.sample_from",
+                f"got 'joint' beside {study.refuses_joint}: a joint model of all tables would show the dependence that the study "
+                "rules out",
+                hint='use "network"',
+            )
 
     def pairs(self, study: Study) -> None:
         pairs = study.release.pairs

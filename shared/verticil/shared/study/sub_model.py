@@ -88,7 +88,7 @@ def obstacle(study: Study, absent: Collection[str]) -> str | None:
     for key, names in _named(study):
         for name in names:
             if name in owners:
-                table = "release" if key == "pairs" else "structure"
+                table = {"pairs": "release", "three_way": "tables"}.get(key, "structure")
                 return f"{table}.{key} names '{name}', a column of party '{owners[name]}'"
     return None
 
@@ -102,6 +102,7 @@ def _named(study: Study) -> list[tuple[str, list[str]]]:
         ("tiers", [name for tier in rule.tiers for name in tier]),
         ("parents", [child for child, _ in rule.parents or ()]),
         ("pairs", [name for pair in study.release.pairs for name in pair]),
+        ("three_way", [name for names in ([] if study.tables is None else study.tables.three_way) for name in names]),
     ]
     if (custom := rule.custom) is not None:
         found.append(("custom", [custom.target, *custom.sensitive, *(custom.hide_from or ())]))

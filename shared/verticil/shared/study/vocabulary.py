@@ -25,6 +25,8 @@ MAX_TEXT: Final = 200
 MAX_PURPOSE: Final = 4000
 MAX_SAFE: Final = 2**53 - 1
 """The largest whole number that RFC 8785 can write."""
+LARGEST_DELTA: Final = 1e-2
+"""Of noise; delta is the chance that the promise of epsilon fails altogether."""
 
 LINKAGE_MODES: Final = ("keyed-hash", "order-commitment", "dh-psi")
 
@@ -38,12 +40,14 @@ class Method:
         on_pairs: it needs nothing but the scores of pairs; between peers no node has more.
         keys: of the study's structure that go with it and with no other.
         one_parent: a variable has one parent at most.
+        whole_table: it measures its own tables of a whole table: where one organisation has all columns.
     """
 
     scores: tuple[str, ...] = ("mutual-information",)
     on_pairs: bool = False
     keys: tuple[str, ...] = ()
     one_parent: bool = False
+    whole_table: bool = False
 
 
 METHODS: Final = {
@@ -53,6 +57,7 @@ METHODS: Final = {
     "tree": Method(on_pairs=True, one_parent=True),
     "hill-climb": Method(scores=("bic", "bic-noise", "bdeu"), keys=("hill_climb",)),
     "given": Method(),
+    "privbayes": Method(scores=("total-variation",), whole_table=True),
     "auto": Method(scores=("auto",), on_pairs=True, keys=("prefer",)),
 }
 PREFERENCES: Final = ("synthesis", "structure")
@@ -60,6 +65,7 @@ MAX_EXACT: Final = 15
 """Most variables that may stand in any order, for the exact search over orders."""
 PRIORS: Final = ("dirichlet",)
 SAMPLING: Final = ("systematic", "independent", "without-replacement")
+SOURCES: Final = ("joint", "network")
 NORMALISE_STEPS: Final = ("nfkc", "trim", "casefold", "digits-only")
 
 

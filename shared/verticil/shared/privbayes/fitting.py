@@ -1,0 +1,215 @@
+"""PrivBayes as a whole: a table's codes, or noisy pair tables, to a network with everything that was measured for it.
+
+Scores and tables are all that is taken from the records; what follows is a function of them. What it costs is said by
+`verticil.shared.privacy.privbayes`, which also makes the `Noise` for a wanted (epsilon, delta).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from verticil.shared.arrays import AnyCodes, Counts, Floats
+from verticil.shared.channels.transition import identity, quantize
+from verticil.shared.estimation.design import Design
+from verticil.shared.estimation.parameters import family_parameters
+from verticil.shared.model.constraints import Constraints
+from verticil.shared.model.network import Family, Network
+from verticil.shared.model.schema import Schema
+from verticil.shared.privbayes.distributions import Projection, distributions, projected
+from verticil.shared.privbayes.measuring import NoisyTable, automatic_tau, counted_records, noisy_tables
+from verticil.shared.privbayes.noise import Noise
+from verticil.shared.privbayes.scores import noisy_scores, scores_of_noisy_tables
+from verticil.shared.privbayes.structure import Structure, learn_structure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fitted:
+    """What PrivBayes found.
+
+    Attributes:
+        structure: the tables' attributes, and the graph.
+        tables: the noisy counts, one table each.
+        distributions: the same as distributions, axes as in the tables.
+        tau: most cells of a table.
+        n_records: what tau was made from; counted with noise where it is not public, None where tau was given.
+        noise: that was drawn; None: the tables were noisy already.
+    """
+
+    structure: Structure
+    tables: tuple[NoisyTable, ...]
+    distributions: tuple[Floats, ...]
+    tau: float
+    n_records: float | None
+    noise: Noise | None
+
+    def network(self, schema: Schema, *, level: float = 0.95) -> Network:
+        """The network, with the estimate and interval of each probability from the noisy counts.
+
+        Args:
+            schema: of the attributes.
+            level: of the intervals: sampling and noise together.
+
+        Raises:
+            ValueError: the schema does not fit.
+        """
+        families = (self._family(child, schema, level) for child in range(len(schema)))
+        return Network(schema=schema, dag=self.structure.dag, families=tuple(families))
+
+    def configuration_shares(self) -> list[Floats]:
+        """For each attribute the shares of its parents' configurations in its own table, (J,): the paper's histograms."""
+        found: list[Floats] = []
+        for child, parents in enumerate(self.structure.dag.parents):
+            place = self._place(child)
+            found.append(_arranged(self.tables[place].attributes, self.distributions[place], parents).ravel())
+        return found
+
+    def _place(self, child: int) -> int:
+        return next(
+            place
+            for place, attributes in enumerate(self.structure.tables)
+            if child == attributes[-1] or (place == 0 and child in attributes)
+        )
+
+    def _family(self, child: int, schema: Schema, level: float) -> Family:
+        place = self._place(child)
+        table, parents = self.tables[place], self.structure.dag.parents[child]
+        scope = (*parents, child)
+        counts = _arranged(table.attributes, table.counts, scope)
+        ready = _arranged(table.attributes, self.distributions[place], scope) * max(float(counts.sum()), 1.0)
+
+        def fitted(observed: Counts, design: Design, *, prior_count: float = 0.0) -> Floats:
+            del observed, design, prior_count
+            return ready
+
+        return family_parameters(
+            counts,
+            [quantize(identity(schema[v].n_states)) for v in scope],
+            child,
+            parents,
+            prior_count=0.0,
+            level=level,
+            estimator=fitted,
+            noise_variance=table.deviation**2 * table.counts.size / counts.size,
+        )
+
+
+def fit(
+    columns: Sequence[AnyCodes],
+    n_states: Sequence[int],
+    *,
+    key: bytes,
+    noise: Noise,
+    tau: float | None = None,
+    projection: Projection = "simplex",
+    consistent: bool = True,
+    constraints: Constraints | None = None,
+    scores: Floats | None = None,
+) -> Fitted:
+    """Algorithms 1 to 4 on the records of one owner; a function of the arguments alone.
+
+    Args:
+        columns: (n,) codes of each attribute.
+        n_states: K of each.
+        key: 32 bytes, secret: of the noise; never of two tables of records.
+        noise: how much.
+        tau: most cells of a table, chosen without a look at the records; None: `automatic_tau`.
+        projection: how negative counts are avoided.
+        consistent: tables are made to agree with each other.
+        constraints: what the network must and must not have.
+        scores: (d, d), private already, in the place of Algorithm 1; needed where `noise` has none for scores.
+
+    Raises:
+        ValueError: the arguments do not fit each other, or as `discrete_gaussian.draw`.
+    """
+    n: float | None = None
+    if tau is None:
+        n = len(columns[0])
+        if noise.records is not None:
+            n = counted_records(len(columns[0]), key=key, sigma=noise.records)
+        tau = automatic_tau(n, noise.table())
+    if scores is None:
+        if noise.scores is None and len(n_states) > 1:
+            raise ValueError("no scores and no noise for them, expected one of the two")
+        found = noisy_scores(columns, n_states, key=key, sigma=noise.scores) if noise.scores else np.zeros((1, 1))
+        scores = found.astype(np.float64)
+    structure = learn_structure(scores, n_states, tau=tau, constraints=constraints)
+    tables = noisy_tables(columns, n_states, structure.tables, key=key, sigma=noise.measurement)
+    ready = _distributions(tables, projection, consistent=consistent)
+    return Fitted(structure=structure, tables=tables, distributions=ready, tau=tau, n_records=n, noise=noise)
+
+
+def fit_pairs(
+    tables: Mapping[tuple[int, int], Floats],
+    n_states: Sequence[int],
+    *,
+    deviation: float,
+    tau: float | None = None,
+    projection: Projection = "simplex",
+    consistent: bool = True,
+    constraints: Constraints | None = None,
+) -> Fitted:
+    """PrivBayes where there are noisy pair tables alone: scores from them, at most one parent each, and no more noise.
+
+    Args:
+        tables: (a, b), a < b -> (K_a, K_b), noisy counts of every pair.
+        n_states: K of each attribute.
+        deviation: standard deviation of the noise on each cell.
+        tau, projection, consistent, constraints: see `fit`.
+
+    Raises:
+        ValueError: a pair has no table, there are fewer than two attributes, or the constraints require two parents of one.
+    """
+    if len(n_states) < 2:
+        raise ValueError(f"{len(n_states)} attributes, expected at least two")
+    scores = scores_of_noisy_tables(tables, len(n_states), deviation)
+    n = float(np.mean([table.sum() for table in tables.values()]))
+    tau = automatic_tau(n, deviation) if tau is None else tau
+    structure = learn_structure(scores, n_states, tau=tau, constraints=constraints, most_attributes=2)
+    found: list[NoisyTable] = []
+    for attributes in structure.tables:
+        if len(attributes) > 2:
+            raise ValueError(f"attribute {attributes[-1]} has required parents {attributes[:-1]}, expected at most one")
+        found.append(_of_pair(attributes, tables, n_states, deviation))
+    ready = _distributions(found, projection, consistent=consistent)
+    return Fitted(structure=structure, tables=tuple(found), distributions=ready, tau=tau, n_records=n, noise=None)
+
+
+def _of_pair(
+    attributes: tuple[int, ...],
+    tables: Mapping[tuple[int, int], Floats],
+    n_states: Sequence[int],
+    deviation: float,
+) -> NoisyTable:
+    """One pair's table, or one attribute's from the smallest pair that has it."""
+    v = attributes[0]
+    other = (
+        attributes[1]
+        if len(attributes) == 2
+        else min((u for u in range(len(n_states)) if u != v), key=n_states.__getitem__)
+    )
+    pair = (min(v, other), max(v, other))
+    counts = _arranged(pair, np.asarray(tables[pair], dtype=np.float64), attributes)
+    return NoisyTable(
+        attributes=attributes,
+        counts=counts,
+        deviation=deviation * math.sqrt(n_states[v] * n_states[other] / counts.size),
+    )
+
+
+def _distributions(tables: Sequence[NoisyTable], projection: Projection, *, consistent: bool) -> tuple[Floats, ...]:
+    if not consistent:
+        return tuple(projected(table.counts, projection) for table in tables)
+    noisy = [(table.attributes, table.counts) for table in tables]
+    variances = [max(table.deviation**2, np.finfo(np.float64).tiny) for table in tables]
+    return tuple(distributions(noisy, variances, projection=projection))
+
+
+def _arranged(attributes: tuple[int, ...], values: Floats, scope: Sequence[int]) -> Floats:
+    """Summed to the attributes of the scope, in its order."""
+    kept = [v for v in attributes if v in scope]
+    summed = values.sum(axis=tuple(axis for axis, v in enumerate(attributes) if v not in scope))
+    return np.ascontiguousarray(summed.transpose([kept.index(v) for v in scope]))

@@ -1,0 +1,118 @@
+"""The protocol ``curator``: one organisation holds the whole table, and learns from tables of it that have noise.
+
+Nobody else takes part: no column leaves, no people are looked for. The owner counts the pairs of columns, adds noise to the
+counts (or runs PrivBayes, whose scores and tables have noise), and from then on looks at nothing but these. So whatever is
+published is (epsilon, delta) differentially private for the replacement of one person; the number of people is public. That the
+owner, the trusted curator, drew the noise as it says cannot be seen from outside.
+
+A study of it is what `verticil.curator` made of a study document; nodes refuse it, and carry none out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from verticil.shared.json_document import Json
+from verticil.shared.model.graph import Dag
+from verticil.shared.study.document import Study
+from verticil.shared.study.protocol import Disclosure, Protocol, Statement
+from verticil.shared.study.vocabulary import fail
+
+_STATEMENT: Final = (
+    "One organisation held the whole table. It added discrete Gaussian noise to every count that it used before anything was "
+    "learned, so all that is published is (epsilon, delta) differentially private for the replacement of one person's row. The "
+    "number of people is public and not covered. That the noise was drawn rests on the organisation's word."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CuratorStatement(Statement):
+    """What the noise promises; how much stands in the accounts of the privacy statement."""
+
+    key = "curator"
+
+    @property
+    def exact(self) -> bool:
+        """The parameters come from tables with noise."""
+        return False
+
+    @property
+    def replaces(self) -> bool:
+        """No parameter was replaced."""
+        return False
+
+    @property
+    def parameters(self) -> str:
+        """The noise on all that is published."""
+        return "the noise on the tables that everything was learned from"
+
+    def document(self) -> Json:
+        """The statement."""
+        return {
+            "exact_parameters": False,
+            "statement": _STATEMENT,
+            "relation": "replace one person; the number of people is public",
+        }
+
+
+class Curator(Protocol):
+    """One owner of a whole table."""
+
+    name = "curator"
+    summary = "one organisation holds the whole table, adds noise to tables of it, and learns from these alone"
+    coordinated = False
+    shares = False
+    counts_families = True
+    whole_table = True
+    sources = "counts of one table, with noise"
+    privacy_note = (
+        " No column left the organisation that holds the table; what covers everything published is in curator."
+    )
+    linkage: ClassVar = {
+        "keyed-hash": Disclosure(
+            mode="none",
+            miner=None,
+            parties="nothing: there is one table",
+            together="nothing: there is one organisation",
+        )
+    }
+
+    def read_by(self, study: Study, index: int, dag: Dag | None = None) -> tuple[str, ...]:
+        """Nobody reads a column."""
+        return ()
+
+    def learner(self, study: Study, child: int) -> str:
+        """The owner."""
+        return study.schema.variables[child].owner
+
+    def searches_scores(self, study: Study) -> bool:
+        """The owner searches."""
+        return False
+
+    def not_permitted(self, study: Study, party: str, recipients: Collection[str]) -> Iterator[str]:
+        """No node carries it out."""
+        yield "model 'curator' is carried out by the owner of a whole table: verticil synthesize"
+
+    def check(self, study: Study, *, source: str) -> None:
+        """One party, columns as they are, and noise on the tables."""
+        super().check(study, source=source)
+        if len(study.parties) != 1:
+            fail(
+                f"{source}: party", f"{len(study.parties)} parties with the model 'curator', expected the table's owner"
+            )
+        for unit in study.units:
+            if unit.scheme != "none" or unit.is_compound:
+                fail(
+                    f"{source}: {unit.text}",
+                    "expected the scheme 'none': with the model 'curator' tables have the noise",
+                )
+        if study.tables is None:
+            fail(f"{source}: tables", "missing, expected the epsilon and delta of the noise with the model 'curator'")
+        if study.publish is not None or study.quorum is not None:
+            fail(f"{source}: publish, quorum", "there is nobody to wait for with the model 'curator'", hint="remove it")
+
+    def statement(self, study: Study, dag: Dag) -> CuratorStatement:
+        """What the noise promises."""
+        return CuratorStatement()
