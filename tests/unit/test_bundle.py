@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import hashlib
 import json
+import math
 import os
 import shutil
 from pathlib import Path
@@ -24,11 +25,14 @@ from verticil.shared.identity.authority import create_authority, issue, open_aut
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.revocation import make_list
+from verticil.shared.privacy import events
+from verticil.shared.privacy.accounts import Cost
 from verticil.shared.release.bundle import sign_release, write_release
 from verticil.shared.release.content import FILES, ReleaseContent
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
-from verticil.shared.study.document import CustomRule
+from verticil.shared.study.document import CustomRule, TablesRule
+from verticil.shared.study.tables import tables_sigma
 from verticil.wire.v1 import common_pb2
 
 MADE = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)  # authority: 365 days, certificates: 90
@@ -407,6 +411,47 @@ def test_feature_27_a_bundle_is_verified_offline(content, house, tmp_path, capsy
     error = json.loads(capsys.readouterr().out)["error"]
     assert error["code"] == "RELEASE_INVALID"
     assert message in error["message"]
+
+
+def test_a_release_of_noisy_tables_states_two_limits_and_names_no_bytes_that_were_received(
+    content, house, tmp_path, monkeypatch
+):
+    """Its receipts have no digest of a column, and it verifies with its own sigma and totals only."""
+    study = dataclasses.replace(content.study, tables=TablesRule(epsilon=1.0, delta=1e-9))
+    digest = canonical.digest(study).hex()
+    content = dataclasses.replace(content, study=study, effective_digest=digest)
+
+    def published(name: str, *, named: bool = False) -> Path:
+        bodies = (json.loads(_receipt(content, house.miner, unit).body) for unit in range(5))
+        kept = ({key: value for key, value in body.items() if named or key != "artifact_sha256"} for body in bodies)
+        receipts = tuple(house.miner.sign(rfc8785.dumps(body)) for body in kept)
+        directory = write_release(tmp_path / name, dataclasses.replace(content, receipts=receipts))
+        sign_release(directory, house.miner, ca_certificate=house.ca)
+        return directory
+
+    honest = published("honest")
+    verified = verify_release(honest, ca_certificate=house.ca)
+    assert [item.cost for item in verified.accounts] == [Cost(epsilon=math.inf), Cost(epsilon=1.0, delta=1e-9)]
+    report = " ".join((honest / "report.html").read_text(encoding="utf-8").split())
+    assert (
+        "learns of one person, with all columns together, at most ε = 1.00, δ = 10⁻⁹. <strong>This second limit"
+        in report
+    )
+    assert f"noise of standard deviation {tables_sigma(study):.4g} to every count" in report
+    assert "for everybody but the miner. This rests on the miner" in report
+    with pytest.raises(GateFailed, match="a function of one column"):
+        verify_release(published("named", named=True), ca_certificate=house.ca)
+    for name, changes in (("sigma", {"sigma": 12.0}), ("total", {"epsilon": 0.5}), ("tables", {"tables": 3})):
+        with monkeypatch.context() as bypass:
+            kind = events._KINDS["noisy-tables"]
+            less = [
+                dataclasses.replace(item, event=dataclasses.replace(item.event, **changes))
+                for item in kind.of_study(study, "clinic")
+            ]
+            bypass.setitem(events._KINDS, kind.name, dataclasses.replace(kind, of_study=lambda *_, less=less: less))
+            dishonest = published(name)
+        with pytest.raises(GateFailed, match="events: what it says was drawn of people's data is not what"):
+            verify_release(dishonest, ca_certificate=house.ca)
 
 
 def test_only_a_simulation_goes_without_receipts(content, house, tmp_path):

@@ -11,24 +11,31 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from support.releases import random_mixture
 from verticil.cli.main import main
 from verticil.shared.errors import GateFailed
 from verticil.shared.formats import model_json
 from verticil.shared.model import elimination
+from verticil.shared.model.joint import JointModel
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release import synthesis
+from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.synthetic import read_records
 from verticil.shared.study.vocabulary import SAMPLING
+
+
+def write_model(folder: Path, content: ReleaseContent, joint: JointModel | None = None) -> None:
+    context = model_json.ModelContext(
+        study=content.study, study_digest="ab" * 32, effective_digest=content.effective_digest,
+        n_common=content.n_common, search=content.search, simulation=True, joint=joint,
+    )  # fmt: skip
+    (folder / "model.json").write_bytes(model_json.write(content.network, content.marginals, context))
 
 
 @pytest.fixture
 def folder(tmp_path: Path, release_content) -> Path:
     """A release, of which only the model is there."""
-    context = model_json.ModelContext(
-        study=release_content.study, study_digest="ab" * 32, effective_digest=release_content.effective_digest,
-        n_common=release_content.n_common, search=release_content.search, simulation=True,
-    )  # fmt: skip
-    (tmp_path / "model.json").write_bytes(model_json.write(release_content.network, release_content.marginals, context))
+    write_model(tmp_path, release_content)
     return tmp_path
 
 
@@ -72,6 +79,29 @@ def test_ten_times_the_records_need_no_more_memory(folder, monkeypatch, suffix):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.5 * peaks[0]
+
+
+@pytest.mark.parametrize("method", SAMPLING)
+def test_records_come_from_the_joint_model_where_there_is_one(folder, release_content, monkeypatch, capsys, method):
+    """With evidence, in chunks, and from the network when it is named; each as its shares are."""
+    from_network = sample(folder, "network.csv", "--sampling", method).read_bytes()
+    schema = release_content.study.schema
+    model = random_mixture(schema.n_states)
+    write_model(folder, release_content, model)
+    named = sample(folder, "named.csv", "--sampling", method, "--from", "network").read_bytes()
+    assert named == from_network
+    monkeypatch.setattr(synthesis, "CHUNK", 1300)
+    table = pd.read_csv(sample(folder, "joint.csv", "--sampling", method, "--given", "smoker=yes"))
+    assert set(table["smoker"]) == {"yes"}
+    income = schema.index("income")
+    expected = model.given({schema.index("smoker"): 1}).shares([income])
+    found = [(table["income"] == label).mean() for label in schema[income].labels]
+    assert max(abs(found - expected)) < 5 * (0.25 / 3000) ** 0.5  # five standard deviations
+    write_model(folder, release_content)
+    capsys.readouterr()
+    arguments = ["release", "sample", str(folder), "-n", "5", "--out", str(folder / "none.csv"), "--from", "joint"]
+    assert main(arguments) == 2
+    assert "has no joint model" in capsys.readouterr().err
 
 
 def test_a_network_too_wide_is_refused_with_what_asked_for_it(folder, monkeypatch, capsys):

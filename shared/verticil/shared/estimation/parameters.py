@@ -172,13 +172,16 @@ def marginal_parameters(
     )
 
 
-def joint_shares(observed: Counts, design: FamilyDesign, *, level: float) -> tuple[Floats, Floats, Floats]:
+def joint_shares(
+    observed: Counts, design: FamilyDesign, *, level: float, noise_variance: float = 0.0
+) -> tuple[Floats, Floats, Floats]:
     """Unbiased shares of the combinations of some variables, with intervals that all hold together.
 
     Args:
         observed: counts of released records.
         design: how they were randomized.
         level: of all intervals of the table together, by Bonferroni.
+        noise_variance: of independent noise that was added to every cell of `observed`.
 
     Returns:
         Shares, lower and upper ends, all of `design.shape`. Where a column is randomized a cell's variance is at least what it
@@ -189,8 +192,9 @@ def joint_shares(observed: Counts, design: FamilyDesign, *, level: float) -> tup
     """
     share, _ = marginal_estimate(observed, design)
     n = float(observed.sum())
-    exact = _is_exact(design, 0.0)
-    error = np.sqrt(np.maximum(design.variance_total(observed), 1.0)) / n
+    exact = _is_exact(design, noise_variance)
+    noise = noise_variance * design.noise_gain() if noise_variance else 0.0
+    error = np.sqrt(np.maximum(design.variance_total(observed), 1.0) + noise) / n
     each = 1 - (1 - level) / share.size
     low, high = _interval(share, error, each, np.float64(n) if exact else None)
     return share, np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)

@@ -33,12 +33,12 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from verticil.shared.disk import is_disk_full
 from verticil.shared.durable import rename, sync_directory
 from verticil.shared.errors import DataFault, Misuse, PeerFault
-from verticil.shared.formats import bif, model_json
+from verticil.shared.formats import bif, joint, model_json
 from verticil.shared.formats.tables import Resource, datapackage, write_atomically, write_csv, write_parquet
 from verticil.shared.identity.pki import identity_of
 from verticil.shared.json_document import Json, to_text
 from verticil.shared.privacy.statement import privacy_statement
-from verticil.shared.release.content import FILES, PROPOSAL, ReleaseContent, SignedStatement
+from verticil.shared.release.content import FILES, PROPOSAL, ReleaseContent, SignedStatement, may_have_joint
 from verticil.shared.release.evidence import base64_text, parties_left_out, signed_document
 from verticil.shared.release.protocols import release_protocol
 from verticil.shared.release.report.wording import remarks
@@ -203,6 +203,8 @@ def _write_files(folder: Path, content: ReleaseContent) -> None:
         simulation=content.simulation,
         warnings=remarks(study, network, content.marginals, content.n_common, content.search),
         pairs=content.accuracy,
+        joint=content.joint,
+        joint_facts=content.joint_facts,
     )
     writers: dict[str, Callable[[], bytes]] = {
         "study.json": lambda: canonical.to_bytes(study),
@@ -212,6 +214,8 @@ def _write_files(folder: Path, content: ReleaseContent) -> None:
         "labels.json": lambda: bif.write_label_map(network.schema),
         "report.html": lambda: render(content).encode("utf-8"),
     }
+    if (model := content.joint) is not None:
+        writers[joint.FILE] = lambda: joint.to_xmlbif(model, network.schema)
     if content.study.left_out:
         writers[PROPOSAL] = lambda: content.proposal
     for name, make in writers.items():
@@ -326,9 +330,13 @@ def release_limits(study: Study, n_common: int, *, total: int) -> ReleaseLimits:
     table = table_bytes(study.schema, study.release.synthetic_records or n_common)
     signed = _DOCUMENT // 8 + _EACH_STATEMENT * (len(study.units) + len(study.parties)) + _EACH_BYTE_OF_THE_STUDY * size
     names = {*FILES, *((PROPOSAL,) if study.left_out else ())}
+    joint_files: dict[str, int] = {}
+    if may_have_joint(study):
+        joint_files = {joint.FILE: joint.LIMIT, "model.json": document + joint.LIMIT}
     return ReleaseLimits(
         files={
             **{name: table if name in TABLES else document for name in names},
+            **joint_files,
             MANIFEST: signed,
             SIGNATURE: signed,
         },

@@ -60,6 +60,10 @@ def _check_receipts(manifest: Node, study: Study, trust: Trust, *, publisher: st
             body["unit"].fail(f"unit {index} has a receipt already, or the study has none of that number")
         units.add(index)
         unit = study.units[index]
+        if study.tables is not None and body.get("artifact_sha256") is not None:
+            body["artifact_sha256"].fail(
+                "a function of one column, and all that is published was to follow from noisy tables"
+            )
         expected: tuple[tuple[str, object], ...] = (
             ("effective_digest", manifest["effective_digest"].text()),
             ("proposal_digest", manifest["study_digest"].text()),

@@ -6,16 +6,19 @@ its parts belong to the same study and to each other.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.shared.formats import joint
 from verticil.shared.json_document import Json
+from verticil.shared.model.joint import JointModel
 from verticil.shared.model.network import Marginal, Network, PairAccuracy, PairEstimate
 from verticil.shared.release.shares import pair_accuracy
 from verticil.shared.study import canonical
@@ -38,6 +41,9 @@ FILES: Final[Mapping[str, str]] = {
 }
 """The files of a release besides the manifest and its signature, and what each is."""
 
+_JOINT_FILES: Final[Mapping[str, str]] = {
+    joint.FILE: "The joint model that the synthetic records come from: a network with one root, for pgmpy, pyAgrum and others.",
+}
 PROPOSAL: Final = "proposal.json"
 _SUB_MODEL_FILES: Final[Mapping[str, str]] = {
     PROPOSAL: "The study as proposed and approved, with the parties that were left out. Its SHA-256 is the study's digest.",
@@ -71,7 +77,7 @@ class ReleaseContent:
         study: the effective study.
         study_digest: of the proposal, lower-case hex.
         effective_digest: of `study`, lower-case hex.
-        network: the model; what `synthetic` was drawn from.
+        network: the model; what `synthetic` was drawn from where there is no joint model.
         marginals: one-way shares, one for each variable, in schema order.
         synthetic: the synthetic records, columns in schema order.
         codes: the same records as codes, one array for each variable.
@@ -86,6 +92,8 @@ class ReleaseContent:
         proposal, sub_model: of a sub-model: canonical bytes of the study as proposed, and the miner's statement of it.
         pairs: Model II: what is known of each edge's pair and of those that the study names.
         structure: Model I: the structure, signed by the miner that searched it; None where the study gives it.
+        joint: Model II: the joint model, rounded, that `synthetic` was drawn from; None: from the network.
+        joint_facts: how it was fitted.
 
     Raises:
         ValueError: the parts do not belong together.
@@ -110,6 +118,8 @@ class ReleaseContent:
     proposal: bytes = b""
     sub_model: SignedStatement | None = None
     pairs: tuple[PairEstimate, ...] = ()
+    joint: JointModel | None = None
+    joint_facts: Mapping[str, Json] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         schema = self.study.schema
@@ -117,6 +127,8 @@ class ReleaseContent:
             raise ValueError("the network's schema is not the study's")
         if (got := canonical.digest(self.study).hex()) != self.effective_digest:
             raise ValueError(f"effective digest is {self.effective_digest}, the study's is {got}")
+        if self.joint is not None and (problem := joint_fault(self.study, self.joint)):
+            raise ValueError(f"the joint model: {problem}")
         custom = self.study.custom_network()
         if custom is not None and custom.leaks(self.network.dag):
             raise ValueError("the network does not keep what the study's custom network promises")
@@ -139,15 +151,43 @@ class ReleaseContent:
 
     @functools.cached_property
     def accuracy(self) -> tuple[PairAccuracy, ...]:
-        """How far the network and the synthetic records are from what is known of `pairs`."""
-        return pair_accuracy(self.network, self.pairs, self.codes, self.n_common)
+        """How far the network, the joint model and the synthetic records are from what is known of `pairs`."""
+        return pair_accuracy(self.network, self.pairs, self.codes, self.n_common, self.joint)
 
     @property
     def files(self) -> Mapping[str, str]:
         """The files of this release, as `FILES`."""
-        return {**FILES, **_SUB_MODEL_FILES} if self.study.left_out else FILES
+        return {
+            **FILES,
+            **({} if self.joint is None else _JOINT_FILES),
+            **(_SUB_MODEL_FILES if self.study.left_out else {}),
+        }
 
     @property
     def published_text(self) -> str:
         """Time of publication, ISO 8601 seconds."""
         return self.published_at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def may_have_joint(study: Study) -> bool:
+    """Whether a release of the study can have a joint model."""
+    return study.release.sample_from != "network" and not study.refuses_joint and protocol_of(study).counts_families
+
+
+def joint_fault(study: Study, model: JointModel) -> str:
+    """Why a joint model cannot be one of the study; empty: it can.
+
+    It must not undo what the study keeps apart, and what a joint draw declares impossible is impossible in it.
+    """
+    schema = study.schema
+    if not may_have_joint(study):
+        return study.refuses_joint or "the study's records come from the network"
+    if model.n_states != schema.n_states:
+        return "its variables are not the study's"
+    for unit in study.units:
+        for combination in unit.impossible:
+            evidence = dict(zip(map(schema.index, unit.variables), combination, strict=True))
+            with contextlib.suppress(ValueError):
+                model.given(evidence)
+                return f"{unit.text}: a combination that the study declares impossible has a share"
+    return ""

@@ -17,12 +17,68 @@ configuration decide. Whole numbers and comparisons alone: the same with numba (
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
 from verticil.shared.arrays import Floats, Ints
 
 Groups = NDArray[np.uint32]
+
+BLOCK: Final = 65_536
+"""Records for which random numbers are held at a time."""
+
+
+def has_numba() -> bool:
+    """Whether the compiled twins can be had."""
+    return find_spec("numba") is not None
+
+
+def cumulative_rows(probability: Floats) -> Floats:
+    """Cumulative probabilities, (J, K), that end with exactly 1 at the last possible category."""
+    sums = np.cumsum(probability, axis=1)
+    return np.asarray(sums / sums[:, -1:], dtype=np.float64)
+
+
+def dealt(
+    group: Groups, cumulative: Floats, shares: Floats | None, generator: np.random.Generator, *, compiled: bool
+) -> NDArray[np.uint16]:
+    """Categories of records, systematically, or without replacement where the groups' shares are given.
+
+    Args:
+        group: (n,) group of each record.
+        cumulative: (J, K) of `cumulative_rows`.
+        shares: (J,) probability of each group; None: systematic rounding.
+        generator: advanced.
+        compiled: whether numba does it.
+
+    Returns:
+        (n,).
+    """
+    sizes = group_sizes(group, len(cumulative), compiled=compiled)
+    if shares is None:
+        offsets = generator.random(len(cumulative))
+        start = generator.integers(0, 2**64, dtype=np.uint64)
+        boundaries = category_boundaries(cumulative, sizes, offsets)
+    else:
+        boundaries = deck_boundaries(cumulative, shares, sizes, generator, compiled=compiled)
+        start = generator.integers(0, 2**64, dtype=np.uint64)
+    return assign(group, start, boundaries, compiled=compiled)
+
+
+def independent(group: Groups, cumulative: Floats, generator: np.random.Generator) -> NDArray[np.uint16]:
+    """Categories of records, each drawn on its own; arguments as `dealt`."""
+    result = np.empty(len(group), dtype=np.uint16)
+    for start in range(0, len(group), BLOCK):
+        piece = group[start : start + BLOCK]
+        uniform = generator.random(len(piece))
+        codes = np.zeros(len(piece), dtype=np.uint16)
+        for k in range(cumulative.shape[1] - 1):
+            codes += uniform >= cumulative[:, k][piece]
+        result[start : start + BLOCK] = codes
+    return result
 
 
 def record_keys(start: np.uint64, n: int) -> NDArray[np.uint64]:

@@ -5,7 +5,8 @@ And how far the model is from what is known of pairs: of each edge, and of each 
 Beside the unbiased estimate of every combination's share, with intervals that hold together for the whole table, stand the
 network's share and that of the synthetic records, and a verdict: the network is within all intervals, or it differs by more than
 chance and noise explain. A wrong verdict of the second kind has at most the probability that the study's level leaves, for each
-pair. The verdict is about the network; synthetic records differ from it by how they were drawn.
+pair. The verdict is about the network, or about the joint model where records come from one; synthetic records differ from it by
+how they were drawn.
 
 All of it is made from what the miner has anyway. Of two columns that are both sent as they are the table is exact: there, what
 fewer than `FEW` people have in common is not shown. In Model I no party has the tables: a party's statement holds conditional
@@ -22,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.shared.model.elimination import network_marginals, network_pair
+from verticil.shared.model.joint import JointModel
 from verticil.shared.model.network import Network, PairAccuracy, PairEstimate
 from verticil.shared.release.synthesis import sample_codes
 
@@ -74,7 +76,11 @@ _SAMPLING: Final = 5.0  # standard deviations that a share read from a sample of
 
 
 def pair_accuracy(
-    network: Network, pairs: Sequence[PairEstimate], codes: Sequence[NDArray[np.integer]], n_common: int
+    network: Network,
+    pairs: Sequence[PairEstimate],
+    codes: Sequence[NDArray[np.integer]],
+    n_common: int,
+    joint: JointModel | None = None,
 ) -> tuple[PairAccuracy, ...]:
     """Compare.
 
@@ -83,13 +89,16 @@ def pair_accuracy(
         pairs: what is known.
         codes: the synthetic records, one array for each variable.
         n_common: people behind the estimates.
+        joint: what the records come from; None: from the network.
     """
     if not pairs:
         return ()
     shares, error = model_pairs(network, [(pair.first, pair.second) for pair in pairs])
     found: list[PairAccuracy] = []
-    for pair, model in zip(pairs, shares, strict=True):
-        slack = 1e-9 + _SAMPLING * error * np.sqrt(model * (1 - model))
+    for pair, shown in zip(pairs, shares, strict=True):
+        drawn = None if joint is None else np.round(joint.shares((pair.first, pair.second)), _DECIMALS)
+        model = shown if drawn is None else drawn
+        slack = 1e-9 + (_SAMPLING * error * np.sqrt(model * (1 - model)) if drawn is None else 0.0)
         outside = np.maximum(pair.low - slack - model, model - pair.high - slack)
         width = np.maximum(pair.high - pair.low, 1 / n_common)
         row, column = np.unravel_index(int(np.argmax(outside / width)), outside.shape)
@@ -104,7 +113,8 @@ def pair_accuracy(
                 estimate=np.where(few, np.nan, pair.estimate),
                 low=np.where(few, np.nan, pair.low),
                 high=np.where(few, np.nan, pair.high),
-                network=model,
+                network=shown,
+                joint=drawn,
                 synthetic=counts / max(1, len(cells)),
                 verdict=DIFFERS if outside.max() > 0 else WITHIN,
                 worst=(int(row), int(column)),

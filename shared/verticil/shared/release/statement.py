@@ -26,7 +26,7 @@ from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.formats.model_json import numbers
 from verticil.shared.json_document import Json
 from verticil.shared.model.network import Family, Marginal
-from verticil.shared.record import Count, Key, Sha256, decode, describe, encode, peer_fault, read, write
+from verticil.shared.record import LATER, Count, Key, Sha256, decode, describe, encode, peer_fault, read, write
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.table import Table
@@ -82,7 +82,7 @@ def _read_flags(raw: object, table: Table, name: str) -> NDArray[np.bool_] | Non
 
 _NUMBERS: Final = Key(read=functools.partial(_array, cell=_number, kind=np.float64), write=numbers)
 _FLAGS: Final = Key(read=_read_flags, write=lambda flags: None if flags is None else flags.tolist())
-describe(Family, **dict.fromkeys(_FAMILY_TABLES, _NUMBERS), unstable=_FLAGS, replaced=_FLAGS)
+describe(Family, **dict.fromkeys(_FAMILY_TABLES, _NUMBERS), unstable=_FLAGS, replaced=_FLAGS, implied=LATER)
 describe(Marginal, **dict.fromkeys((*_MARGINAL_TABLES, "model"), _NUMBERS))
 
 

@@ -1,8 +1,10 @@
-"""Synthetic records from a network: ancestral sampling, and codes back to labels and numbers.
+"""Synthetic records from a network or a joint model, and codes back to labels and numbers.
+
+From a network by ancestral sampling; from a joint model as `joint_records` says.
 
 ``systematic`` (the default) rounds within each parent configuration: the sample is closer to the network than independent draws,
 without the bias of largest remainders, and records stay exchangeable. ``independent`` draws every record on its own.
-``without-replacement`` deals records out of histograms as PrivBayes does. `dealing` says how.
+``without-replacement`` deals records out of histograms as PrivBayes does. `sampling_plan` says how.
 
 With evidence, records are drawn from the exact conditional distribution (`elimination.condition`); none is rejected. Many
 records are drawn chunk by chunk (`sample_chunks`), so that memory stays flat; rounding is then within each.
@@ -13,7 +15,7 @@ The same generator state gives the same records, with numba installed or without
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -23,9 +25,11 @@ from numpy.typing import NDArray
 from verticil.shared.arrays import Codes, Floats
 from verticil.shared.errors import DataFault
 from verticil.shared.model.elimination import ConditionalStep, condition, configuration_shares
+from verticil.shared.model.joint import JointModel
 from verticil.shared.model.network import Network
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release import sampling_plan
+from verticil.shared.release.joint_records import joint_codes
 from verticil.shared.study.document import Sampling, Study
 
 if TYPE_CHECKING:
@@ -33,45 +37,50 @@ if TYPE_CHECKING:
 
 
 _KERNEL_FROM: Final = 3_000_000  # cells; below, plain numpy is done before the compiled kernel is loaded
-_BLOCK: Final = 65_536  # records
 
 CHUNK: Final = 1_000_000
 """Records that `sample_chunks` draws at a time."""
 
 
+_Path = Literal["auto", "compiled", "plain"]
+_Draw = Callable[[int, np.random.Generator, _Path], list[Codes]]
+
+
 def sample_codes(
-    network: Network,
+    source: Network | JointModel,
     n: int,
     *,
     generator: np.random.Generator,
     method: Sampling = "systematic",
-    path: Literal["auto", "compiled", "plain"] = "auto",
+    path: _Path = "auto",
     given: Mapping[int, int] | None = None,
+    configurations: Sequence[Floats] | None = None,
 ) -> list[Codes]:
     """Draw records.
 
     Args:
-        network: what is sampled from.
+        source: what is sampled from.
         n: number of records.
         generator: source of all randomness; advanced.
         method: see the module's text.
         path: ``compiled`` (needs numba), ``plain``, or whichever is there and quicker; the records are the same.
         given: evidence, variable -> code; every record has it.
+        configurations: for each variable (J,), the shares of its parents' configurations that histograms are scaled from
+            (``without-replacement`` without evidence); None: those that the network gives them.
 
     Returns:
         One array (n,) of codes for each variable, in schema order.
 
     Raises:
-        ValueError: n is negative, the evidence cannot be had (see `elimination.condition`), or the network is too wide to be
-            sampled without replacement (`elimination.configuration_shares`).
+        ValueError: n is negative, the evidence cannot be had (see `elimination.condition`, `Mixture.given`), or the network is
+            too wide to be sampled without replacement (`elimination.configuration_shares`).
         ImportError: ``compiled`` without numba.
     """
-    plan = _planned(network, given, method)
-    return _draw(network, plan, n, generator, path=path, given=given or {})
+    return _planned(source, given or {}, method, configurations)(n, generator, path)
 
 
 def sample_chunks(
-    network: Network,
+    source: Network | JointModel,
     n: int,
     *,
     generator: np.random.Generator,
@@ -82,9 +91,9 @@ def sample_chunks(
 
     A caller that uses the generator between two chunks (`decode` does) gets other records behind them, always the same.
     """
-    plan = _planned(network, given, method)
+    draw = _planned(source, given or {}, method)
     for start in range(0, max(n, 1), CHUNK):
-        yield _draw(network, plan, min(CHUNK, n - start), generator, path="auto", given=given or {})
+        yield draw(min(CHUNK, n - start), generator, "auto")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -99,16 +108,21 @@ class _Plan:
     shares: Sequence[Floats | None]
 
 
-def released_records(network: Network, study: Study, n_common: int) -> tuple[tuple[Codes, ...], pd.DataFrame]:
-    """The synthetic records of a release, in codes and as a table: the same for the same network and study.
+def released_records(
+    network: Network, study: Study, n_common: int, joint: JointModel | None = None
+) -> tuple[tuple[Codes, ...], pd.DataFrame]:
+    """The synthetic records of a release, in codes and as a table: the same for the same models and study.
+
+    They come from the joint model where there is one.
 
     Raises:
         DataFault: LEARNING_FAILED, the network is too wide to be sampled without replacement.
     """
     rule = study.release
     generator = np.random.Generator(np.random.Philox(rule.seed))
+    n, source = rule.synthetic_records or n_common, joint or network
     try:
-        codes = sample_codes(network, rule.synthetic_records or n_common, generator=generator, method=rule.sampling)
+        codes = sample_codes(source, n, generator=generator, method=rule.sampling)
     except ValueError as error:
         raise DataFault(
             "LEARNING_FAILED",
@@ -118,19 +132,31 @@ def released_records(network: Network, study: Study, n_common: int) -> tuple[tup
     return tuple(codes), decode(network.schema, codes, generator, labelled=study.labels_missing_numbers)
 
 
-def _planned(network: Network, given: Mapping[int, int] | None, method: Sampling) -> _Plan:
-    families = network.families
+def _planned(
+    source: Network | JointModel,
+    given: Mapping[int, int],
+    method: Sampling,
+    configurations: Sequence[Floats] | None = None,
+) -> _Draw:
+    if not isinstance(source, Network):
+        model = source.given(given) if given else source
+        return lambda n, generator, path: joint_codes(model, n, generator=generator, method=method, path=path)
+    families = source.families
     steps: Sequence[ConditionalStep] = (
-        condition(network, given)
+        condition(source, given)
         if given
         else [
             ConditionalStep(child=v, parents=families[v].parents, probability=families[v].probability)
-            for v in network.dag.topological_order()
+            for v in source.dag.topological_order()
         ]
     )
-    dealt = method == "without-replacement"
-    shares = configuration_shares(steps, network.schema.n_states) if dealt else [None] * len(steps)
-    return _Plan(method=method, steps=steps, shares=shares)
+    shares: Sequence[Floats | None] = [None] * len(steps)
+    if method == "without-replacement" and configurations is not None and not given:
+        shares = [configurations[step.child] for step in steps]
+    elif method == "without-replacement":
+        shares = configuration_shares(steps, source.schema.n_states)
+    plan = _Plan(method=method, steps=steps, shares=shares)
+    return lambda n, generator, path: _draw(source, plan, n, generator, path=path, given=given)
 
 
 def _draw(
@@ -139,12 +165,14 @@ def _draw(
     n: int,
     generator: np.random.Generator,
     *,
-    path: Literal["auto", "compiled", "plain"],
+    path: _Path,
     given: Mapping[int, int],
 ) -> list[Codes]:
     if n < 0:
         raise ValueError(f"{n} records, expected 0 or more")
-    compiled = path == "compiled" or (path == "auto" and n * len(network.schema) >= _KERNEL_FROM and _has_numba())
+    compiled = path == "compiled" or (
+        path == "auto" and n * len(network.schema) >= _KERNEL_FROM and sampling_plan.has_numba()
+    )
     n_states = network.schema.n_states
     drawn: dict[int, Codes] = {v: np.full(n, code, dtype=network.schema[v].code_dtype) for v, code in given.items()}
     for step, shares in zip(plan.steps, plan.shares, strict=True):
@@ -152,56 +180,13 @@ def _draw(
         for parent in step.parents:
             group *= np.uint32(n_states[parent])
             group += drawn[parent]
-        cumulative = _cumulative(step.probability)
+        cumulative = sampling_plan.cumulative_rows(step.probability)
         if plan.method == "independent":
-            codes = _independent(group, cumulative, generator)
+            codes = sampling_plan.independent(group, cumulative, generator)
         else:
-            codes = _dealt(group, cumulative, shares, generator, compiled=compiled)
+            codes = sampling_plan.dealt(group, cumulative, shares, generator, compiled=compiled)
         drawn[step.child] = codes.astype(network.schema[step.child].code_dtype, copy=False)
     return [drawn[variable] for variable in range(len(network.schema))]
-
-
-def _has_numba() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("numba") is not None
-
-
-def _cumulative(probability: Floats) -> Floats:
-    """Cumulative probabilities, (J, K), that end with exactly 1 at the last possible category."""
-    sums = np.cumsum(probability, axis=1)
-    return np.asarray(sums / sums[:, -1:], dtype=np.float64)
-
-
-def _dealt(
-    group: NDArray[np.uint32],
-    cumulative: Floats,
-    shares: Floats | None,
-    generator: np.random.Generator,
-    *,
-    compiled: bool,
-) -> NDArray[np.uint16]:
-    sizes = sampling_plan.group_sizes(group, len(cumulative), compiled=compiled)
-    if shares is None:
-        offsets = generator.random(len(cumulative))
-        start = generator.integers(0, 2**64, dtype=np.uint64)
-        boundaries = sampling_plan.category_boundaries(cumulative, sizes, offsets)
-    else:
-        boundaries = sampling_plan.deck_boundaries(cumulative, shares, sizes, generator, compiled=compiled)
-        start = generator.integers(0, 2**64, dtype=np.uint64)
-    return sampling_plan.assign(group, start, boundaries, compiled=compiled)
-
-
-def _independent(group: NDArray[np.uint32], cumulative: Floats, generator: np.random.Generator) -> NDArray[np.uint16]:
-    result = np.empty(len(group), dtype=np.uint16)
-    for start in range(0, len(group), _BLOCK):
-        piece = group[start : start + _BLOCK]
-        uniform = generator.random(len(piece))
-        codes = np.zeros(len(piece), dtype=np.uint16)
-        for k in range(cumulative.shape[1] - 1):
-            codes += uniform >= cumulative[:, k][piece]
-        result[start : start + _BLOCK] = codes
-    return result
 
 
 def decode(

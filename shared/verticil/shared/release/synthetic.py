@@ -1,4 +1,4 @@
-"""The synthetic records of a release, read back and held against the network that they are said to be drawn from.
+"""The synthetic records of a release, read back and held against the model that they are said to be drawn from.
 
 `read_records` turns synthetic.csv and synthetic.parquet into codes, piece by piece; their writer may mean harm.
 `unlikely_family` is the test. Every record is drawn family by family, so given the counts of a family's parent configurations
@@ -8,10 +8,14 @@ n_j the counts n_jk of its child are draws from the published rows p_j. With p^_
 
 because the moments of each term are at most those of a gamma variable of shape K_j - 1 (Agrawal 2020, for any n_j and p_j; no
 approximation for many records). The bound is for independent draws; the other ways of drawing scatter less.
+
+`unlikely_variables` does the same with a joint model: the counts of every pair of variables are draws from the model's table of
+the pair, of as many categories as it has combinations. Weighted records have besides no record that is none of them.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,8 +24,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.shared.arrays import Floats, Ints
 from verticil.shared.errors import GateFailed
-from verticil.shared.model.network import Family, Network
+from verticil.shared.model.joint import JointModel, WeightedRecords
+from verticil.shared.model.network import Network
 from verticil.shared.model.schema import Schema, Variable
 
 if TYPE_CHECKING:
@@ -33,6 +39,9 @@ TABLES: Final = ("synthetic.csv", "synthetic.parquet")
 _BATCH: Final = 65_536  # records
 _BLOCK_BYTES: Final = 2**20
 _NUMBER: Final = 25  # bytes of a written one
+
+FALSE_ALARMS: Final = 5e-7
+"""Of releases whose records were drawn from their model, so many are refused at most for their records."""
 
 
 def table_bytes(schema: Schema, n_records: int) -> int:
@@ -160,27 +169,87 @@ def unlikely_family(network: Network, codes: Sequence[Codes], level: float) -> i
     limit = math.log(level / len(network.families))
     n_states = network.schema.n_states
     for family in network.families:
-        divergence, freedom = _divergence(family, codes, n_states)
-        if divergence > freedom and freedom * math.log(math.e * divergence / freedom) - divergence < limit:
+        counts = _counts(codes, (*family.parents, family.child), n_states)
+        if _unlikely(counts.reshape(-1, n_states[family.child]), family.probability, limit):
             return family.child
     return None
 
 
-def _divergence(family: Family, codes: Sequence[Codes], n_states: Sequence[int]) -> tuple[float, int]:
-    """G and D of the module's text; an impossible category that occurs makes G infinite."""
-    rows = np.zeros(len(codes[family.child]), dtype=np.int64)
-    for parent in family.parents:
-        rows = rows * n_states[parent] + codes[parent]
-    width = n_states[family.child]
-    counts = np.bincount(rows * width + codes[family.child], minlength=family.probability.size)
-    counts = counts.reshape(-1, width)
+def unlikely_variables(model: JointModel, codes: Sequence[Codes], level: float) -> tuple[int, ...]:
+    """Variables whose synthetic records cannot have been drawn from a joint model.
+
+    Args:
+        model: what they are said to be drawn from.
+        codes: (n,) of each variable.
+        level: how often, at most, any variables of records that were drawn from it are named.
+
+    Returns:
+        The first such pair; all variables, where a record is none of the weighted ones; none: there are none.
+    """
+    pairs = tuple(itertools.combinations(range(len(codes)), min(2, len(codes))))
+    for pair in pairs:
+        if _unlikely(
+            _counts(codes, pair, model.n_states)[None, :],
+            model.shares(pair).reshape(1, -1),
+            math.log(level / len(pairs)),
+        ):
+            return pair
+    if isinstance(model, WeightedRecords):
+        whole = np.dtype((np.void, 2 * len(codes)))
+        known, drawn = (
+            np.ascontiguousarray(records, dtype=np.uint16).view(whole).ravel()
+            for records in (model.codes[model.weights > 0], np.stack(codes, axis=1))
+        )
+        if not np.isin(np.unique(drawn), known).all():
+            return tuple(range(len(codes)))
+    return ()
+
+
+def record_fault(folder: Path, schema: Schema, model: Network | JointModel, n_records: int, level: float) -> str:
+    """What is wrong with the synthetic records of a release; empty: nothing.
+
+    Args:
+        folder: the release.
+        schema: of the study.
+        model: what the records are said to be drawn from.
+        n_records: how many there must be.
+        level: see `unlikely_family`.
+
+    Raises:
+        GateFailed: RELEASE_INVALID, a table is none of the study's.
+    """
+    text, binary = (read_records(folder / name, schema, n_records) for name in TABLES)
+    for name, one, other in zip(schema.names, text, binary, strict=True):
+        if not np.array_equal(one, other):
+            return f"column '{name}': {TABLES[0]} and {TABLES[1]} hold different records"
+    if isinstance(model, Network):
+        if (found := unlikely_family(model, text, level)) is not None:
+            return f"column '{schema.names[found]}': the synthetic records were not drawn from the network"
+    elif pair := unlikely_variables(model, text, level):
+        named = ", ".join(f"'{schema.names[variable]}'" for variable in pair)
+        return f"columns {named}: the synthetic records were not drawn from the joint model"
+    return ""
+
+
+def _counts(codes: Sequence[Codes], variables: Sequence[int], n_states: Sequence[int]) -> Ints:
+    """How many records have each combination, the last variable fastest."""
+    cells = np.zeros(len(codes[variables[0]]), dtype=np.int64)
+    for variable in variables:
+        cells = cells * n_states[variable] + codes[variable]
+    return np.bincount(cells, minlength=math.prod(n_states[variable] for variable in variables))
+
+
+def _unlikely(counts: Ints, probability: Floats, limit: float) -> bool:
+    """Whether the bound on the chance of such counts, (J, K), is below e^limit; an impossible category that occurs has none."""
     totals = counts.sum(axis=1, keepdims=True)
     occurs = counts > 0
-    if (family.probability[occurs] == 0).any():
-        return math.inf, 1
-    ratio = (counts / np.maximum(totals, 1))[occurs] / family.probability[occurs]
-    possible = np.count_nonzero(family.probability, axis=1)[totals[:, 0] > 0]
-    return float((counts[occurs] * np.log(ratio)).sum()), max(int((possible - 1).sum()), 1)
+    if (probability[occurs] == 0).any():
+        return True
+    ratio = (counts / np.maximum(totals, 1))[occurs] / probability[occurs]
+    divergence = float((counts[occurs] * np.log(ratio)).sum())
+    possible = np.count_nonzero(probability, axis=1)[totals[:, 0] > 0]
+    freedom = max(int((possible - 1).sum()), 1)
+    return divergence > freedom and freedom * math.log(math.e * divergence / freedom) - divergence < limit
 
 
 def _invalid(path: Path, problem: str) -> GateFailed:

@@ -1,9 +1,10 @@
 """Checking a release that comes from somewhere: is it whole, who published it, and does everything in it belong together?
 
 In this order: every file of the manifest is there with its size and SHA-256, and no other file is; the documents belong to the
-same study; the publisher's signature over the manifest holds; its certificate, and those of all receipts, were issued by one
-authority to one miner (in Model I every party of the study has signed, and the protocol checks what each has stated); so
-many parties have countersigned as the study asks for; and that authority, or that certificate, is the one that the reader trusts.
+same study; where there is a joint model, the synthetic records can have been drawn from it; the publisher's signature over the
+manifest holds; its certificate, and those of all receipts, were issued by one authority to one miner (in Model I every party of
+the study has signed, and the protocol checks what each has stated); so many parties have countersigned as the study asks for; and
+that authority, or that certificate, is the one that the reader trusts.
 Without an anchor of the reader's own (the CA certificate, or a fingerprint from a trusted place) all but the last is checked and
 the result is still "untrusted": anybody can make a consistent release.
 
@@ -28,11 +29,12 @@ from typing import Final
 from cryptography import x509
 
 from verticil.shared.errors import GateFailed, Misuse, VerticilError
-from verticil.shared.formats import model_json
+from verticil.shared.formats import joint, model_json
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.json_document import Node, parse
 from verticil.shared.membership.revocation import parse_list, revoked_in
 from verticil.shared.model.graph import Dag
+from verticil.shared.model.joint import JointModel
 from verticil.shared.model.network import Network
 from verticil.shared.privacy.statement import AccountStatement, privacy_statement
 from verticil.shared.release.bundle import (
@@ -44,6 +46,7 @@ from verticil.shared.release.bundle import (
     SIGNATURE_VERSION,
     to_der,
 )
+from verticil.shared.release.content import joint_fault
 from verticil.shared.release.evidence import (
     Denied,
     Trust,
@@ -54,6 +57,7 @@ from verticil.shared.release.evidence import (
     utc_time,
 )
 from verticil.shared.release.protocols import release_protocol
+from verticil.shared.release.synthetic import FALSE_ALARMS, record_fault
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
@@ -316,9 +320,26 @@ def _check_documents(directory: Path, manifest: Node) -> tuple[Study, Network]:
     for document in (manifest, model):
         _check_privacy(document["privacy"], study, network.dag)
         _check_statement(document, study, network.dag)
+    _check_joint(directory, manifest, study, model_json.read_joint(model_bytes, study.schema))
     expect(manifest["study"]["id"], study.id)
     expect(manifest["study"]["model"], study.model)
     return study, network
+
+
+def _check_joint(directory: Path, manifest: Node, study: Study, model: JointModel | None) -> None:
+    """A joint model is one that the study permits, the same in both files, and what the synthetic records were drawn from."""
+    listed = manifest["files"].get(joint.FILE) is not None
+    if listed != (model is not None):
+        raise GateFailed("RELEASE_INVALID", f"{directory}: model.json and {joint.FILE} do not both have a joint model")
+    if model is None:
+        return
+    if problem := joint_fault(study, model):
+        raise GateFailed("RELEASE_INVALID", f"model.json: joint: {problem}")
+    if _read(directory, joint.FILE) != joint.to_xmlbif(model, study.schema):
+        raise GateFailed("RELEASE_INVALID", f"{joint.FILE}: it is not the joint model of model.json")
+    n_records = study.release.synthetic_records or manifest["n_common"].integer()
+    if fault := record_fault(directory, study.schema, model, n_records, FALSE_ALARMS):
+        raise GateFailed("RELEASE_INVALID", f"{directory}: {fault}", hint="do not use these records")
 
 
 def _check_signatures(

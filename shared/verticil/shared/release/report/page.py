@@ -19,12 +19,15 @@ import numpy as np
 from verticil.shared.formats.model_json import STRUCTURE_STATEMENT
 from verticil.shared.json_document import Json
 from verticil.shared.model.network import CONFIRMED
+from verticil.shared.privacy.accounts import PUBLIC
+from verticil.shared.privacy.events import NoisyTables
 from verticil.shared.privacy.figures import odds_exceed
 from verticil.shared.privacy.statement import PRIOR, ColumnStatement, PrivacyStatement, privacy_statement
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.protocol import own_template
 from verticil.shared.release.protocols import RELEASES, release_protocol
 from verticil.shared.release.report import layout, probabilities, wording
+from verticil.shared.release.report.joint import joint_view
 from verticil.shared.release.report.wording import remarks
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.sub_model import left_out_words
@@ -146,12 +149,21 @@ def _environment() -> Environment:
     )
 
 
+def _noisy_tables(statement: PrivacyStatement) -> dict[str, object] | None:
+    """Of noise on the tables that everything was computed from: how many, how much, everybody's limit; None: there is none."""
+    event = next((item.planned.event for item in statement.events if isinstance(item.planned.event, NoisyTables)), None)
+    if event is None:
+        return None
+    (cost,) = (account.cost for account in statement.accounts if account.reader is PUBLIC)
+    return {"number": event.tables, "sigma": f"{event.sigma:.4g}", "cost": wording.both(cost)}
+
+
 def _values(content: ReleaseContent) -> dict[str, object]:
     study, network = content.study, content.network
     statement = privacy_statement(study, network.dag)
     owner_index = {party: position for position, party in enumerate(study.parties)}
     edges, nodes, drawing = _network(content, owner_index)
-    level = study.parameters.interval_level
+    level, protocol = study.parameters.interval_level, protocol_of(study)
     return {
         "study": study,
         "content": content,
@@ -169,7 +181,7 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         ],
         "rows": [_row(column, owner_index) for column in statement.sent],
         "section": release_protocol(study).section(content, statement),
-        "coordinated": protocol_of(study).coordinated,
+        "coordinated": protocol.coordinated,
         "total": _total(statement),
         "example": _example(statement),
         "unchanged": _unchanged(statement),
@@ -179,11 +191,13 @@ def _values(content: ReleaseContent) -> dict[str, object]:
             {"party": event.party, "readers": ", ".join(event.planned.readers), "words": event.words}
             for event in statement.events
         ],
-        "together": {
+        "together": any(event.counts for event in statement.events)
+        and {
             "epsilon": wording.epsilon(statement.together.epsilon),
             "delta": wording.tiny(statement.together.delta) if statement.together.delta else "0",
         },
-        "costs": wording.costs(statement.accounts, coordinated=protocol_of(study).coordinated),
+        "noisy": _noisy_tables(statement),
+        "costs": wording.costs(statement.accounts, coordinated=protocol.coordinated, alone=protocol.whole_table),
         "nodes": nodes,
         "edges": edges,
         "n_crossing": sum(edge.crosses for edge in edges),
@@ -212,6 +226,7 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         "level": f"{100 * level:g}%",
         "structure_statement": STRUCTURE_STATEMENT,
         "pairs": probabilities.pair_rows(content),
+        "joint": joint_view(content),
         "configurations": probabilities.count_rows(content),
         "remarks": remarks(content.study, network, content.marginals, content.n_common, content.search),
         "projection": wording.projection_in_words(content),
@@ -414,7 +429,11 @@ def _facts(content: ReleaseContent) -> list[tuple[str, str]]:
         ("Seed of the synthetic records", str(study.release.seed)),
     ]
     search = {key: value for key, value in content.search.items() if not key.startswith(_SHOWN_ABOVE)}
-    for prefix, mapping in (("Structure search", search), ("Made with", content.provenance)):
+    for prefix, mapping in (
+        ("Structure search", search),
+        ("Joint model", content.joint_facts),
+        ("Made with", content.provenance),
+    ):
         facts.extend(_flat(prefix, mapping))
     return facts
 

@@ -71,13 +71,14 @@ class RowCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRow:
-    """One pair, and the combination in which the network is farthest from what is known; in people."""
+    """One pair, and the combination in which the network, or the joint model, is farthest from what is known; in people."""
 
     names: tuple[str, str]
     categories: tuple[str, str]
     estimate: str
     interval: str
     network: str
+    joint: str | None
     synthetic: str
     verdict: str
     differs: bool
@@ -100,6 +101,7 @@ def pair_rows(content: ReleaseContent) -> tuple[PairRow, ...]:
             estimate=f"fewer than {FEW}" if few else people(pair.estimate),
             interval="not shown" if few else f"{people(pair.low)}–{people(pair.high)}",
             network=people(pair.network),
+            joint=None if pair.joint is None else people(pair.joint),
             synthetic=people(pair.synthetic),
             verdict=pair.verdict,
             differs=pair.verdict == DIFFERS,

@@ -104,19 +104,20 @@ def epsilon(value: float) -> str:
     return "no limit" if math.isinf(value) else f"{math.ceil(value * 100 - 1e-6) / 100:.2f}"
 
 
-def costs(accounts: Iterable[AccountStatement], *, coordinated: bool) -> tuple[CostRow, ...]:
+def costs(accounts: Iterable[AccountStatement], *, coordinated: bool, alone: bool = False) -> tuple[CostRow, ...]:
     """What a study costs a person for each reader; readers who are told as much have one row.
 
     Args:
         accounts: of the study.
         coordinated: whether a miner reads the columns, and not the other organisations.
+        alone: whether there is one organisation, and nobody else reads columns.
     """
     names = {
         COLUMNS: "the miner" if coordinated else "the other organisations",
         PUBLIC: "everybody who has this release",
     }
     rows: dict[tuple[str, str, str], list[str]] = {}
-    for account in accounts:
+    for account in (item for item in accounts if not (alone and item.reader is COLUMNS)):
         beside = "" if account.beside is None else both(account.beside)
         rows.setdefault((epsilon(account.cost.epsilon), both(account.cost), beside), []).append(
             names.get(account.reader, account.reader.words)

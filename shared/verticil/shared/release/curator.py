@@ -1,0 +1,95 @@
+"""The release of one organisation alone: it signs it, and states what noise it drew, of how many people, and when.
+
+What cannot be checked from a release: that the noise was drawn, and that nothing but the noisy tables was looked at.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from verticil.shared.errors import PeerFault
+from verticil.shared.identity.identity import Role
+from verticil.shared.json_document import Json, Node
+from verticil.shared.model.network import Network
+from verticil.shared.privacy import events
+from verticil.shared.privacy.events import PrivacyEvent, planned
+from verticil.shared.privacy.statement import PrivacyStatement
+from verticil.shared.record import decode
+from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.evidence import Trust, signed_document, signed_statement
+from verticil.shared.release.protocol import Checked, ReleaseProtocol, Section, own_template
+from verticil.shared.study import canonical
+from verticil.shared.study.document import Study
+
+_LIMIT: Final = 65_536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """What the owner of the table signs.
+
+    Attributes:
+        party: its name.
+        effective_sha256: digest of the study.
+        n_records: people in the table.
+        event: what was drawn, as the ledger has it.
+        charged_at: when the ledger was charged for it, UTC.
+    """
+
+    party: str
+    effective_sha256: Annotated[bytes, 32]
+    n_records: int
+    event: str
+    charged_at: dt.datetime
+
+
+def drawn_event(study: Study) -> PrivacyEvent:
+    """The one event of a study that an owner carries out alone."""
+    (item,) = (item for item in planned(study, study.parties[0]) if item.unit is None)
+    return item.event
+
+
+class CuratorRelease(ReleaseProtocol):
+    """The owner's statement of what it drew."""
+
+    def evidence(self, content: ReleaseContent) -> dict[str, Json]:
+        """The statement."""
+        return {"measurement": signed_document(content.statements[0])}
+
+    def check(
+        self, manifest: Node, study: Study, model: Network, trust: Trust, *, publisher: str, published: dt.datetime
+    ) -> Checked:
+        """Check that it is of this study, of these people, and of what the study says is drawn."""
+        node = manifest["measurement"]
+        signed = signed_statement(node)
+        try:
+            found = decode(Measurement, signed.body, source="measurement", limit=_LIMIT)
+        except PeerFault as error:
+            node.fail(error.message)
+        expected = Measurement(
+            party=publisher,
+            effective_sha256=canonical.digest(study),
+            n_records=manifest["n_common"].integer(),
+            event=events.to_json(drawn_event(study)),
+            charged_at=published,
+        )
+        if found != expected:
+            node.fail("not of this study, its number of people, its noise and its time of publication")
+        trust.signer(signed, role=Role.PARTY, name=publisher, at=published, where=node.where)
+        return Checked(statements=1)
+
+    def section(self, content: ReleaseContent, statement: PrivacyStatement) -> Section:
+        """The noise on the tables."""
+        return Section(
+            figures=(),
+            share="that the noisy tables give",
+            noisy=True,
+            no_pairs="No pair is compared here.",
+            evidence="what noise the organisation says that it drew",
+        )
+
+    def template(self) -> str:
+        """One organisation, one table."""
+        return own_template("curator.html.j2")

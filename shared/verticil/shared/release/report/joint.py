@@ -1,0 +1,87 @@
+"""What the report says of a joint model that the synthetic records come from."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.shared.arrays import Floats
+from verticil.shared.model.joint import JointModel, Mixture
+from verticil.shared.model.network import PairAccuracy
+from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.report import wording
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointView:
+    """A joint model in words.
+
+    Attributes:
+        made_of: what it is.
+        fit: what is to be said of its fit; empty: nothing.
+        sampling: people that the records count in another combination than the model, as a mean over all pairs.
+        known: the same against the estimates of the pairs that the release shows: the joint model's, the records' and the
+            network's; empty: it shows none.
+    """
+
+    made_of: str
+    fit: str
+    sampling: str
+    known: tuple[str, ...]
+
+
+def joint_view(content: ReleaseContent) -> JointView | None:
+    """What is said; None: records come from the network."""
+    model = content.joint
+    if model is None:
+        return None
+    n = len(model.weights)
+    made_of = (
+        f"a mixture of {n:,} products of independent columns"
+        if isinstance(model, Mixture)
+        else f"{n:,} weighted records"
+    )
+    fit = []
+    if content.joint_facts.get("reached") is False:
+        fit.append("It could not be fitted as well as the noise of the tables permits.")
+    alpha = content.joint_facts.get("share_of_the_model")
+    if isinstance(alpha, float) and alpha < 1:
+        left_out = "as far as tables that the fit had not seen confirm it"
+        fit.append(f"The dependence that was found is kept to {wording.percent(alpha, 0)}, {left_out}.")
+    known: tuple[str, ...] = ()
+    if pairs := content.accuracy:
+        sides = ([_joint(pair) for pair in pairs], [pair.synthetic for pair in pairs], [pair.network for pair in pairs])
+        known = tuple(
+            _mean(_moved(side, pair.estimate) for side, pair in zip(shares, pairs, strict=True)) for shares in sides
+        )
+    return JointView(made_of=made_of, fit=" ".join(fit), sampling=_sampling(model, content.codes), known=known)
+
+
+def _joint(pair: PairAccuracy) -> Floats:
+    assert pair.joint is not None
+    return pair.joint
+
+
+def _sampling(model: JointModel, codes: tuple[NDArray[np.integer], ...]) -> str:
+    distances: list[float] = []
+    for a, b in itertools.combinations(range(len(codes)), 2):
+        shares = model.shares((a, b))
+        cells = codes[a].astype(np.int64) * shares.shape[1] + codes[b]
+        distances.append(
+            _moved(np.bincount(cells, minlength=shares.size).reshape(shares.shape) / max(1, len(cells)), shares)
+        )
+    return _mean(distances)
+
+
+def _moved(shares: Floats, expected: Floats) -> float:
+    """Half the sum of the differences, of the combinations that are shown."""
+    return float(np.nansum(np.abs(shares - expected))) / 2
+
+
+def _mean(distances: Iterable[float]) -> str:
+    found = list(distances)
+    return wording.percent(sum(found) / max(1, len(found)))

@@ -1,0 +1,110 @@
+"""A release with a joint model is checked: both files, the study, the records; by everybody, and by a party before it signs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from support.releases import random_mixture, random_records, with_joint
+from verticil.shared.errors import GateFailed
+from verticil.shared.formats import joint
+from verticil.shared.json_document import parse
+from verticil.shared.model.joint import WeightedRecords
+from verticil.shared.release import bundle, synthesis
+from verticil.shared.release.joint_records import joint_codes
+from verticil.shared.release.synthetic import FALSE_ALARMS, unlikely_variables
+from verticil.shared.release.verification import _check_documents
+
+N_STATES = (3, 2, 4, 2)
+MODELS = {"mixture": random_mixture(N_STATES), "records": random_records(N_STATES)}
+METHODS = ("systematic", "independent", "without-replacement")
+
+
+@pytest.mark.parametrize("kind", list(MODELS))
+@pytest.mark.parametrize("method", METHODS)
+def test_honest_records_pass_and_planted_ones_do_not(kind, method):
+    """At the level 0.01, 60 times: by the bound, six false alarms or more have a probability below 4e-5."""
+    model = MODELS[kind]
+    alarms = 0
+    for seed in range(60):
+        codes = joint_codes(model, 300, generator=np.random.default_rng(seed), method=method, path="compiled")
+        alarms += unlikely_variables(model, codes, 0.01) != ()
+    assert alarms < 6
+    codes = joint_codes(model, 2000, generator=np.random.default_rng(7), method=method)
+    assert unlikely_variables(model, codes, FALSE_ALARMS) == ()
+    shuffled = [*codes[:2], np.random.default_rng(0).permutation(codes[2]), codes[3]]
+    reversed_codes = [2 - codes[0], *codes[1:]]
+    for planted in (shuffled, reversed_codes, [column[:1].repeat(2000) for column in codes]):
+        assert unlikely_variables(model, planted, FALSE_ALARMS) != ()
+
+
+def test_a_record_that_is_none_of_the_weighted_ones():
+    """Its pairs all occur: only the whole record does not."""
+    codes = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 1, 0]], dtype=np.uint16)
+    model = WeightedRecords(n_states=(2, 2, 2), codes=codes, weights=np.full(4, 0.25))
+    drawn = joint_codes(model, 400, generator=np.random.default_rng(1))
+    assert unlikely_variables(model, drawn, FALSE_ALARMS) == ()
+    drawn[2][0] ^= 1
+    assert unlikely_variables(model, drawn, FALSE_ALARMS) == (0, 1, 2)
+
+
+def test_one_variable_alone():
+    model = random_mixture((3,))
+    codes = joint_codes(model, 500, generator=np.random.default_rng(1), method="independent")
+    assert unlikely_variables(model, codes, FALSE_ALARMS) == ()
+    assert unlikely_variables(model, [(codes[0] + 1) % 3], FALSE_ALARMS) == (0,)
+
+
+@pytest.fixture(params=list(MODELS))
+def content(request, release_content):
+    study = release_content.study
+    make = random_mixture if request.param == "mixture" else random_records
+    return with_joint(release_content, make(study.schema.n_states))
+
+
+def refusal(folder: Path) -> str:
+    """Of the documents; manifest and signature are others' tests."""
+    try:
+        _check_documents(folder, parse((folder / "manifest.json").read_bytes(), source="manifest.json"))
+    except GateFailed as error:
+        return error.message if error.code == "RELEASE_INVALID" else error.code
+    return ""
+
+
+def test_a_whole_release(content, tmp_path):
+    assert refusal(bundle.write_release(tmp_path / "honest", content)) == ""
+    codes, frame = synthesis.released_records(content.network, content.study, content.n_common)
+    other = dataclasses.replace(content, codes=codes, synthetic=frame)
+    said = refusal(bundle.write_release(tmp_path / "other", other))
+    assert "the synthetic records were not drawn from the joint model" in said
+
+
+def test_both_files_say_the_same(content, tmp_path):
+    folder = bundle.write_release(tmp_path / "release", content)
+    written = (folder / joint.FILE).read_bytes()
+    (folder / joint.FILE).write_bytes(written.replace(b"0.", b"0.0", 1))
+    assert refusal(folder) == f"{joint.FILE}: it is not the joint model of model.json"
+    (folder / joint.FILE).write_bytes(written)
+    model = json.loads((folder / "model.json").read_bytes())
+    del model["joint"]
+    (folder / "model.json").write_text(json.dumps(model))
+    assert "do not both have a joint model" in refusal(folder)
+
+
+def test_a_study_of_the_network_has_none(content, tmp_path, monkeypatch):
+    """Planted by a publisher whose own software does not look."""
+    from verticil.shared.release import content as content_module
+    from verticil.shared.study import canonical
+
+    monkeypatch.setattr(content_module, "joint_fault", lambda study, model: "")
+    study = dataclasses.replace(
+        content.study, release=dataclasses.replace(content.study.release, sample_from="network")
+    )
+    planted = dataclasses.replace(content, study=study, effective_digest=canonical.digest(study).hex())
+    assert refusal(bundle.write_release(tmp_path / "release", planted)) == (
+        "model.json: joint: the study's records come from the network"
+    )
