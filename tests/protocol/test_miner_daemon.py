@@ -13,8 +13,8 @@ from support import miner_daemon
 from support.miner_daemon import NOW, Daemon, connection
 from verticil.miner.config import Limits, load_miner
 from verticil.miner.daemon import run_miner
-from verticil.miner.scheduler.job import LearningJob, job_from
-from verticil.miner.scheduler.learning import SpawnedLearning, StructureJob, WorkerDied
+from verticil.miner.scheduler.job import LearningJob, StructureJob, job_from
+from verticil.miner.scheduler.learning import SpawnedLearning, WorkerDied
 from verticil.miner.service.metrics import miner_gauges
 from verticil.miner.service.node import MinerNode
 from verticil.miner.storage.audit import MinerAudit

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from verticil.miner.config import Limits
-from verticil.miner.scheduler.job import LearningJob, Progress, job_from
-from verticil.miner.scheduler.learning import Executor, InlineLearning, SpawnedLearning, StructureJob, WorkerDied
+from verticil.miner.scheduler.job import Job, Progress, StructureJob, job_from
+from verticil.miner.scheduler.learning import Executor, InlineLearning, SpawnedLearning, WorkerDied
 from verticil.miner.service.node import MinerNode
 from verticil.miner.service.scores import MAX_INFORMATION
 from verticil.miner.storage.catalogue import Catalogue
@@ -390,7 +390,7 @@ class Scripted:
         self.script = list(script)
         self.begun = 0
 
-    async def run(self, job: LearningJob | StructureJob, progress: Progress) -> bytes:
+    async def run(self, job: Job, progress: Progress) -> bytes:
         self.begun += 1
         if self.script:
             item = self.script.pop(0)

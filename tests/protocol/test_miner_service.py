@@ -40,8 +40,8 @@ from support.miner_service import (
     refused,
 )
 from verticil.miner.config import Limits
-from verticil.miner.scheduler.job import ColumnFile, LearningJob, Progress
-from verticil.miner.scheduler.learning import InlineLearning, SpawnedLearning, StructureJob, WorkerDied
+from verticil.miner.scheduler.job import ColumnFile, Job, LearningJob, Progress
+from verticil.miner.scheduler.learning import InlineLearning, SpawnedLearning, WorkerDied
 from verticil.pki.register import revoke
 from verticil.shared.artifact import pack
 from verticil.shared.channels.transition import quantize, symmetric
@@ -757,7 +757,7 @@ class Unreliable:
     def __init__(self, deaths: int, clock: Callable[[], dt.datetime]) -> None:
         self.deaths, self.inner = deaths, InlineLearning(clock=clock)
 
-    async def run(self, job: LearningJob | StructureJob, progress: Progress) -> bytes:
+    async def run(self, job: Job, progress: Progress) -> bytes:
         if self.deaths:
             self.deaths -= 1
             raise WorkerDied(-9)
@@ -951,7 +951,7 @@ async def test_leaving_while_a_process_learns_kills_it_and_the_next_start_learns
     started = asyncio.Event()
 
     class Watched(SpawnedLearning):
-        async def run(self, job: LearningJob | StructureJob, progress: Progress) -> bytes:
+        async def run(self, job: Job, progress: Progress) -> bytes:
             started.set()
             return await super().run(job, progress)
 

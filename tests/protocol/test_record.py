@@ -19,7 +19,7 @@ import pytest
 
 from verticil.cli.main import main
 from verticil.miner.config import load_miner
-from verticil.miner.scheduler.job import LearningJob, Progress, StructureJob
+from verticil.miner.scheduler.job import Job, Progress
 from verticil.miner.scheduler.retention import purge
 from verticil.miner.service.node import MinerNode
 from verticil.miner.storage.catalogue import Catalogue
@@ -78,7 +78,7 @@ seed = 1
 class IdleLearning:
     """Learning is not this test's matter."""
 
-    async def run(self, job: LearningJob | StructureJob, progress: Progress) -> bytes:
+    async def run(self, job: Job, progress: Progress) -> bytes:
         """Wait until cancelled."""
         del job, progress
         await asyncio.Event().wait()

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verticil.miner.scheduler.job import ColumnFile, LearningJob, job_from
-from verticil.miner.scheduler.learning import InlineLearning, SpawnedLearning, StructureJob, WorkerDied
+from verticil.miner.scheduler.job import ColumnFile, LearningJob, StructureJob, job_from
+from verticil.miner.scheduler.learning import InlineLearning, SpawnedLearning, WorkerDied
 from verticil.miner.storage.checkpoint import CheckpointFile
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.model.schema import Schema, Variable

@@ -45,7 +45,12 @@ from verticil.shared.study.document import (
 from verticil.shared.study.vocabulary import METHODS
 
 N_STATES = (2, 3, 2, 2, 3, 2)
-SEARCHED = [(method, score) for method, known in METHODS.items() if method != "given" for score in known.scores]
+SEARCHED = [
+    (method, score)
+    for method, known in METHODS.items()
+    if method != "given" and not known.whole_table
+    for score in known.scores
+]
 
 
 def study_of(epsilon: float | None = 2.0, **structure: object) -> Study:

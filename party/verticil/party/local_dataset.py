@@ -31,7 +31,7 @@ from verticil.shared.alignment.merkle import Tree
 from verticil.shared.arrays import Codes
 from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.model.schema import Variable
-from verticil.shared.privacy.events import PrivacyEvent, planned
+from verticil.shared.privacy.events import PrivacyEvent, column_reader, planned
 from verticil.shared.privacy.figures import column_event
 from verticil.shared.study.document import Study
 
@@ -356,7 +356,7 @@ def release_of(
         transition_digest=unit.transition.digest(),
         secret_id=secret_id(site_secret),
         fingerprint=fingerprint,
-        event=column_event(unit.transition),
+        event=column_event(unit.transition, column_reader(study)),
     )
 
 

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from verticil.miner.learning import counting
 from verticil.miner.learning.held_out import PairCheck, check_pairs, sample_of
+from verticil.miner.learning.joint import asks_for_joint, joint_of_columns
+from verticil.miner.learning.scores import PairScores
 from verticil.miner.learning.search.protocol import UNINTERRUPTED, Interruption, SearchResult
 from verticil.miner.learning.selection import Candidate, Found, search_columns
 from verticil.miner.learning.strength import EdgeStrength, edge_strengths
@@ -26,6 +28,7 @@ from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault
 from verticil.shared.estimation import parameters
+from verticil.shared.joint.estimate import JointEstimate
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import CONFIRMED, Family, Marginal, Network, PairEstimate
 from verticil.shared.model.rounding import round_network
@@ -53,7 +56,8 @@ class LearnResult:
         pairs: what is known of each edge's pair and of those that the study names.
         edge_strength: (parent, child) -> see `strength`.
         weak_edges: those that were found and taken out, because the study asks for a minimum strength.
-        n_records: number of common people.
+        n_records: number of common people; by noisy tables where it is not public.
+        joint: the joint model of all tables; None where the study does not ask for one and has no noise on tables.
     """
 
     network: Network
@@ -69,6 +73,7 @@ class LearnResult:
     edge_strength: Mapping[tuple[int, int], EdgeStrength]
     weak_edges: Mapping[tuple[int, int], EdgeStrength]
     n_records: int
+    joint: JointEstimate | None = None
 
 
 def learn(
@@ -84,7 +89,7 @@ def learn(
         columns: released codes of every unit, in unit order, all in the common order of records: (n,), of a subset unit
             (n w,), the members of a record one after the other.
         study: the effective study (the parties' own matrices in it).
-        progress: is told the stage (``counting``, ``searching``, ``parameters``) and its per cent, often.
+        progress: is told the stage (``counting``, ``searching``, ``parameters``, ``estimating``) and its per cent, often.
         interruption: how it is stopped, and gone on with; its checkpoint is of a search in the same columns for the same study.
 
     Raises:
@@ -117,7 +122,7 @@ def learn(
         units = [study.column_unit(index) for index in range(len(study.units))]
         tables = FamilyTables(columns, units, schema.n_states, schema.names, cancelled=check)
     check()
-    result, strengths, weak = _without_weak(result, tables, study, check)
+    result, strengths, weak = _strong(result, tables, study, check)
     tables.count_ahead(((*parents, child) for child, parents in enumerate(result.dag.parents)), cancelled=check)
 
     families: list[Family] = []
@@ -148,6 +153,11 @@ def learn(
         level = study.parameters.interval_level
         marginals.append(parameters.marginal_parameters(observed, design, variable=variable, model=model, level=level))
     report("parameters", 100)
+    joint = None
+    if asks_for_joint(study):
+        joint = joint_of_columns(
+            columns, study, network, progress=lambda share: report("estimating", int(100 * share)), check=check
+        )
     nothing = np.zeros((len(schema), len(schema)))
     return LearnResult(
         network=network,
@@ -158,15 +168,16 @@ def learn(
         search=result,
         way=None if found is None else found.search,
         candidates=() if found is None else found.candidates,
-        pair_check=None if found is None else _checked(network, found, study),
+        pair_check=None if found is None else checked(network, found.pairs, study),
         pairs=tuple(_pairs(tables, result.dag, study)),
         edge_strength={edge: strengths[edge] for edge in result.dag.edges()},
         weak_edges=weak,
         n_records=n,
+        joint=joint,
     )
 
 
-def _without_weak(
+def _strong(
     result: SearchResult, tables: FamilyTables, study: Study, check: Callable[[], None]
 ) -> tuple[SearchResult, Mapping[tuple[int, int], EdgeStrength], Mapping[tuple[int, int], EdgeStrength]]:
     """The result without edges below the study's minimum, the strengths of all that were found, and of those left out."""
@@ -174,18 +185,32 @@ def _without_weak(
     strengths = edge_strengths(
         result.dag, tables, seed=study.structure.seed, least=max(minimum, CONFIRMED), check=check
     )
+    result, weak = without_weak(result, strengths, study)
+    return result, strengths, weak
+
+
+def without_weak(
+    result: SearchResult, strengths: Mapping[tuple[int, int], EdgeStrength], study: Study
+) -> tuple[SearchResult, Mapping[tuple[int, int], EdgeStrength]]:
+    """The result without edges below the study's minimum, and those; required ones stay."""
+    minimum = study.structure.minimum_strength or 0.0
     required = {(study.schema.index(parent), study.schema.index(child)) for parent, child in study.structure.required}
     weak = {edge: told for edge, told in strengths.items() if told.strength < minimum and edge not in required}
     if weak:
         left = (tuple(p for p in of if (p, child) not in weak) for child, of in enumerate(result.dag.parents))
         result = dataclasses.replace(result, dag=Dag(parents=tuple(left)))
-    return result, strengths, weak
+    return result, weak
+
+
+def shown_pairs(dag: Dag, study: Study) -> tuple[tuple[int, int], ...]:
+    """The pairs of variables that a release compares: of each edge, and those that the study names."""
+    named = [(study.schema.index(first), study.schema.index(second)) for first, second in study.release.pairs]
+    edges = {frozenset(edge) for edge in dag.edges()}
+    return (*dag.edges(), *(pair for pair in named if frozenset(pair) not in edges))
 
 
 def _pairs(tables: FamilyTables, dag: Dag, study: Study) -> Iterator[PairEstimate]:
-    named = [(study.schema.index(first), study.schema.index(second)) for first, second in study.release.pairs]
-    edges = {frozenset(edge) for edge in dag.edges()}
-    wanted = (*dag.edges(), *(pair for pair in named if frozenset(pair) not in edges))
+    wanted = shown_pairs(dag, study)
     tables.count_ahead(wanted)
     for first, second in wanted:
         observed, design = tables.counted((first, second))
@@ -194,8 +219,9 @@ def _pairs(tables: FamilyTables, dag: Dag, study: Study) -> Iterator[PairEstimat
         yield PairEstimate(first=first, second=second, estimate=share, low=low, high=high, exact=exact)
 
 
-def _checked(network: Network, found: Found, study: Study) -> PairCheck:
-    return check_pairs(sample_of(network, seed=study.structure.seed), study.schema.n_states, found.pairs)
+def checked(network: Network, pairs: PairScores, study: Study) -> PairCheck:
+    """The network against the tables of the pairs."""
+    return check_pairs(sample_of(network, seed=study.structure.seed), study.schema.n_states, pairs)
 
 
 def _check_pairs(study: Study) -> None:

@@ -7,6 +7,10 @@ both. It gets paths, numbers and public documents: no key, no catalogue, no netw
 after comparing their digests with those that were receipted, and writes only the job's target and checkpoint. The same job
 gives the same release, but for the time of publication; where the search was interrupted, it goes on from the checkpoint.
 
+A study with noise on tables (``tables``) is learned in two jobs. A counting job counts its tables from the columns, exactly, and
+gets no key; the miner adds the noise (`noise`). The learning job of such a study gets the noisy tables and no column, so whatever
+it writes is a function of them and of the number of people.
+
 A structure job (Model I) turns the parties' scores into a structure document. `search_structure` runs in the same places. It
 gets the effective study and the parties' scores: no column, no pseudonym, no key. The same job gives the same bytes, also where
 it was interrupted and goes on from the checkpoint.
@@ -23,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 import numpy as np
 
@@ -45,6 +49,8 @@ if TYPE_CHECKING:
     from verticil.miner.learning.selection import Candidate
     from verticil.miner.learning.strength import EdgeStrength
     from verticil.miner.learning.structure import Search
+    from verticil.shared.joint.estimate import JointEstimate
+    from verticil.shared.model.joint import JointModel
 
 Progress = Callable[[str, int], None]
 """Stage and percent; never anything that depends on data."""
@@ -62,6 +68,33 @@ class ColumnFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TablesFile:
+    """A file of a study's tables (`verticil.miner.storage.measured`), and the binding that it must have."""
+
+    path: Path
+    binding: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountingJob:
+    """Everything that counting a study's tables needs; a line for another process, as a `LearningJob`.
+
+    Attributes:
+        effective: canonical bytes of the effective study.
+        n_common: records in every column.
+        columns: one for each unit, in order.
+        target: the file of exact tables to make.
+    """
+
+    MARK: ClassVar = {"kind": "counting"}
+
+    effective: bytes
+    n_common: int
+    columns: tuple[ColumnFile, ...]
+    target: TablesFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LearningJob:
     """Everything that learning needs. `record.encode` makes one line of it, for another process.
 
@@ -69,7 +102,8 @@ class LearningJob:
         proposal_digest: of the study as submitted.
         effective: canonical bytes of the effective study.
         n_common: records in every column.
-        columns: one for each unit, in order.
+        columns: one for each unit, in order; none of a study with noise on tables.
+        tables: the noisy tables of such a study.
         receipts: the miner's, one for each unit, in order.
         proposal, sub_model: of a sub-model: canonical bytes of the study as submitted, and the miner's statement of it.
         target: the release folder to make; its parent exists.
@@ -95,33 +129,42 @@ class LearningJob:
     checkpoint_seconds: float = CHECKPOINT_SECONDS
     proposal: bytes = b""
     sub_model: StoredSignature | None = None
+    tables: TablesFile | None = None
 
     @property
     def binding(self) -> bytes:
-        """Of the search: SHA-256 of the study, of the columns and of the software that searches."""
-        return binding_of([self.n_common, *(item.sha256.hex() for item in self.columns)], self.effective)
+        """Of the search: SHA-256 of the study, of the columns or noisy tables, and of the software that searches."""
+        tables = [] if self.tables is None else [hashlib.sha256(self.tables.path.read_bytes()).hexdigest()]
+        return binding_of([self.n_common, *(item.sha256.hex() for item in self.columns), *tables], self.effective)
 
 
-def job_from(line: bytes) -> LearningJob | StructureJob:
+Job: TypeAlias = "LearningJob | CountingJob | StructureJob"
+
+
+def job_from(line: bytes) -> Job:
     """Read what `record.encode` made of a job, in the miner's own process."""
     table = parse(line, source="job", limit=_LONGEST)
-    return read(StructureJob, table) if table.raw("kind") == "structure" else read(LearningJob, table)
+    kinds: dict[object, type[Job]] = {"structure": StructureJob, "counting": CountingJob}
+    return read(kinds.get(table.raw("kind"), LearningJob), table)
 
 
 def do_job(
-    job: LearningJob | StructureJob,
+    job: Job,
     *,
     progress: Progress,
     cancelled: Callable[[], bool],
     clock: Callable[[], dt.datetime],
 ) -> bytes:
-    """Do a job; arguments and errors as of `learn_and_write` and `search_structure`.
+    """Do a job; arguments and errors as of `learn_and_write`, `count_tables` and `search_structure`.
 
     Returns:
-        The structure's canonical bytes; empty after learning.
+        The structure's canonical bytes; empty after learning and counting.
     """
     if isinstance(job, StructureJob):
         return search_structure(job, progress=progress, cancelled=cancelled)
+    if isinstance(job, CountingJob):
+        count_tables(job, progress=progress, cancelled=cancelled)
+        return b""
     learn_and_write(job, progress=progress, cancelled=cancelled, clock=clock)
     return b""
 
@@ -147,12 +190,35 @@ def _open_column(column: ColumnFile, n_codes: int, name: str) -> Codes:
     return codes
 
 
-def _columns(job: LearningJob, study: Study) -> list[Codes]:
+def _columns(job: LearningJob | CountingJob, study: Study) -> list[Codes]:
     """The released codes of each unit, in order: (n,), or (n * w,) where a record is a set of w categories."""
     return [
         _open_column(column, job.n_common * unit.transition.codes_per_record, ", ".join(unit.variables))
         for column, unit in zip(job.columns, study.units, strict=True)
     ]
+
+
+def count_tables(job: CountingJob, *, progress: Progress, cancelled: Callable[[], bool]) -> None:
+    """Count the tables of a study with noise on tables, exactly, into the job's target.
+
+    Args:
+        job: what to count.
+        progress: called with stage and percent.
+        cancelled: asked now and then; when it says so, counting stops.
+
+    Raises:
+        LearningCancelled: `cancelled` said so.
+        DataFault: STATE_CORRUPT, a column is not what was receipted; DISK_FULL.
+    """
+    from verticil.miner.learning.measured import counted_tables
+    from verticil.miner.learning.search.protocol import Interruption
+    from verticil.miner.storage.measured import write_tables
+
+    study = canonical.from_bytes(job.effective, wire=False)
+    progress("counting", 0)
+    tables = counted_tables(_columns(job, study), study, cancelled=Interruption(cancelled=cancelled).check)
+    write_tables(job.target.path, tables, job.target.binding)
+    progress("counting", 100)
 
 
 def learn_and_write(
@@ -175,16 +241,27 @@ def learn_and_write(
         DataFault: STATE_CORRUPT, a column is not what was receipted; DISK_FULL.
         Misuse: STUDY_UNSUPPORTED, this version cannot learn it.
     """
-    from verticil.miner.learning.learn import learn
+    from verticil.miner.learning.from_tables import learn_from_tables
+    from verticil.miner.learning.learn import LearnResult, learn
+    from verticil.miner.learning.search.protocol import Interruption
+    from verticil.miner.storage.measured import read_tables
     from verticil.shared.release.bundle import write_release
     from verticil.shared.release.content import ReleaseContent
     from verticil.shared.release.synthesis import released_records
 
     study = canonical.from_bytes(job.effective, wire=False)
     progress("reading", 0)
-    columns = _columns(job, study)
+    file = job.tables
+    columns = _columns(job, study) if file is None else []
+    tables = None if file is None else read_tables(file.path, study, job.n_common, file.binding, noisy=True)
+
+    def search(interruption: Interruption) -> LearnResult:
+        if tables is None:
+            return learn(columns, study, progress=progress, interruption=interruption)
+        return learn_from_tables(tables, study, progress=progress, interruption=interruption)
+
     learned = resumed(
-        lambda interruption: learn(columns, study, progress=progress, interruption=interruption),
+        search,
         job.checkpoint,
         job.binding,
         cancelled=cancelled,
@@ -192,7 +269,8 @@ def learn_and_write(
         seconds=job.checkpoint_seconds,
     )
     progress("sampling", 0)
-    codes, synthetic = released_records(learned.network, study, job.n_common)
+    joint, joint_facts = published_joint(learned.joint, study)
+    codes, synthetic = released_records(learned.network, study, job.n_common, joint)
     progress("writing", 0)
     write_release(
         job.target,
@@ -207,6 +285,8 @@ def learn_and_write(
             n_common=job.n_common,
             receipts=job.receipts,
             pairs=learned.pairs,
+            joint=joint,
+            joint_facts=joint_facts,
             proposal=job.proposal,
             sub_model=job.sub_model,
             provenance={
@@ -229,6 +309,31 @@ def learn_and_write(
         ),
     )
     progress("written", 100)
+
+
+def published_joint(found: JointEstimate | None, study: Study) -> tuple[JointModel | None, dict[str, Json]]:
+    """The joint model as a release has it, and what is said of it; None where the records come from the network.
+
+    A model that would not keep what the study declares, or is too large, is not published: records come from the network then.
+    """
+    from verticil.miner.learning.joint import asks_for_joint
+    from verticil.shared.formats.joint import fits
+    from verticil.shared.model.rounding import round_joint
+    from verticil.shared.release.content import joint_fault
+
+    if found is None or not asks_for_joint(study):
+        return None, {}
+    model = round_joint(found.model)
+    if joint_fault(study, model) or not fits(model, study.schema):
+        return None, {}
+    facts: dict[str, Json] = {
+        "kind": found.kind,
+        "steps": found.steps,
+        "discrepancy": round(found.discrepancy, 4),
+        "reached": found.reached,
+        "share_of_the_model": round(found.alpha, 4),
+    }
+    return model, facts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

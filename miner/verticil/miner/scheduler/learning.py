@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol, cast
 
-from verticil.miner.scheduler.job import LearningJob, Progress, StructureJob, do_job
+from verticil.miner.scheduler.job import Job, Progress, do_job
 from verticil.shared.errors import PeerFault, from_code
 from verticil.shared.record import encode
 
@@ -50,7 +50,7 @@ class WorkerDied(Exception):
 class Executor(Protocol):
     """Runs learning jobs and searches."""
 
-    async def run(self, job: LearningJob | StructureJob, progress: Progress) -> bytes:
+    async def run(self, job: Job, progress: Progress) -> bytes:
         """Run a job to its end. Cancel the task that awaits it to stop it.
 
         Args:
@@ -77,7 +77,7 @@ class InlineLearning:
     def __init__(self, *, clock: Callable[[], dt.datetime]) -> None:
         self._clock = clock
 
-    async def run(self, job: LearningJob | StructureJob, progress: Progress) -> bytes:
+    async def run(self, job: Job, progress: Progress) -> bytes:
         """See `Executor.run`."""
         loop = asyncio.get_running_loop()
         stop = threading.Event()
@@ -112,7 +112,7 @@ class SpawnedLearning:
         self._slots = asyncio.Semaphore(processes)
         self._memory_bytes = memory_bytes
 
-    async def run(self, job: LearningJob | StructureJob, progress: Progress) -> bytes:
+    async def run(self, job: Job, progress: Progress) -> bytes:
         """See `Executor.run`."""
         async with self._slots:
             return bytes.fromhex(await self._run(await asyncio.to_thread(encode, job), progress))

@@ -6,6 +6,8 @@ Rules
 - A published study keeps its randomized columns for `[retention] randomized_days`, so that the release can be made again from
   them, and then loses them. When a party revokes it loses them at once, those of the other parties as well: a study without
   one party's columns cannot be learned.
+- The key of the noise on a study's tables, and the noisy tables, go with its columns. From then on nobody can take the noise out
+  of what was published, not even who has the miner's disk; a study that is submitted again draws other noise, and is charged.
 - Each party whose columns were deleted gets a signed statement of what was deleted (`verticil.shared.formats.deletion`).
   Receipts, digests and the release stay.
 
@@ -164,7 +166,7 @@ class Retention:
             why = f"published {record.published_at}, kept for {self._days.days} days"
         parts: list[tuple[str, int, str, dt.datetime | None]] = [
             ("linkage", sum(_size(root / name) for name in _LINKAGE), "the study has ended", None),
-            ("columns", _size(root / "columns"), why, due),
+            ("columns", _size(root / "columns") + _size(root / "tables"), why, due),
         ]
         if record.published_at is None:
             parts.append(("release", _size(root / "release"), why, None))

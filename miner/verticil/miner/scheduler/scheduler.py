@@ -9,7 +9,9 @@ the machine is at fault and may recover (a full disk), waits and says so.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import datetime as dt
+import functools
 import hashlib
 import json
 import logging
@@ -20,15 +22,17 @@ from typing import Final, ParamSpec, TypeVar, cast
 from verticil.miner.rules.leases import Changes, Presence
 from verticil.miner.rules.quorum import at_deadline, discard_left_out
 from verticil.miner.rules.session import Session, awaited, timestamp
-from verticil.miner.scheduler.job import ColumnFile, LearningJob
+from verticil.miner.scheduler.job import ColumnFile, CountingJob, LearningJob
 from verticil.miner.scheduler.learning import Executor, WorkerDied
+from verticil.miner.scheduler.noise import TableNoise, without_digest
 from verticil.miner.scheduler.retention import Retention
 from verticil.miner.storage.linkage import find_common, linked_parties
 from verticil.miner.storage.records import Failure, ReleaseFile, StoredColumn, StudyRecord
-from verticil.miner.storage.store import remove_durably, replace_durably
+from verticil.miner.storage.store import NOISE_SEED, remove_durably, replace_durably
 from verticil.shared.errors import Refusal, VerticilError
 from verticil.shared.release.bundle import MANIFEST, SIGNATURE, Signer, sign_release
 from verticil.shared.release.verification import verify_release
+from verticil.shared.study import canonical
 from verticil.shared.study.states import State, is_final
 
 P = ParamSpec("P")
@@ -255,6 +259,8 @@ class Scheduler:
         if not await _to_the_end(self._verified, files.release):
             await self._enter(digest, "estimating")
             job = await _to_the_end(self._job, record)
+            if (noise := self._noise(job)) is not None:
+                job = await self._with_noise(record, job, noise)
 
             def progress(stage: str, percent: int) -> None:
                 self._details[digest] = f"{stage} {percent} %"
@@ -299,6 +305,10 @@ class Scheduler:
         remove_durably(files.learning)
         files.learning.mkdir(mode=0o700)
         stored = [record.columns[unit] for unit in range(len(effective.units))]
+        receipts = [item.receipt for item in stored]
+        started_at = max([session.clock(), *map(_received_at, stored)])  # a clock may have been set back
+        if effective.tables is not None:
+            receipts = [without_digest(receipt, session.sign, started_at) for receipt in receipts]
         return LearningJob(
             proposal_digest=record.digest,
             effective=record.effective,
@@ -309,15 +319,42 @@ class Scheduler:
                 )
                 for item in stored
             ),
-            receipts=tuple(item.receipt for item in stored),
+            receipts=tuple(receipts),
             proposal=b"" if record.sub_model is None else record.proposal,
             sub_model=record.sub_model,
             target=files.learning / "release",
-            started_at=max([session.clock(), *map(_received_at, stored)]),  # a clock may have been set back
+            started_at=started_at,
             simulation=self._simulation,
             seed_derived=self._seed_derived,
             checkpoint=files.checkpoint,
         )
+
+    def _noise(self, job: LearningJob) -> TableNoise | None:
+        """Where a study is learned from noisy tables; None: from its columns."""
+        study = canonical.from_bytes(job.effective, wire=False)
+        if study.tables is None:
+            return None
+        store = self._session.store
+        seed = store.root / NOISE_SEED
+        return TableNoise(
+            store.study(job.proposal_digest),
+            study,
+            job.columns,
+            job.n_common,
+            seed=seed if self._seed_derived and seed.exists() else None,
+        )
+
+    async def _with_noise(self, record: StudyRecord, job: LearningJob, noise: TableNoise) -> LearningJob:
+        """The job without columns, when the noisy tables are on the disk: drawn now, or there from before."""
+        if not await _to_the_end(noise.drawn):
+            self._details[record.digest] = "counting"
+            counting = CountingJob(
+                effective=job.effective, n_common=job.n_common, columns=job.columns, target=noise.exact
+            )
+            await self._executor.run(counting, lambda _stage, _percent: None)
+            await _to_the_end(functools.partial(noise.draw, again=record.learning == "learning"))
+        await self._enter(record.digest, "learning")
+        return dataclasses.replace(job, columns=(), tables=noise.noisy)
 
     def _verified(self, release: Path) -> bool:
         """Whether a signed release is there from before a crash; one that does not hold is removed."""

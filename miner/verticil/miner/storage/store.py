@@ -8,7 +8,7 @@ Layout below the state directory::
 
     lock  catalogue.sqlite  audit.jsonl  audit.anchor  cache/
     studies/<proposal digest>/pseudonyms/00.part -> 00.list   alignment/00.bitmap   blinded/00-00.part -> 00-00.list
-                              staging/003.part   columns/003.u8   checkpoint   learning/   release/
+                              staging/003.part   columns/003.u8   tables/key  tables/noisy   checkpoint   learning/   release/
     searches/<effective digest>    of studies between peers: the checkpoint of the search
 """
 
@@ -21,6 +21,7 @@ import os
 import shutil
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -29,6 +30,9 @@ from verticil.shared.disk import is_disk_full, unwritable
 from verticil.shared.durable import remove, remove_tree, rename, sync_directory, sync_file
 from verticil.shared.errors import DataFault, PeerFault
 from verticil.shared.storage.database import disk_full
+
+NOISE_SEED: Final = "noise.seed"
+"""A file of the state directory in trials with a seed: 64 hexadecimal digits that secrets of noise are derived from."""
 
 
 @contextlib.contextmanager
@@ -145,6 +149,16 @@ class StudyFiles:
         return self.root / "columns" / f"{unit:03d}.u{8 * item_bytes}"
 
     @property
+    def noise_key(self) -> Path:
+        """The secret of the noise on the study's tables (`noise`); whoever has it can take the noise out."""
+        return self.root / "tables" / "key"
+
+    @property
+    def noisy_tables(self) -> Path:
+        """The study's tables with noise (`measured`)."""
+        return self.root / "tables" / "noisy"
+
+    @property
     def learning(self) -> Path:
         """What the learning process writes; removed before each attempt."""
         return self.root / "learning"
@@ -166,14 +180,20 @@ class StudyFiles:
         sync_directory(self.root)
         sync_directory(self.root.parent)
 
+    def prepare_tables(self) -> None:
+        """Make the folder of the noise and the noisy tables, durably."""
+        self.noise_key.parent.mkdir(mode=0o700, exist_ok=True)
+        sync_directory(self.root)
+
     def remove_linkage(self) -> None:
         """Delete pseudonyms, blinded lists, bitmaps, whatever is in transit, and the checkpoint."""
         for name in ("pseudonyms", "alignment", "blinded", "staging", "learning", "checkpoint", "checkpoint.new"):
             remove_durably(self.root / name)
 
     def remove_columns(self) -> None:
-        """Delete the randomized columns."""
-        remove_durably(self.root / "columns")
+        """Delete the randomized columns, and the noise on their tables, which nobody can then take out of what is published."""
+        for name in ("tables", "columns"):
+            remove_durably(self.root / name)
 
     def write_column(self, unit: int, codes: Codes) -> Path:
         """Store a unit's codes; the same codes written twice give the same file."""

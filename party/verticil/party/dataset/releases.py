@@ -24,6 +24,8 @@ _SEAL: Final = b"verticil/approval/v1"
 
 Values = tuple[str, str, bytes, bytes, bytes, bytes, bytes]
 """Names randomized values: data set, sources, codebook, matrix, secret, fingerprint, version tag."""
+Drawn = tuple[str, str, bytes, bytes, bytes, bytes, bytes, str]
+"""Values, and whom they are drawn for (`verticil.shared.privacy.accounts`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,7 @@ class Records:
     """The rows of a table that are used.
 
     Attributes:
-        ids: normalised, distinct, not empty; in file order.
+        ids: normalised, distinct, not empty; in file order; none where the table has no ids.
         codes: variable -> (n,), uint8 or uint16, read-only, in the same order; 0 where undeclared.
         undeclared: variable without `other` -> (n,), bool: the records that get a category drawn for them.
         n_rows: rows of the file, with those that were left out.
@@ -180,7 +180,7 @@ class _Scan:
     def __init__(self, rule: DatasetRule, variables: Sequence[Variable]) -> None:
         names = header(rule)
         sources = {variable.name: rule.column(variable.name).source for variable in variables}
-        self.absent = missing_columns(rule, names, list(dict.fromkeys([rule.id, *sources.values()])))
+        self.absent = missing_columns(rule, names, list(dict.fromkeys([*[rule.id] * rule.has_ids, *sources.values()])))
         self.columns = [
             _Column(variable, rule.column(variable.name), file=rule.path.name)
             for variable in variables
@@ -197,7 +197,8 @@ class _Scan:
     def rows(self, normalise: Sequence[str], *, closely: bool = False) -> None:
         """Read all rows; `closely`: count near misses, too."""
         rule = self._rule
-        wanted = [name for name in (rule.id, *(column.source for column in self.columns)) if name in self._names]
+        has_ids = rule.has_ids and rule.id in self._names
+        wanted = [*[rule.id] * has_ids, *(column.source for column in self.columns)]
         ids: list[str] = []
         n_whole = 0
         for part in read_parts(rule, wanted) if wanted else ():
@@ -206,13 +207,13 @@ class _Scan:
             self.first_ragged = self.first_ragged if self.first_ragged is not None else part.first_ragged
             if part.n_rows == 0:
                 continue
-            if rule.id in part.columns:
+            if has_ids:
                 ids += map(_text_or_empty, normalise_ids(part.columns[rule.id].texts(), normalise))
             for column in self.columns:
                 text = part.columns[column.source]
                 column.take(text.distinct, text.index, closely=closely)
         self.n_rows = n_whole + self.n_ragged
-        if rule.id not in self._names:
+        if not has_ids:
             self.kept = np.ones(n_whole, dtype=np.bool_)
             return
         times = Counter(ids)

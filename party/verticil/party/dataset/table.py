@@ -65,6 +65,7 @@ class DatasetRule:
         id: the column that names the person.
         delimiter, encoding: of a CSV file.
         columns: variable -> rule, only where the local table differs from the study.
+        has_ids: whether `id` is a column; else each row is a person, as in a table that is never linked.
 
     Raises:
         Misuse: CONFIG_INVALID, the delimiter is not one ASCII character or the encoding is unknown.
@@ -76,6 +77,7 @@ class DatasetRule:
     delimiter: str = ","
     encoding: str = "utf-8"
     columns: Mapping[str, ColumnRule] = field(default_factory=dict)
+    has_ids: bool = True
 
     def __post_init__(self) -> None:
         if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':

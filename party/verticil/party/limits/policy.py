@@ -26,7 +26,7 @@ from verticil.party.dataset.releases import Column
 from verticil.party.limits.rules import Rule
 from verticil.shared.channels.privacy import Breach
 from verticil.shared.errors import Refusal
-from verticil.shared.privacy.accountant import cost_of, finite_together
+from verticil.shared.privacy.accountant import cost_of, excess, finite_together
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Limits, Reader
 from verticil.shared.privacy.events import PlannedEvent, kind_of, planned
 from verticil.shared.privacy.figures import column_epsilon, column_gamma, delta_exceeds, epsilon_exceeds, finite_epsilon
@@ -321,20 +321,14 @@ def no_limit(reader: Reader) -> Objection:
 def _of_accounts(policy: Policy, study: Study, party: str) -> list[Objection]:
     """What the other accounts may be told in one study; what is drawn for a reader needs limits of this reader's own."""
     found: list[Objection] = []
-    drawn = planned(study, party)
+    drawn = [item.event for item in planned(study, party)]
     for reader in READERS:
-        if reader is COLUMNS:
-            continue
-        limits = policy.limits_of(reader)
-        if limits is None:
-            if any(item.event.reader == reader.name for item in drawn):
-                found.append(no_limit(reader))
-            continue
-        cost = finite_together(item.event for item in drawn if reader.sees(item.event.reader))
-        if (short := cost.beyond(limits.study)) is not None:
-            asked, most = getattr(cost, short), getattr(limits.study, short)
-            message = f"{short} {asked:.4g} of this party's people for {reader.words}, expected at most {most:g}"
-            found.append(_budget(message, reader.keys[0 if short == "epsilon" else 1]))
+        over = None if reader is COLUMNS else excess(reader, policy.limits_of(reader), drawn)
+        if over is not None and over.limit is None:
+            found.append(no_limit(reader))
+        elif over is not None:
+            people = f"of this party's people for {reader.words}, expected at most {over.limit:g}"
+            found.append(_budget(f"{over.what} {over.asked:.4g} {people}", over.key))
     return found
 
 

@@ -30,7 +30,7 @@ from verticil.shared.audit import AuditLine, AuditLines
 from verticil.shared.formats.deletion import PeerDeletion
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.privacy.accountant import compose, numerically
-from verticil.shared.privacy.accounts import NOTHING, Cost, Reader
+from verticil.shared.privacy.accounts import COLUMNS, NOTHING, READERS, Cost, Reader
 from verticil.shared.privacy.events import kind_of, words
 from verticil.shared.study.names import fits
 from verticil.shared.study.states import State
@@ -200,7 +200,8 @@ def ledger_of(site: Site) -> LedgerView:
     site.ledger.check_rows()
     spent = {name: site.ledger.spent(name) for name in dict.fromkeys([*config.datasets, *site.ledger.datasets()])}
     limit = Cost(epsilon=config.policy.max_epsilon_lifetime, delta=config.policy.max_delta_lifetime)
-    kept = site.ledger.kept()
+    kept_for = {reader: site.ledger.kept(reader=reader) for reader in READERS}
+    kept = kept_for[COLUMNS]
     return LedgerView(
         party=config.name,
         rows=_sends(rows, _gone(site)),
@@ -222,7 +223,8 @@ def ledger_of(site: Site) -> LedgerView:
                     )
                 ),
                 accounts=tuple(
-                    _account(site, name, reader) for reader in shown_readers(config.policy, site.ledger, name)
+                    _account(site, name, reader, kept_for[reader].get(name, NOTHING))
+                    for reader in shown_readers(config.policy, site.ledger, name)
                 ),
             )
             for name, total in spent.items()
@@ -230,11 +232,10 @@ def ledger_of(site: Site) -> LedgerView:
     )
 
 
-def _account(site: Site, dataset: str, reader: Reader) -> AccountBudget:
+def _account(site: Site, dataset: str, reader: Reader, kept: Cost) -> AccountBudget:
     spent, drawn = site.ledger.spent(dataset, reader), site.ledger.events(dataset, reader)
-    kept, limits = site.ledger.kept(reader=reader).get(dataset, NOTHING), site.config.policy.limits_of(reader)
     return widened(
-        account_spent(reader, limits, spent),
+        account_spent(reader, site.config.policy.limits_of(reader), spent),
         AccountBudget,
         epsilon_kept=kept.epsilon,
         delta_kept=kept.delta,

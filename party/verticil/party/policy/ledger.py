@@ -39,24 +39,32 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final, TypedDict, Unpack, cast
 
-from verticil.party.dataset.releases import Release, Values
+from verticil.party.dataset.releases import Drawn, Release, Values
 from verticil.party.limits.policy import Policy, check_shared, no_limit
-from verticil.party.policy.ledger_sums import NAMES_OF_VALUES, LedgerSums
+from verticil.party.policy.ledger_sums import CHARGED_BEFORE, NAMES_OF_VALUES, LedgerSums
 from verticil.party.storage.secret import secret_id
 from verticil.party.storage.studies import stamp
 from verticil.shared.errors import DataFault, Refusal
 from verticil.shared.privacy import events
-from verticil.shared.privacy.accountant import cost_of, together
-from verticil.shared.privacy.accounts import COLUMNS, NOTHING, READERS, Account, Cost, Reader, Shortage
+from verticil.shared.privacy.accountant import cost_of
+from verticil.shared.privacy.accounts import (
+    COLUMNS,
+    COLUMNS_FOR_OTHERS,
+    MINER_ALONE,
+    NOTHING,
+    READERS,
+    Account,
+    Cost,
+    Reader,
+    Shortage,
+)
 from verticil.shared.privacy.events import PrivacyEvent, RandomizedColumn, kind_of
 from verticil.shared.privacy.figures import epsilon_exceeds
 
 _SAME_DRAW = "dataset = ? AND sources = ? AND codebook_digest = ? AND transition_digest = ? AND secret_id = ?"
 _STILL_TO_SEND: Final = (
     f"SELECT {NAMES_OF_VALUES}, p.event FROM reserved p WHERE p.study_digest = ? AND p.event IS NOT NULL"  # noqa: S608 (constant text)
-    " AND (p.unit IS NULL OR NOT EXISTS (SELECT 1 FROM ledger l WHERE l.dataset = p.dataset AND l.sources = p.sources"
-    " AND l.codebook_digest = p.codebook_digest AND l.transition_digest = p.transition_digest"
-    " AND l.secret_id = p.secret_id AND l.fingerprint = p.fingerprint AND l.version_tag = p.version_tag))"
+    f" AND (p.unit IS NULL OR NOT {CHARGED_BEFORE})"
 )
 PARTS: Final = ("codebook_digest", "transition_digest", "secret_id", "fingerprint")
 
@@ -79,12 +87,14 @@ class Assessment:
     """What releasing a unit means now.
 
     Attributes:
+        event: what would be charged: that of the release, or what is left of it where the same values were charged in part.
         version_tag: enters the noise key; empty but for fresh noise on a changed version.
         charge: of the event, or nothing when the same values were charged before.
         at_most: what there must be room for: the charge, or the whole cost where the policy would accept changed data and these
             might be.
     """
 
+    event: PrivacyEvent
     version_tag: bytes
     charge: Cost
     at_most: Cost
@@ -154,6 +164,16 @@ def _charged_once(releases: Sequence[Release], found: Sequence[Assessment]) -> t
     return tuple(charged)
 
 
+def _left_of(event: PrivacyEvent, charged: Collection[str]) -> PrivacyEvent | None:
+    """What of a draw is to be charged where the same values were charged for these readers; None: nothing."""
+    if COLUMNS.name in charged or event.reader in charged:
+        return None
+    if event.reader == COLUMNS.name and MINER_ALONE in charged:
+        left = replace(event, reader=COLUMNS_FOR_OTHERS)
+        return None if left.reader in charged else left
+    return event
+
+
 class Ledger(LedgerSums):
     """The ledger in a party's database."""
 
@@ -185,6 +205,10 @@ class Ledger(LedgerSums):
                 " FROM ledger ORDER BY number",
             )
         )
+
+    def last_event(self) -> PrivacyEvent:
+        """What the last row is of; there is one."""
+        return events.from_json(self._database.only(str, "SELECT event FROM ledger ORDER BY number DESC LIMIT 1"))
 
     def attempts(self) -> int:
         """How many sends were attempted, those of the same bytes to the same recipient among them."""
@@ -247,9 +271,9 @@ class Ledger(LedgerSums):
         with self._database.transaction():
             found = _charged_once(releases, [self._assess_one(release, policy, study_digest) for release in releases])
             pairs = list(zip(releases, found, strict=True))
-            own = {item.values(assessed.version_tag) for item, assessed in pairs}
+            own = {(*item.values(assessed.version_tag), assessed.event.reader) for item, assessed in pairs}
             for dataset in dict.fromkeys([*(release.dataset for release in releases), *shared]):
-                drawn = [item.event for item, assessed in pairs if item.dataset == dataset and assessed.at_most]
+                drawn = [assessed.event for item, assessed in pairs if item.dataset == dataset and assessed.at_most]
                 drawn += shared.get(dataset, ())
                 self.check_room(dataset, drawn, policy, study_digest=study_digest, own=own)
         return found
@@ -261,7 +285,7 @@ class Ledger(LedgerSums):
         policy: Policy,
         *,
         study_digest: bytes = b"",
-        own: Collection[Values] = (),
+        own: Collection[Drawn] = (),
     ) -> None:
         """Refuse what the lifetime limits of a data set have no room for; the message, which leaves, tells no sums.
 
@@ -277,13 +301,12 @@ class Ledger(LedgerSums):
         for reader in READERS:
             new = [event for event in drawn if reader.sees(event.reader) and math.isfinite(cost_of(event).epsilon)]
             limits = policy.limits_of(reader)
-            if limits is None and any(event.reader == reader.name for event in new):
+            if limits is None and any(reader.needs_limits(event.reader) for event in new):
                 missing = no_limit(reader)
                 raise Refusal(missing.code, f"data set '{dataset}': {missing.message}", hint=missing.hint)
             if not new or limits is None:
                 continue
-            before = self.charged_with_losses(study_digest, dataset, reader)
-            asked = together([*before, *new]) - together(before)
+            asked = self.adds(study_digest, dataset, reader, new)
             kept = self.kept(study_digest, own, reader).get(dataset, NOTHING)
             short = Account(spent=self.spent(dataset, reader), kept=kept, limit=limits.lifetime).dry_run(asked)
             if short is not None:
@@ -314,7 +337,7 @@ class Ledger(LedgerSums):
             found = self.assess(list(releases.values()), policy, study_digest=study_digest, shared=shared)
             self.check_rows()
             rows: list[tuple[PrivacyEvent, int | None, Values, Cost]] = [
-                (release.event, index, release.values(item.version_tag), item.charge)
+                (item.event, index, release.values(item.version_tag), item.charge)
                 for (index, release), item in zip(releases.items(), found, strict=True)
             ]
             for dataset, statistics in shared.items():
@@ -341,18 +364,22 @@ class Ledger(LedgerSums):
             message = f"column '{name}': epsilon {cost.epsilon:.4g}, expected at most {policy.max_epsilon_per_column:g}"
             raise Refusal("BUDGET_EXCEEDED", message, hint="the limit is policy.max_epsilon_per_column")
         earlier = self._database.rows(
-            f"SELECT fingerprint, version_tag, MAX(study_digest = ?) FROM ledger WHERE {_SAME_DRAW}"  # noqa: S608 (constant text)
-            " GROUP BY fingerprint, version_tag ORDER BY MIN(number)",
+            f"SELECT fingerprint, version_tag, MAX(study_digest = ?), json_group_array(DISTINCT reader) FROM ledger"  # noqa: S608 (constant text)
+            f" WHERE {_SAME_DRAW} GROUP BY fingerprint, version_tag ORDER BY MIN(number)",
             (study_digest, *release.draw),
         )
-        for fingerprint, version_tag, for_this in earlier:
+        for fingerprint, version_tag, for_this, readers in earlier:
             if fingerprint == release.fingerprint:
                 certain = for_this or policy.on_data_change == "refuse"
+                left = _left_of(release.event, json.loads(cast("str", readers)))
                 return Assessment(
-                    version_tag=cast("bytes", version_tag), charge=NOTHING, at_most=NOTHING if certain else cost
+                    event=left or release.event,
+                    version_tag=cast("bytes", version_tag),
+                    charge=NOTHING if left is None else cost,
+                    at_most=NOTHING if certain and left is None else cost,
                 )
         if not earlier:
-            return Assessment(version_tag=b"", charge=cost, at_most=cost)
+            return Assessment(event=release.event, version_tag=b"", charge=cost, at_most=cost)
         if policy.on_data_change == "refuse":
             raise Refusal(
                 "DATA_CHANGED",
@@ -360,6 +387,7 @@ class Ledger(LedgerSums):
                 hint="a second release shows which values changed; see policy.on_data_change in party.toml",
             )
         return Assessment(
+            event=release.event,
             version_tag=release.fingerprint if policy.on_data_change == "fresh" else b"",
             charge=cost,
             at_most=cost,
@@ -400,7 +428,8 @@ class Ledger(LedgerSums):
                 )
             if not assessment.charge and self._count_again(unit, send):
                 return NOTHING
-            self.put_back(release, version_tag=version_tag, charged=assessment.charge, unit=unit, **send)
+            charged = replace(release, event=assessment.event)
+            self.put_back(charged, version_tag=version_tag, charged=assessment.charge, unit=unit, **send)
         return assessment.charge
 
     def _check_whole(self, study_digest: bytes, policy: Policy) -> None:
@@ -412,10 +441,11 @@ class Ledger(LedgerSums):
         if self._database.has("SELECT 1 FROM ledger WHERE study_digest = ? LIMIT 1", (study_digest,)):
             return
         drawn: dict[str, list[PrivacyEvent]] = {}
-        own: set[Values] = set()
+        own: set[Drawn] = set()
         for *values, event in self._database.rows(_STILL_TO_SEND, (study_digest,)):
-            own.add(cast("Values", tuple(values)))
-            drawn.setdefault(cast("str", values[0]), []).append(events.from_json(cast("str", event)))
+            item = events.from_json(cast("str", event))
+            own.add((*cast("Values", tuple(values)), item.reader))
+            drawn.setdefault(cast("str", values[0]), []).append(item)
         for dataset, items in drawn.items():
             self.check_room(dataset, items, policy, study_digest=study_digest, own=own)
 

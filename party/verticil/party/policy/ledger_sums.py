@@ -10,12 +10,12 @@ import json
 from collections.abc import Collection, Sequence
 from typing import Final, cast
 
-from verticil.party.dataset.releases import Values
+from verticil.party.dataset.releases import Drawn
 from verticil.party.storage.database import Database
 from verticil.shared.errors import DataFault, Refusal
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import cost_of, finite, together
-from verticil.shared.privacy.accounts import COLUMNS, NOTHING, READERS, Cost, Reader
+from verticil.shared.privacy.accounts import COLUMNS, KNOWN, NOTHING, Cost, Reader
 from verticil.shared.privacy.events import PrivacyEvent, kind_of
 from verticil.shared.storage.rows import Cell
 from verticil.shared.study.states import State
@@ -28,13 +28,18 @@ _UNDER_WAY: Final = (
 NAMES_OF_VALUES: Final = (
     "p.dataset, p.sources, p.codebook_digest, p.transition_digest, p.secret_id, p.fingerprint, p.version_tag"
 )
+CHARGED_BEFORE: Final = (
+    "EXISTS (SELECT 1 FROM ledger l WHERE l.dataset = p.dataset AND l.sources = p.sources"  # noqa: S608 (constant text)
+    " AND l.codebook_digest = p.codebook_digest AND l.transition_digest = p.transition_digest"
+    " AND l.secret_id = p.secret_id AND l.fingerprint = p.fingerprint AND l.version_tag = p.version_tag"
+    f" AND l.reader IN ('{COLUMNS.name}', coalesce(json_extract(p.event, '$.reader'), '{COLUMNS.name}')))"
+)
+"""The values that a reservation `p` is of, for the same reader or for whoever reads columns and everybody."""
 _KEPT_COLUMNS: Final = (
     f"SELECT {NAMES_OF_VALUES}, p.epsilon, p.delta, p.event, p.study_digest FROM reserved p"  # noqa: S608 (constant text)
     " JOIN study s ON s.digest = p.study_digest"
     f" WHERE p.unit IS NOT NULL AND p.study_digest <> ?2 AND {_UNDER_WAY}"
-    " AND NOT EXISTS (SELECT 1 FROM ledger l WHERE l.dataset = p.dataset AND l.sources = p.sources"
-    " AND l.codebook_digest = p.codebook_digest AND l.transition_digest = p.transition_digest"
-    " AND l.secret_id = p.secret_id AND l.fingerprint = p.fingerprint AND l.version_tag = p.version_tag)"
+    f" AND NOT {CHARGED_BEFORE}"
 )
 _KEPT_STATISTICS: Final = (
     f"SELECT {NAMES_OF_VALUES}, p.epsilon, p.delta, p.event, p.study_digest FROM reserved p"  # noqa: S608 (constant text)
@@ -47,7 +52,12 @@ _COUNTED: Final = "reader NOT IN (SELECT value FROM json_each(?))"
 
 def _not_counted(reader: Reader) -> str:
     """For `_COUNTED`: what is drawn for a reader of a newer version counts in every account."""
-    return json.dumps([other.name for other in READERS if not reader.sees(other.name)])
+    return json.dumps(sorted(name for name in KNOWN if not reader.sees(name)))
+
+
+def _reader_of(event: Cell) -> str:
+    """Whom an event is drawn for, of its text in a reservation; one of an earlier version has none."""
+    return COLUMNS.name if event is None else json.loads(cast("str", event)).get("reader", COLUMNS.name)
 
 
 class LedgerSums:
@@ -89,9 +99,7 @@ class LedgerSums:
         ):
             try:
                 cost = cost_of(events.from_json(cast("str", text)))
-            except (
-                Refusal
-            ):  # of a version, or an extension, that is not here: what was charged for it counts as it stands
+            except Refusal:  # of a version, or an extension, that is not here: its charge counts as it stands
                 continue
             except ValueError as error:
                 problem = str(error)
@@ -106,25 +114,25 @@ class LedgerSums:
                 hint="restore your backup of the state directory",
             )
 
-    def kept(
-        self, study_digest: bytes = b"", own: Collection[Values] = (), reader: Reader = COLUMNS
-    ) -> dict[str, Cost]:
+    def kept(self, study_digest: bytes = b"", own: Collection[Drawn] = (), reader: Reader = COLUMNS) -> dict[str, Cost]:
         """What is reserved for other studies under way and not yet charged, by data set.
 
         Args:
             study_digest: of the study that asks; empty: of all.
-            own: the values that it would send: the study that sends them first is charged for them.
+            own: the values that it would send, and for whom: the study that sends them first is charged for them.
             reader: of the account.
         """
         asked: tuple[Cell, ...] = (int(State.PUBLISHED), study_digest)
         reserved: dict[tuple[bytes, str], list[tuple[Cost, str | None]]] = {}
-        columns = {row[:7]: row for row in reversed(self._database.rows(_KEPT_COLUMNS, asked))}  # the same values once
+        columns = {
+            (*row[:7], _reader_of(row[9])): row for row in reversed(self._database.rows(_KEPT_COLUMNS, asked))
+        }  # the same values once
         for *values, epsilon, delta, event, other in (
             *columns.values(),
             *self._database.rows(_KEPT_STATISTICS, asked),
         ):
-            drawn_for = COLUMNS.name if event is None else json.loads(cast("str", event)).get("reader", COLUMNS.name)
-            if tuple(values) not in own and reader.sees(drawn_for):
+            drawn_for = _reader_of(event)
+            if (*values, drawn_for) not in own and reader.sees(drawn_for):
                 cost = Cost(epsilon=cast("float", epsilon), delta=cast("float", delta))
                 place = (cast("bytes", other), cast("str", values[0]))
                 reserved.setdefault(place, []).append((cost, cast("str | None", event)))
@@ -140,20 +148,19 @@ class LedgerSums:
         if sum(cost.delta > 0 for cost, _ in items) and all(event is not None for _, event in items):
             try:
                 new = [events.from_json(event) for _, event in items if event is not None]
-                before = self.charged_with_losses(study_digest, dataset, reader)
-                return together([*before, *new]) - together(before)
+                return self.adds(study_digest, dataset, reader, new)
             except Refusal:
                 pass
         return finite(cost for cost, _ in items)
 
-    def charged_with_losses(self, study_digest: bytes, dataset: str, reader: Reader) -> list[PrivacyEvent]:
-        """The events with noise on tables that a study was charged for; what else it was charged for adds to anything."""
-        return [
-            event
-            for found, _ in self._charged_with_noise(dataset, reader, study_digest)
-            for event in found
-            if kind_of(event).losses is not None
-        ]
+    def adds(self, study_digest: bytes, dataset: str, reader: Reader, new: Sequence[PrivacyEvent]) -> Cost:
+        """What further events of a study cost on top of what it was charged for.
+
+        Only noise on tables is composed with what was charged of it; what else was charged adds to anything.
+        """
+        charged = self._charged_with_noise(dataset, reader, study_digest)
+        before = [event for found, _ in charged for event in found if kind_of(event).losses is not None]
+        return together([*before, *new]) - together(before)
 
     def _charged_with_noise(
         self, dataset: str, reader: Reader, study_digest: bytes | None = None

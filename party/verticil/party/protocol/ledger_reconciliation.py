@@ -27,6 +27,7 @@ from verticil.party.local_dataset import origins, release_of
 from verticil.party.policy.approval import parsed
 from verticil.party.policy.ledger import Send, audited
 from verticil.party.policy.ledger_recovery import NO_DATA, OLDER_HINT
+from verticil.party.protocol.statistics import EVERYONE, published
 from verticil.party.site import Site
 from verticil.party.storage.studies import Task
 from verticil.shared.audit import DAEMON
@@ -178,8 +179,11 @@ def reckon(
         )
     places = origins(site.config, study)
     with site.database.transaction():
-        for unit in missing:
-            release = release_of(study, unit, places=places, fingerprint=NO_DATA, site_secret=site.site_secret)
+        columns = (
+            (index, release_of(study, index, places=places, fingerprint=NO_DATA, site_secret=site.site_secret))
+            for index in missing
+        )
+        for unit, release in (*columns, *((None, item) for item in published(site, study, task.digest))):
             mend(
                 site,
                 release,
@@ -187,7 +191,7 @@ def reckon(
                 charged=cost_of(release.event),
                 study_digest=task.digest,
                 study_id=study.id,
-                recipient=RECIPIENT,
+                recipient=EVERYONE if unit is None else RECIPIENT,
                 artifact_sha256=b"",
                 size=0,
                 at=at,

@@ -30,6 +30,7 @@ from verticil.party.local_dataset import LocalDataset, datasets_of, statistics_o
 from verticil.party.policy import approval
 from verticil.party.policy.ledger import audited
 from verticil.party.protocol.planning import StoppedError
+from verticil.party.protocol.statistics import charge_published
 from verticil.party.site import Site
 from verticil.party.storage.studies import Artifact, StudyRecord
 from verticil.shared import artifact
@@ -224,10 +225,11 @@ def enter_in_ledger(site: Site, record: StudyRecord, item: Artifact, recipient: 
 
 def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: dt.datetime) -> None:
     release, again = Release.from_json(item.facts), site.ledger.sent(record.digest, item.unit, recipient, item.sha256)
+    effective = approval.parsed(record.task.effective)
     if not site.ledger.columns_sent(record.digest):  # what was randomized by an earlier version has no reservation
         spooled = site.state.artifacts(record.digest, record.task.effective_digest)
-        effective = approval.parsed(record.task.effective)
         reserve(site, record, effective, {unit: Release.from_json(held.facts) for unit, held in spooled.items()})
+    charge_published(site, effective, record.digest, at)
     charged = site.ledger.record(
         release,
         version_tag=item.version_tag,
@@ -244,7 +246,8 @@ def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: 
     if again and not charged:
         site.audit.again(said, at)
     else:
-        told = audited(release, unit=item.unit, version_tag=item.version_tag, charged=charged)
+        entered = replace(release, event=site.ledger.last_event())
+        told = audited(entered, unit=item.unit, version_tag=item.version_tag, charged=charged)
         site.audit.record(replace(said, ledger=told), at)
 
 

@@ -5,7 +5,8 @@ Promises
 - What lies in the state directory for people to read is the release that the miner announced, whole. Whether it holds is checked
   offline, and again when somebody countersigns: signatures, receipts, every file's SHA-256, that it is the study that was
   approved, that the columns of this party in it are those that it sent, and that what it says of them is what they say
-  (`check_own_figures`).
+  (`check_own_figures`). With noise on tables (``tables``) these last two are not checked: what says of which columns a release
+  was made would tell what the noise hides.
 - A countersignature binds to the manifest's SHA-256. If the miner makes another release, the signature is forgotten and people
   are asked again.
 - The copy is removed when the study has ended.
@@ -18,10 +19,12 @@ making, and sign it all. A party still has the randomized columns that it sent, 
 - exactly, up to rounding: the unbiased shares of each own column with their standard errors, and every figure of a family whose
   variables are all its own; they are functions of what was sent. The network's shares of all columns, and the network in the
   other formats, are functions of model.json;
-- by a test: every family of the synthetic records with the network (`shared.release.synthetic`), and both tables with each other;
+- by a test: every family of the synthetic records with the network, or every pair with the joint model that they come from
+  (`shared.release.synthetic`), and both tables with each other;
 - by a bound: the shares of each own column with foreign parents, and its table with each own parent. Whatever the parents'
   joint shares are, weighed with them the rows of the family's table give what was fitted to the sent column. They are not
   published; those that bring the release nearest to what was sent are taken, with the published one-way shares of each parent.
+  Where there is a joint model, its shares of each own column and each pair of own columns.
 
 False alarms: the test names honest records in at most 1e-6 / 2 of all releases. The bound is
 
@@ -41,6 +44,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import itertools
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -66,12 +70,13 @@ from verticil.shared.estimation.smaller_families import leaned_on, row_weight
 from verticil.shared.formats import bif, model_json
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.json_document import Node, parse
+from verticil.shared.model.joint import JointModel
 from verticil.shared.model.network import Family, Network
 from verticil.shared.record import encode
 from verticil.shared.release.bundle import release_limits
 from verticil.shared.release.evidence import Countersignature
 from verticil.shared.release.shares import model_shares
-from verticil.shared.release.synthetic import TABLES, read_records, unlikely_family
+from verticil.shared.release.synthetic import record_fault
 from verticil.shared.release.verification import VerifiedRelease, verify_release
 from verticil.shared.study.document import Study
 from verticil.shared.study.prior import estimator_of, prior_mass
@@ -154,9 +159,10 @@ def check(site: Site, record: StudyRecord) -> tuple[Path, bytes, VerifiedRelease
     told = (verified.study_digest, verified.effective_digest)
     if told != (record.digest.hex(), record.task.effective_digest.hex()):
         raise GateFailed("RELEASE_INVALID", f"{folder}: it is of another study than the one that was approved here")
-    _check_own_columns(site, record, folder)
     study = parsed(record.task.effective)
-    check_own_figures(folder, study, site.config.name, _sent(site, record, study))
+    if study.tables is None:
+        _check_own_columns(site, record, folder)
+        check_own_figures(folder, study, site.config.name, _sent(site, record, study))
     return folder, found.manifest_sha256, verified
 
 
@@ -262,9 +268,12 @@ def check_own_figures(folder: Path, study: Study, party: str, columns: Mapping[i
     for child in own.variables:
         if own.variables.issuperset(network.dag.parents[child]):
             _check_family(own, network.families[child])
-    _check_bounds(own, marginals, network)
+    joint = model_json.read_joint(document, study.schema)
+    _check_bounds(own, marginals, network, joint)
     _check_formats(folder, network)
-    _check_records(folder, study, network, n_people)
+    n_records = study.release.synthetic_records or n_people
+    if fault := record_fault(folder, study.schema, joint or network, n_records, FALSE_ALARMS / 2):
+        _differs(fault)
 
 
 class _Own:
@@ -281,6 +290,13 @@ class _Own:
         """The observed table of some own variables and how they were randomized."""
         design = family_design(self._units, self.study.schema.n_states, axes)
         return family_counts(self._columns, design), design
+
+    def estimated(self, axes: Sequence[int], z: float, *, prior_count: float) -> tuple[Floats, float]:
+        """The shares of some own variables' combinations, and the first two terms of the module's bound."""
+        observed, design = self.counted(axes)
+        error = np.sqrt(design.variance_total(observed)) / self.n_people
+        ours = estimators.em_estimate(observed, design, prior_count=prior_count) / self.n_people
+        return ours, float(np.sqrt((error**2).sum())) + z * float(error.max())
 
     def fitted(self, family: Family, weights: Floats) -> Floats:
         """The joint shares of parents and child that a family was fitted to, if `weights` are the parents' joint shares.
@@ -353,15 +369,18 @@ def _check_family(own: _Own, family: Family) -> None:
             )
 
 
-def _check_bounds(own: _Own, published: Node, network: Network) -> None:
-    """The tables of own columns with foreign parents, alone and with each own parent."""
+def _check_bounds(own: _Own, published: Node, network: Network, joint: JointModel | None) -> None:
+    """The tables of own columns with foreign parents, alone and with own parents; in a joint model each own column and pair."""
     wanted = [
         (child, kept)
         for child in sorted(own.variables)
         if not own.variables.issuperset(parents := network.dag.parents[child])
         for kept in ((), *((parent,) for parent in parents if parent in own.variables))
     ]
-    z = NormalDist().inv_cdf(1 - FALSE_ALARMS / 2 / max(len(wanted), 1))
+    tables: list[tuple[int, ...]] = []
+    if joint is not None:
+        tables = [axes for size in (1, 2) for axes in itertools.combinations(sorted(own.variables), size)]
+    z = NormalDist().inv_cdf(1 - FALSE_ALARMS / 2 / max(len(wanted) + len(tables), 1))
     shares = [_distribution(np.array(node["estimate"].floats())) for node in published]
     for child, kept in wanted:
         if (excess := _excess(own, network.families[child], kept, shares, z)) > 0:
@@ -370,20 +389,26 @@ def _check_bounds(own: _Own, published: Node, network: Network) -> None:
                 f"column {own.name([child])}: by its family's probabilities its {figure} are not those of what this party sent "
                 f"({excess:.3f} beyond what noise and fit explain)"
             )
+    for axes in tables:
+        assert joint is not None
+        ours, allowed = own.estimated(axes, z, prior_count=0.0)
+        excess = float(np.sqrt(((joint.shares(axes) - ours) ** 2).sum())) - allowed - _MISFIT
+        if excess > 0:
+            _differs(
+                f"column {own.name(axes)}: in the joint model its shares are not those of what this party sent "
+                f"({excess:.3f} beyond what noise and fit explain)"
+            )
 
 
 def _excess(own: _Own, family: Family, kept: tuple[int, ...], shares: Sequence[Floats], z: float) -> float:
     """How far the table of the kept parents and the child is beyond the bound of the module's text."""
     rule, n = own.study.parameters, own.n_people
-    observed, design = own.counted((*kept, family.child))
-    ours = estimators.em_estimate(observed, design, prior_count=rule.prior_count or 0.0) / n
-    error = np.sqrt(design.variance_total(observed)) / n
+    ours, noise = own.estimated((*kept, family.child), z, prior_count=rule.prior_count or 0.0)
     mass = (
         0.0
         if rule.prior_count is None
         else prior_mass(rule, own.study.schema[family.child].name, family.probability.shape)
     )
-    noise = float(np.sqrt((error**2).sum())) + z * float(error.max())
     distance = float(np.sqrt(((_nearest(own, family, kept, shares, ours) - ours) ** 2).sum()))
     return distance - noise - mass / (n + mass) - _MISFIT
 
@@ -422,16 +447,6 @@ def _check_formats(folder: Path, network: Network) -> None:
     for name, write in (("network.bif", bif.network_to_bif), ("network.bifxml", bif.network_to_xmlbif)):
         if (folder / name).read_bytes() != write(network):
             _differs(f"{name}: it is not the network of model.json")
-
-
-def _check_records(folder: Path, study: Study, network: Network, n_people: int) -> None:
-    n_records = study.release.synthetic_records or n_people
-    text, binary = (read_records(folder / name, study.schema, n_records) for name in TABLES)
-    for variable, (one, other) in enumerate(zip(text, binary, strict=True)):
-        if not np.array_equal(one, other):
-            _differs(f"column '{study.schema.names[variable]}': {TABLES[0]} and {TABLES[1]} hold different records")
-    if (found := unlikely_family(network, text, FALSE_ALARMS / 2)) is not None:
-        _differs(f"column '{study.schema.names[found]}': the synthetic records were not drawn from the network")
 
 
 def _alike(got: Floats, expected: Floats, rounding: float) -> bool:

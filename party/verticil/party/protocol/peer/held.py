@@ -30,9 +30,9 @@ from verticil.party.protocol.context import Node
 from verticil.party.protocol.ledger_reconciliation import mend
 from verticil.party.protocol.peer.artifact_store import ArtifactStore, Item, Kind
 from verticil.party.protocol.peer.context import PeerContext
-from verticil.party.protocol.peer.learning import EVERYONE, statistics_of_each
 from verticil.party.protocol.peer.network import Peers
 from verticil.party.protocol.planning import PeerFailedError, WaitedForError
+from verticil.party.protocol.statistics import EVERYONE, statistics_of_each
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.formats.deletion import Deleted, PeerHolding, parse_peer_holding
 from verticil.shared.identity.identity import Role

@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError
 
 from verticil.party.audit.log import Event, What
 from verticil.party.dataset.releases import Release
-from verticil.party.local_dataset import LocalDataset, origins
+from verticil.party.local_dataset import LocalDataset
 from verticil.party.policy.ledger import audited
 from verticil.party.protocol.ledger_reconciliation import RECIPIENT
 from verticil.party.protocol.peer.artifact_store import Item, Kind
@@ -27,8 +27,7 @@ from verticil.party.protocol.peer.context import PeerStudyContext
 from verticil.party.protocol.peer.learner import learn_families, learn_scores, share_noise
 from verticil.party.protocol.peer.network import MINER, all_of
 from verticil.party.protocol.planning import PeerFailedError, WaitedForError
-from verticil.party.site import Site
-from verticil.party.storage.secret import secret_id
+from verticil.party.protocol.statistics import EVERYONE, statistics_of_each
 from verticil.shared import artifact
 from verticil.shared.arrays import Codes
 from verticil.shared.audit import DAEMON
@@ -54,7 +53,6 @@ from verticil.shared.transport.fetch import fetch_bytes
 from verticil.shared.transport.interface import Peer
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
-EVERYONE: Final = "everyone"
 _LARGEST: Final = MAX_STATEMENT_BYTES + 65_536  # signature and certificate are around a statement
 _COUNT: Final = slice(8, 16)  # of an artifact's header
 _SLACK: Final = 4  # times the expected size: so that a longer column, too, is refused by its number of records
@@ -361,29 +359,6 @@ def statistics(
     return statistics_of_each(
         context.node.site, context.study, event, basis=basis, noise=noise, fingerprint=fingerprint
     )
-
-
-def statistics_of_each(
-    site: Site, study: Study, event: PrivacyEvent, *, basis: bytes, noise: bytes, fingerprint: bytes
-) -> list[Release]:
-    """The same for a party that may have no data any more: `fingerprint` names them."""
-    places = origins(site.config, study)
-    releases: list[Release] = []
-    for dataset in dict.fromkeys(place.dataset for place in places.values()):
-        variables = tuple(name for name, place in places.items() if place.dataset == dataset)
-        releases.append(
-            Release(
-                variables=variables,
-                dataset=dataset,
-                sources=tuple(places[name].source for name in variables),
-                codebook_digest=basis,
-                transition_digest=noise,
-                secret_id=secret_id(site.site_secret),
-                fingerprint=fingerprint,
-                event=event,
-            )
-        )
-    return releases
 
 
 def _store_shared(

@@ -1,0 +1,55 @@
+"""The joint model of a study whose columns the miner has, and whether a study asks for one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from verticil.shared.arrays import Codes
+from verticil.shared.joint.count import from_columns
+from verticil.shared.joint.estimate import JointEstimate, estimate
+from verticil.shared.model.network import Network
+from verticil.shared.release.synthesis import sample_codes
+from verticil.shared.study.document import Study
+
+
+def asks_for_joint(study: Study) -> bool:
+    """Whether a study's records are to come from a joint model: it says so, or it has noise on tables and says nothing.
+
+    Without noise on tables a study that says nothing keeps what it had before there were joint models: its network.
+    """
+    if study.release.sample_from is None:
+        return study.tables is not None and not study.refuses_joint
+    return study.release.sample_from == "joint"
+
+
+def joint_of_columns(
+    columns: Sequence[Codes],
+    study: Study,
+    network: Network,
+    *,
+    progress: Callable[[float], None],
+    check: Callable[[], None],
+) -> JointEstimate:
+    """Estimate the joint model of all pairs of columns.
+
+    Args:
+        columns: released codes of every unit, see `learn.learn`.
+        study: the effective study.
+        network: that was learned from them; its records are what is reweighted.
+        progress: is told the share that is done.
+        check: called between short steps; may raise.
+    """
+    units = [study.column_unit(index) for index in range(len(study.units))]
+    widths = [unit.channel.codes_per_record for unit in units]
+    shaped = [column.reshape(-1, width) if width > 1 else column for column, width in zip(columns, widths, strict=True)]
+    tables = from_columns(shaped, units, study.schema.n_states, check=check)
+
+    def records(n: int, generator: np.random.Generator) -> list[Codes]:
+        return sample_codes(network, n, generator=generator)
+
+    def told(_piece: str, done: int, most: int) -> None:
+        progress(min(done / most, 1.0))
+
+    return estimate(tables, seed=study.structure.seed, records=records, progress=told, check=check)

@@ -1,0 +1,64 @@
+"""The tables that a study with noise on tables is learned from: counted here, exactly; the noise is added by who has the key.
+
+Only this function of such a study sees records; what it returns leaves the miner with noise on it, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from verticil.miner.learning.counting import all_pair_tables, family_tables
+from verticil.shared.arrays import Codes, Counts
+from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.study.document import Study
+from verticil.shared.study.tables import tables_of
+
+
+def tables_with(study: Study, counts: Iterable[Counts], n_records: int, *, deviation: float = 0.0) -> NoisyTables:
+    """The value of a study's tables.
+
+    Args:
+        study: the effective study.
+        counts: of each of `tables_of`, in its order.
+        n_records: how many people there are.
+        deviation: standard deviation of the noise on each count; 0: none.
+
+    Raises:
+        ValueError: a table is missing, or of another shape.
+    """
+    return NoisyTables(
+        n_states=study.schema.n_states,
+        units=tuple(map(study.column_unit, range(len(study.units)))),
+        tables=tuple(
+            MeasuredTable(units=units, counts=np.asarray(counted, dtype=np.float64), sigma=deviation)
+            for units, counted in zip(tables_of(study), counts, strict=True)
+        ),
+        n_records=n_records,
+    )
+
+
+def counted_tables(
+    columns: Sequence[Codes], study: Study, *, cancelled: Callable[[], None] | None = None
+) -> NoisyTables:
+    """Count the tables that a study measures (`tables_of`).
+
+    Args:
+        columns: released codes of every unit, in unit order, (n,) each; none is of sets.
+        study: the effective study.
+        cancelled: called between blocks; may raise.
+
+    Returns:
+        Without noise.
+
+    Raises:
+        ValueError: the columns do not fit the study.
+    """
+    sizes = [unit.transition.n_states for unit in study.units]
+    wanted = tables_of(study)
+    pairs = all_pair_tables(columns, sizes, cancelled=cancelled)
+    others = family_tables(columns, sizes, [units for units in wanted if len(units) != 2], cancelled=cancelled)
+    rest = iter(others)
+    counts = [pairs.table(*units) if len(units) == 2 else next(rest) for units in wanted]
+    return tables_with(study, counts, len(columns[0]))

@@ -1,0 +1,100 @@
+"""What the ledger is told of statistics, which have no column of their own: a row for each data set that they come from.
+
+Between peers a party computes them itself. With noise on tables (a study's ``tables``) a miner computes them from the randomized
+columns, and everybody is told: they are charged in full before the first of those columns leaves, because what becomes of it is
+out of the party's hands from then on.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from typing import Final
+
+from verticil.party.audit.log import Event, What
+from verticil.party.dataset.releases import Release
+from verticil.party.local_dataset import origins
+from verticil.party.policy.ledger import audited
+from verticil.party.policy.ledger_recovery import NO_DATA
+from verticil.party.site import Site
+from verticil.party.storage.secret import secret_id
+from verticil.shared.audit import DAEMON
+from verticil.shared.privacy.accounts import OTHERS
+from verticil.shared.privacy.events import PrivacyEvent, planned, to_json
+from verticil.shared.study.document import Study
+
+EVERYONE: Final = "everyone"
+"""In place of a recipient, of what anybody may have."""
+
+
+def statistics_of_each(
+    site: Site, study: Study, event: PrivacyEvent, *, basis: bytes, noise: bytes, fingerprint: bytes
+) -> list[Release]:
+    """The same for a party that may have no data any more: `fingerprint` names them."""
+    places = origins(site.config, study)
+    releases: list[Release] = []
+    for dataset in dict.fromkeys(place.dataset for place in places.values()):
+        variables = tuple(name for name, place in places.items() if place.dataset == dataset)
+        releases.append(
+            Release(
+                variables=variables,
+                dataset=dataset,
+                sources=tuple(places[name].source for name in variables),
+                codebook_digest=basis,
+                transition_digest=noise,
+                secret_id=secret_id(site.site_secret),
+                fingerprint=fingerprint,
+                event=event,
+            )
+        )
+    return releases
+
+
+def published(site: Site, study: Study, study_digest: bytes) -> list[Release]:
+    """What everybody is told of columns that the miner alone reads, and the ledger does not know yet; by data set.
+
+    Args:
+        site: this party.
+        study: the effective one.
+        study_digest: of the proposal.
+
+    Raises:
+        Misuse, DataFault: party.toml does not say any more where the columns come from.
+    """
+    found: list[Release] = []
+    for event in (item.event for item in planned(study, site.config.name) if item.event.reader == OTHERS):
+        if not site.ledger.has_statistics(study_digest, event):
+            noise = hashlib.sha256(to_json(event).encode("ascii")).digest()
+            found += statistics_of_each(site, study, event, basis=study_digest, noise=noise, fingerprint=NO_DATA)
+    return found
+
+
+def charge_published(site: Site, study: Study, study_digest: bytes, at: dt.datetime) -> None:
+    """Charge `published`, with a line of the audit log for each row; in the caller's transaction.
+
+    Raises as `published`, `Ledger.record_shared` and `AuditLog.record`.
+    """
+    for release in published(site, study, study_digest):
+        charged = site.ledger.record_shared(
+            release,
+            policy=site.config.policy,
+            study_digest=study_digest,
+            study_id=study.id,
+            recipient=EVERYONE,
+            artifact_sha256=b"",
+            size=0,
+            at=at,
+        )
+        told = Event(
+            what=What.SHARED,
+            who=DAEMON,
+            study=study_digest,
+            study_id=study.id,
+            columns=release.variables,
+            epsilon=release.epsilon,
+            charged=charged.epsilon,
+            recipient=EVERYONE,
+            ledger=audited(release, unit=None, charged=charged),
+            detail="noisy tables of the miner",
+        )
+        site.audit.record(told, at)

@@ -1,0 +1,72 @@
+"""A study of five columns, the tables of its pairs without a count, and a distribution of pairwise interactions."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+
+import numpy as np
+
+from verticil.shared.channels.transition import identity, quantize
+from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.model.joint import Mixture
+from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.study.document import LinkageRule, ParameterRule, ReleaseRule, StructureRule, Study, Unit
+
+N_STATES = (2, 3, 2, 4, 3)
+PEOPLE = 5_000
+SIGMA = 12.0
+
+
+def study(**structure: object) -> Study:
+    variables = tuple(
+        Variable(name=f"v{i}", owner="a", labels=tuple(map(str, range(k)))) for i, k in enumerate(N_STATES)
+    )
+    units = tuple(
+        Unit(variables=(v.name,), owner="a", scheme="none", transition=quantize(identity(v.n_states)))
+        for v in variables
+    )
+    rule = StructureRule(method="hill-climb", score="bic", seed=7)
+    return Study(
+        id="test",
+        title="",
+        purpose="",
+        model="central",
+        expires=dt.date(2099, 1, 1),
+        parties=("a",),
+        linkage=LinkageRule(mode="keyed-hash", normalise=(), minimum_common_records=1),
+        schema=Schema(variables=variables),
+        units=units,
+        structure=dataclasses.replace(rule, **structure),  # type: ignore[arg-type]  # fields of the rule
+        parameters=ParameterRule(),
+        release=ReleaseRule(),
+    )
+
+
+def truth() -> Mixture:
+    """A distribution of pairwise interactions (a log-linear model): no dependence of third order, of which pairs say nothing."""
+    generator = np.random.default_rng(5)
+    logits = np.zeros(N_STATES)
+    for a in range(len(N_STATES)):
+        logits += 0.7 * along(generator.standard_normal(N_STATES[a]), (a,))
+        for b in range(a + 1, len(N_STATES)):
+            logits += 0.5 * along(generator.standard_normal((N_STATES[a], N_STATES[b])), (a, b))
+    weights = np.exp(logits).ravel()
+    cells = np.array(list(np.ndindex(*N_STATES)))
+    return Mixture(
+        weights=weights / weights.sum(), probability=tuple(np.eye(k)[c] for k, c in zip(N_STATES, cells.T, strict=True))
+    )
+
+
+def along(table: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    return table.reshape([table.shape[axes.index(place)] if place in axes else 1 for place in range(len(N_STATES))])
+
+
+def empty(of: Study, sigma: float = SIGMA) -> NoisyTables:
+    """The tables of all pairs, nothing counted."""
+    units = tuple(of.column_unit(index) for index in range(len(of.units)))
+    pairs = [(a, b) for a in range(len(units)) for b in range(a + 1, len(units))]
+    tables = tuple(
+        MeasuredTable(units=pair, counts=np.zeros([N_STATES[v] for v in pair]), sigma=sigma) for pair in pairs
+    )
+    return NoisyTables(n_states=N_STATES, units=units, tables=tables, n_records=PEOPLE)

@@ -1,0 +1,67 @@
+"""Learning where nobody may look at the records again: from noisy tables."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from support.noisy_tables import PEOPLE, empty, study, truth
+from verticil.miner.learning.from_tables import learn_from_tables
+from verticil.miner.learning.search.protocol import Interruption, LearningCancelled
+from verticil.shared.errors import DataFault
+from verticil.shared.joint.noisy_tables import MeasuredTable
+from verticil.shared.joint.replicates import redrawn
+
+
+@pytest.fixture(scope="module")
+def measured():
+    return redrawn(empty(study()), truth(), np.random.default_rng(8))
+
+
+def test_what_was_measured_has_exact_intervals_and_what_is_implied_is_marked(measured) -> None:
+    learned = learn_from_tables(measured, study())
+    assert learned.joint is not None
+    assert learned.joint.reached
+    assert {family.implied for family in learned.network.families} == {True, False}
+    for family in learned.network.families:
+        assert family.implied == (len(family.parents) > 1)
+        shares = learned.joint.model.shares((*family.parents, family.child)).reshape(family.probability.shape)
+        assert family.probability == pytest.approx(shares / shares.sum(axis=1, keepdims=True), abs=1e-6)
+        known = ~np.isnan(family.interval_low)
+        assert (family.interval_low <= family.interval_high)[known].all()
+        if not family.implied and not family.parents:  # sampling and noise, by hand
+            counts, variance = measured.one_way(family.child)
+            share = counts / counts.sum()
+            error = np.sqrt((np.maximum(share * (1 - share), 0) * PEOPLE + variance) / PEOPLE**2)
+            assert family.estimate[0] == pytest.approx(share)
+            assert family.standard_error[0] == pytest.approx(error, rel=0.1)
+    assert all(0 <= strength.strength <= 1 for strength in learned.edge_strength.values())
+    assert not any(pair.exact for pair in learned.pairs)
+
+
+def test_a_given_structure_is_kept_and_weak_edges_go(measured) -> None:
+    parents = (("v0", ()), ("v1", ("v0",)), ("v2", ()), ("v3", ("v0",)), ("v4", ()))
+    given = study(method="given", parents=parents, minimum_strength=None)
+    assert learn_from_tables(measured, given).network.dag.parents == ((), (0,), (), (0,), ())
+    weaker = learn_from_tables(measured, study(minimum_strength=0.99))
+    assert weaker.weak_edges
+    assert all(strength.strength >= 0.99 for strength in weaker.edge_strength.values())
+
+
+def test_the_same_tables_give_the_same_release(measured) -> None:
+    one, other = (learn_from_tables(measured, study(method="tree", score="mutual-information")) for _ in range(2))
+    assert one.network.dag == other.network.dag
+    for a, b in zip(one.network.families, other.network.families, strict=True):
+        assert np.array_equal(a.standard_error, b.standard_error)
+
+
+def test_too_few_people_and_a_stop_are_said(measured) -> None:
+    tables = tuple(
+        MeasuredTable(units=table.units, counts=table.counts / PEOPLE, sigma=table.sigma) for table in measured.tables
+    )
+    with pytest.raises(DataFault, match="fewer than 50 people"):
+        learn_from_tables(dataclasses.replace(measured, tables=tables, n_records=None), study())
+    with pytest.raises(LearningCancelled):
+        learn_from_tables(measured, study(), interruption=Interruption(cancelled=lambda: True))
