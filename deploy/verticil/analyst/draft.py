@@ -29,10 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.dataset.encoding import WRITTEN, number_of
-from verticil.party.dataset.table import DELIMITERS, DatasetRule, header, read_parts, undecodable
+from verticil.party.dataset.table import DELIMITERS, ColumnRule, DatasetRule, header, read_parts, undecodable
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.model.schema import Variable
 from verticil.shared.study.codebook import bin_labels
+from verticil.shared.study.document import Study
 from verticil.shared.study.rules import is_party_name
 from verticil.shared.study.vocabulary import MAX_TEXT, starts_a_formula
 
@@ -472,3 +473,22 @@ def numbers_of(texts: Iterable[str]) -> tuple[str, Mapping[str, float]]:
     }
     best = max(ways, key=lambda written: len(ways[written]))
     return best, ways[best]
+
+
+def column_rules(study: Study, party: str, rule: DatasetRule) -> dict[str, ColumnRule]:
+    """Columns that the table has under the name that a draft gives to a column of two parties, or whose numbers need a way of
+    writing. Columns that are not there are for the party to name."""
+    names = set(header(rule))
+    own = [study.schema[position] for position in study.schema.owned_by(party)]
+    sources = {v.name: v.name if v.name in names else v.name.removeprefix(f"{party} ") for v in own}
+    numbers = [v.name for v in own if v.bins is not None and sources[v.name] in names]
+    texts: dict[str, set[str]] = {sources[name]: set() for name in numbers}
+    for part in read_parts(rule, list(texts)) if texts else ():
+        for source, column in part.columns.items():
+            texts[source].update(column.distinct)
+    rules = {
+        name: ColumnRule(source=source, written=numbers_of(texts[source])[0] if name in numbers else "plain")
+        for name, source in sources.items()
+        if source in names
+    }
+    return {name: rule for name, rule in rules.items() if rule != ColumnRule(source=name)}

@@ -27,12 +27,13 @@ import numpy as np
 from verticil.shared.channels import privacy
 from verticil.shared.errors import Misuse
 from verticil.shared.model.schema import Variable
-from verticil.shared.privacy.figures import epsilon_exceeds, one_in, share_cost
+from verticil.shared.privacy.figures import epsilon_exceeds, one_in, share_cost, tables_cost
 from verticil.shared.privacy.study_table import RECORDS_PER_CELL, ColumnRow, StudyTable, family_records, study_table
 from verticil.shared.study.document import Study, Unit
 from verticil.shared.study.protocol import Finding
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.sub_model import obstacle
+from verticil.shared.study.tables import tables_noise
 
 _LARGE_EPSILON: Final = 5.0  # one column; odds x148
 _LARGE_PARTY_TOTAL: Final = 20.0
@@ -61,6 +62,7 @@ def lint(study: Study, *, n: int | None = None, today: dt.date | None = None) ->
         *_structure(study),
         *_families(study, n),
         *_share(study, table),
+        *_noisy_tables(study, table),
         *protocol_of(study).findings(study),
     ]
     return sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity))
@@ -118,13 +120,43 @@ def _head(study: Study, n: int | None, today: dt.date | None) -> Iterator[Findin
 
 
 def _share(study: Study, table: StudyTable) -> Iterator[Finding]:
-    cost = share_cost(study)
-    if cost is not None and one_in(table.n, cost.delta):
+    for where, cost in (("share", share_cost(study)), ("tables", tables_cost(study))):
+        if cost is None or not one_in(table.n, cost.delta):
+            continue
         yield _warning(
             "delta-large",
-            "share.delta",
+            f"{where}.delta",
             f"delta {cost.delta:g} at {table.n:,} common people: publishing somebody's record as it is would keep this promise",
             f"take far less than one in the number of people, 1e-9 for example: below {1 / table.n:.2g} at the very least",
+        )
+
+
+def _noisy_tables(study: Study, table: StudyTable) -> Iterator[Finding]:
+    """Of noise on tables: how much, and whether the tables still say more than it hides."""
+    cost = tables_cost(study)
+    if cost is None:
+        return
+    noise = tables_noise(study)
+    average = table.n * noise.tables / noise.cells
+    said = (
+        f"noise of standard deviation {noise.sigma:.4g} on each count of {noise.tables:,} tables, whose average cell has "
+        f"{average:,.1f} of {table.n:,} people"
+    )
+    if noise.sigma > average:
+        yield _warning(
+            "noise-above-cells",
+            "tables",
+            f"{said}: links between most columns are lost in it",
+            "fewer columns or categories, a larger epsilon or delta, or more records (--n)",
+        )
+    else:
+        yield Finding(severity="note", code="noise-on-tables", where="tables", message=said, hint="")
+    if epsilon_exceeds(cost.epsilon, table.total_epsilon):
+        yield _warning(
+            "noise-on-tables-idle",
+            "tables.epsilon",
+            f"epsilon {cost.epsilon:.3g} for everybody: the columns alone bound what anybody learns by {table.total_epsilon:.3g}",
+            "ask for less, or leave the table out",
         )
 
 

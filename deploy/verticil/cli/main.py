@@ -31,6 +31,7 @@ from verticil.cli import (
     reproduce,
     service_unit,
     study,
+    synthesize,
 )
 from verticil.cli.output import Format, report, report_error
 from verticil.shared.disk import is_disk_full, write_fault
@@ -59,6 +60,10 @@ app.command(
     name="simulate",
     epilog="Example: verticil simulate study.toml --data clinic=clinic.csv --data insurer=insurer.csv --out trial --compare",
 )(demo.simulate_command)
+app.command(
+    name="synthesize",
+    epilog="Example: verticil synthesize people.csv --study study.toml --epsilon 1 --out people-synthetic",
+)(synthesize.synthesize_command)
 app.command(name="reproduce", epilog="Example: verticil reproduce ma-sivakumar --table 2 --runs 1000")(
     reproduce.reproduce
 )

@@ -32,6 +32,13 @@ class SamplingChoice(StrEnum):
     without_replacement = "without-replacement"
 
 
+class SourceChoice(StrEnum):
+    """`Source` for the command line."""
+
+    joint = "joint"
+    network = "network"
+
+
 @app.command(
     "fetch",
     epilog="Example: verticil release fetch hearts --out hearts --federation federation.toml --certificate lee.crt",
@@ -156,9 +163,15 @@ def sample(
         SamplingChoice,
         typer.Option(help="Rounded within each parent configuration, drawn one by one, or dealt out of histograms."),
     ] = SamplingChoice.systematic,
+    source: Annotated[
+        SourceChoice | None,
+        typer.Option(
+            "--from", help="The joint model or the network; what the release's records come from unless given."
+        ),
+    ] = None,
     form: FormatOption = Format.text,
 ) -> None:
-    """Draw synthetic records from a release's network, a million at a time.
+    """Draw synthetic records from a release's joint model or network, a million at a time.
 
     With --given they are drawn from the exact conditional distribution: none is drawn and thrown away.
     """
@@ -177,12 +190,16 @@ def sample(
     model = folder / "model.json"
     if not model.is_file():
         raise Misuse("FILE_MISSING", f"{model}: no such file", hint="give the folder of a release")
-    network = model_json.read(model.read_bytes())
+    document = model.read_bytes()
+    network = model_json.read(document)
+    joint = None if source is SourceChoice.network else model_json.read_joint(document, network.schema)
+    if source is SourceChoice.joint and joint is None:
+        raise Misuse("USAGE", f"--from joint: {folder} has no joint model", hint="leave it out: the network is there")
     evidence = _evidence(network.schema, given or [])
     method: Sampling = sampling.value
     generator = np.random.Generator(np.random.PCG64(seed))
     try:
-        chunks = sample_chunks(network, n, generator=generator, given=evidence, method=method)
+        chunks = sample_chunks(joint or network, n, generator=generator, given=evidence, method=method)
         tables = (decode(network.schema, codes, generator) for codes in chunks)
         (write_csv if out.suffix == ".csv" else write_parquet)(tables, out)
     except ValueError as error:
@@ -194,6 +211,7 @@ def sample(
         "columns": len(network.schema),
         "seed": seed,
         "sampling": sampling.value,
+        **({} if joint is None else {"from": "joint"}),
     }
     if not emit(payload, form=form):
         put(f"{n} synthetic records of {len(network.schema)} columns in {out} (seed {seed})")

@@ -47,10 +47,11 @@ class Paper(StrEnum):
 
     ma_sivakumar = "ma-sivakumar"
     hittmeir = "hittmeir"
+    privbayes = "privbayes"
 
 
 def reproduce(
-    paper: Annotated[Paper, typer.Argument(metavar="PAPER", help="ma-sivakumar or hittmeir.")],
+    paper: Annotated[Paper, typer.Argument(metavar="PAPER", help="ma-sivakumar, hittmeir or privbayes.")],
     table: Annotated[
         int | None, typer.Option("--table", help="Only this table: ma-sivakumar 2; hittmeir 2 to 7 and 9 to 12.")
     ] = None,
@@ -78,7 +79,7 @@ def reproduce(
         ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="hittmeir: few records and generations, to see that it runs.")
+        bool, typer.Option("--quick", help="hittmeir, privbayes: few records and runs, to see that it runs.")
     ] = False,
     repeats: Annotated[
         int | None,
@@ -86,7 +87,7 @@ def reproduce(
             min=1,
             max=1000,
             help="hittmeir: how often classifiers are trained in tables 5 to 7, 11 and 12; default: as in the paper, 10 random "
-            "splits of Contraceptive Method Choice, and once on the others.",
+            "splits of Contraceptive Method Choice, and once on the others; privbayes: seeds of noise, default 5.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the data sets, the keys and the searches.")] = 1,
@@ -99,9 +100,19 @@ def reproduce(
     """Run a paper's experiments through this program's own methods, and print theirs beside ours.
 
     ma-sivakumar: data drawn from the paper's networks; nobody's records are involved. hittmeir: two public data sets, and a third
-    where you have it; whole, it takes a quarter of an hour of CPU time.
+    where you have it; whole, it takes a quarter of an hour of CPU time. privbayes: PrivBayes beside other ways to synthetic
+    records, on a public survey, by the scores of NIST's challenge.
     """
     require("verticil.experiments", "verticil-experiments", "reproducing a paper")
+    if paper is Paper.privbayes:
+        if (table, figure, runs, model, credit_card) != (None,) * 5:
+            raise Misuse("USAGE", "privbayes: no options but --quick, --repeats, --seed, --out and --format")
+        for module, package in (("matplotlib", "matplotlib"), ("numba", "numba")):
+            require(module, package, "reproduce privbayes")
+        from verticil.cli.reproduce_privbayes import run_privbayes
+
+        run_privbayes(quick=quick, repeats=repeats, seed=seed, out=out, form=form)
+        return
     if paper is Paper.hittmeir:
         if runs is not None or model is not None:
             raise Misuse("USAGE", "--runs and --model are of ma-sivakumar, not of hittmeir")
@@ -121,7 +132,7 @@ def reproduce(
         )
         return
     if credit_card is not None or quick or repeats is not None:
-        raise Misuse("USAGE", "--credit-card, --quick and --repeats are of hittmeir, not of ma-sivakumar")
+        raise Misuse("USAGE", "--credit-card, --quick and --repeats are of other papers, not of ma-sivakumar")
     _reproduce_ma_sivakumar(
         table=table, figure=figure, runs=runs, model=model or Model.central, seed=seed, out=out, form=form
     )

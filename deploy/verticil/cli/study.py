@@ -98,6 +98,7 @@ def check(
     from verticil.shared.study import canonical
     from verticil.shared.study.protocols import disclosure
     from verticil.shared.study.reading import read_study
+    from verticil.shared.study.tables import tables_noise
 
     document = read_study(study)
     published = _published_limits(limits or (), federation)
@@ -115,6 +116,7 @@ def check(
         "columns": [dataclasses.asdict(row) for row in table.rows],
         "breach": None if document.breach is None else dataclasses.asdict(document.breach),
         "share": None if document.share is None else write(document.share),
+        "tables": None if document.tables is None else dataclasses.asdict(tables_noise(document)),
         "alignment": disclosure(document).document(),
         "epsilon_per_party": dict(table.party_totals),
         "epsilon_per_person": table.total_epsilon,
@@ -181,6 +183,10 @@ def _print_check(study: Study, table: StudyTable, plan: BudgetPlan, findings: li
         for line in _row_notes(row):
             say(f"{row.variable}: {line}")
     _print_peers(study)
+    if study.release.sample_from == "joint":
+        say(
+            "synthetic records: drawn from a joint model of the tables of all pairs, which is published beside the network"
+        )
     print_alignment(disclosure(study).document())
     if study.breach is not None:
         say(
@@ -198,6 +204,10 @@ def _print_check(study: Study, table: StudyTable, plan: BudgetPlan, findings: li
         f" ({change}): what they tell together"
     )
     print_plan(plan)
+    if study.tables is not None:
+        say(
+            "what everybody but the miner learns rests on the miner's word: it has the columns and draws the noise on tables"
+        )
     say(f"to send: {table.bytes_sent / 1e6:,.3g} MB, and a pseudonym of every person for finding the common people")
     for finding in findings:
         colour = {"error": "red", "warning": "yellow", "note": "blue"}[finding.severity]

@@ -56,7 +56,7 @@ def draw_figure_4(points: Sequence[Point], form: Form) -> bytes:
         axes.set_title(
             f"Figure 4: {points[0].records:,} records, inverse estimates, clipped at {CLIP:g}", loc="left", fontsize=9
         )
-        return _image(figure, form)
+        return image(figure, form)
 
 
 def draw_figure_5(points: Sequence[Point], form: Form) -> bytes:
@@ -93,7 +93,7 @@ def draw_figure_5(points: Sequence[Point], form: Form) -> bytes:
             handles.append(Line2D([], [], color="0.3", marker="o", markersize=4, linestyle="none", label=label))
         figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
         figure.suptitle(f"Figure 5: inverse estimates, clipped at {CLIP:g}", x=0.01, ha="left", fontsize=9)
-        return _image(figure, form)
+        return image(figure, form)
 
 
 def style() -> AbstractContextManager[None]:
@@ -130,7 +130,8 @@ def _legend(
     axes.legend(handles=handles, frameon=False, fontsize=8)
 
 
-def _image(figure: Figure, form: Form) -> bytes:
+def image(figure: Figure, form: Form) -> bytes:
+    """A figure as bytes; the same figure gives the same SVG."""
     FigureCanvasAgg(figure)
     buffer = io.BytesIO()
     figure.savefig(buffer, format=form, dpi=160, metadata={"Date": None} if form == "svg" else None)

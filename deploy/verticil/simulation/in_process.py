@@ -27,8 +27,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from verticil.analyst.draft import dataset_rule, numbers_of
-from verticil.party.dataset.table import ColumnRule, DatasetRule, header, missing_columns, read_parts
+from verticil.analyst.draft import column_rules, dataset_rule
+from verticil.party.dataset.table import header, missing_columns, read_parts
 from verticil.shared.errors import DataFault, Misuse, PeerFault, VerticilError, from_code
 from verticil.shared.model.network import Network
 from verticil.shared.study.document import Study
@@ -485,24 +485,5 @@ def _site(study: Study, name: str, table: Path | str | pd.DataFrame, folder: Pat
     rule = dataset_rule(path, id_column)
     from verticil.simulation.provision import Site
 
-    rule = dataclasses.replace(rule, columns=_columns(study, name, rule))
+    rule = dataclasses.replace(rule, columns=column_rules(study, name, rule))
     return Site(name=name, table=rule, allow_infinite=allowed)
-
-
-def _columns(study: Study, party: str, rule: DatasetRule) -> dict[str, ColumnRule]:
-    """Columns that the table has under the name that a draft gives to a column of two parties, or whose numbers need a way of
-    writing. Columns that are not there are for the party to name."""
-    names = set(header(rule))
-    own = [study.schema[position] for position in study.schema.owned_by(party)]
-    sources = {v.name: v.name if v.name in names else v.name.removeprefix(f"{party} ") for v in own}
-    numbers = [v.name for v in own if v.bins is not None and sources[v.name] in names]
-    texts: dict[str, set[str]] = {sources[name]: set() for name in numbers}
-    for part in read_parts(rule, list(texts)) if texts else ():
-        for source, column in part.columns.items():
-            texts[source].update(column.distinct)
-    rules = {
-        name: ColumnRule(source=source, written=numbers_of(texts[source])[0] if name in numbers else "plain")
-        for name, source in sources.items()
-        if source in names
-    }
-    return {name: rule for name, rule in rules.items() if rule != ColumnRule(source=name)}

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from verticil.miner.storage.store import NOISE_SEED
 from verticil.party.dataset.table import DatasetRule
 from verticil.party.policy.decision_store import ApproverKey
 from verticil.party.site import init_state
@@ -44,6 +45,7 @@ class Limits:
     max_categories: int
     allow_exact_parameters: bool = False
     share_delta: float = 1e-6
+    public: float | None = None
 
 
 DEMO_LIMITS: Final = Limits(
@@ -58,6 +60,7 @@ OPEN_LIMITS: Final = Limits(
     max_categories=65_536,
     allow_exact_parameters=True,
     share_delta=1.0,
+    public=float("inf"),
 )
 """The simulation asks what a study would reach, so nothing is refused for its epsilon."""
 
@@ -159,6 +162,13 @@ def set_endpoint(
     )
 
 
+_PUBLIC: Final = """max_public_epsilon = {epsilon}
+max_public_epsilon_lifetime = {epsilon}
+max_public_delta = {delta}
+max_public_delta_lifetime = {delta}
+"""
+
+
 def _party_toml(site: Site, node: Path, limits: Limits, peers: Mapping[str, str], approver: bytes) -> str:
     table = site.table
     allowed = ", ".join(quoted(name) for name in site.allow_infinite)
@@ -171,6 +181,7 @@ def _party_toml(site: Site, node: Path, limits: Limits, peers: Mapping[str, str]
         f"\n[dataset.people.columns.{quoted(name)}]\nsource = {quoted(rule.source)}\nwritten = {quoted(rule.written)}\n"
         for name, rule in table.columns.items()
     )
+    public = "" if limits.public is None else _PUBLIC.format(epsilon=limits.public, delta=limits.share_delta)
     exact = "true" if limits.allow_exact_parameters else "false"
     return f"""schema = 1
 name = {quoted(site.name)}
@@ -206,7 +217,7 @@ deny_columns = []
 recipients = [{recipients}]
 allow_exact_parameters = {exact}
 max_share_delta = {limits.share_delta}
-
+{public}
 [[approver]]                     # approves whatever is not automatic: --as demo@{site.name} --key secrets/approver.key
 name = "demo@{site.name}"
 public_key = {quoted(public_key_text(approver))}
@@ -276,6 +287,8 @@ def provision(
             set_endpoint(node, federation, endpoint, ca_sha256=ca_sha256, peers=addresses, sealing=sealing)
     if endpoint is not None:
         write_new(miner / "miner.toml", _miner_toml(listen))
+        if seed is not None:
+            write_secret(miner / "state" / NOISE_SEED, derived_secret(seed, "miner").hex() + "\n")
     linkage_key = derived_secret(seed, "linkage").hex() + "\n"
     for site in sites:
         node = parties[site.name]

@@ -1,0 +1,150 @@
+"""``verticil synthesize``: synthetic records of a whole table that one organisation holds."""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from verticil.cli.budget_text import cost_text
+from verticil.cli.output import Format, FormatOption, emit, errors_console, plain_table, put, say
+from verticil.pki.files import free_folder
+from verticil.shared.privacy.accounts import Cost
+
+if TYPE_CHECKING:
+    from verticil.curator import Synthesized
+
+
+class MethodChoice(StrEnum):
+    """What records are drawn from."""
+
+    joint = "joint"
+    network = "network"
+    privbayes = "privbayes"
+
+
+def synthesize_command(
+    table: Annotated[Path, typer.Argument(metavar="TABLE", help="CSV or Parquet: one row for each person.")],
+    study: Annotated[
+        Path, typer.Option(help="study.toml: columns with their categories and bins, which are public knowledge.")
+    ],
+    epsilon: Annotated[
+        float | None, typer.Option(help="Of all that is published, for each person; default: the study's, else 1.")
+    ] = None,
+    delta: Annotated[float | None, typer.Option(help="With it; default: the study's, else 1e-9.")] = None,
+    method: Annotated[
+        MethodChoice,
+        typer.Option(help="Draw from the joint model of all noisy tables, from the network, or by PrivBayes."),
+    ] = MethodChoice.joint,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Another one is another measurement, and charged; default: the study's.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder to make for the signed release, or a .csv or .parquet file for the records alone; default: "
+            "verticil-synthetic, or the next free number."
+        ),
+    ] = None,
+    id_column: Annotated[
+        str | None, typer.Option("--id", metavar="COLUMN", help="Names the person: no two rows may have the same.")
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Name by which epsilon is added up; default: the file's, without its ending.")
+    ] = None,
+    state: Annotated[
+        Path | None, typer.Option(help="Folder of secret, ledger and keys; default: verticil-curator beside TABLE.")
+    ] = None,
+    budget: Annotated[
+        float, typer.Option(min=0.0, help="Most epsilon that all releases of the data set may cost together.")
+    ] = math.inf,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Distances of each method to the table itself, for your eyes only.")
+    ] = False,
+    form: FormatOption = Format.text,
+) -> None:
+    """Make synthetic records of a whole table, with one bound for everything that is published.
+
+    Noise is drawn once, on tables of the columns; all else follows from the noisy tables. The same table, study and seed
+    again give the same release and cost nothing, also with another method.
+    """
+    from verticil.curator import synthesize
+
+    progress = errors_console()
+    found = synthesize(
+        table,
+        study,
+        epsilon=epsilon,
+        delta=delta,
+        method=method.value,
+        seed=seed,
+        out=out or free_folder("verticil-synthetic"),
+        state=state,
+        dataset=dataset,
+        id_column=id_column,
+        budget=Cost(epsilon=budget, delta=math.inf),
+        compare=compare,
+        step=lambda line: progress.print(line, markup=False),
+    )
+    if not emit(_document(found), form=form):
+        _print(found)
+
+
+def _document(found: Synthesized) -> dict[str, object]:
+    spending = found.spending
+    return {
+        "out": str(found.out),
+        "records": len(found.records),
+        "people": found.n_records,
+        "study": {
+            "structure": {"method": found.study.structure.method},
+            "release": {"sample_from": found.study.release.sample_from},
+        },
+        "changes": list(found.changes),
+        "cost": {"epsilon": spending.cost.epsilon, "delta": spending.cost.delta},
+        "charged": not spending.again,
+        "charged_at": f"{spending.at:%Y-%m-%dT%H:%M:%SZ}",
+        "in_all": {"epsilon": spending.total.epsilon, "delta": spending.total.delta},
+        "earlier": list(spending.others),
+        "warnings": list(found.warnings),
+        **(
+            {}
+            if found.comparison is None
+            else {
+                "comparison_without_noise": [
+                    {
+                        "method": row.method,
+                        "distances": [
+                            {"ways": item.ways, "mean": item.mean, "worst": item.worst} for item in row.distances
+                        ],
+                    }
+                    for row in found.comparison
+                ]
+            }
+        ),
+    }
+
+
+def _print(found: Synthesized) -> None:
+    spending = found.spending
+    for warning in found.warnings:
+        say(f"warning: {warning}", style="yellow")
+    put("the study that was carried out:")
+    for line in found.changes:
+        say(f"  {line}")
+    put(f"{len(found.records)} synthetic records of {found.n_records} people in ", end="")
+    say(str(found.out))
+    cost, total = (cost_text(item.epsilon, item.delta) for item in (spending.cost, spending.total))
+    charged = f"charged before, on {spending.at:%Y-%m-%d}: nothing was spent again" if spending.again else "charged now"
+    say(f"each person, for everything in it together: {cost} ({charged}); this data set in all: {total}")
+    if found.comparison is not None:
+        shown = plain_table("drawn from", right=("2-way", "worst", "3-way", "worst"))
+        for row in found.comparison:
+            shown.add_row(row.method, *(f"{n:.4f}" for item in row.distances for n in (item.mean, item.worst)))
+        put("total variation distance to the table itself, which no noise covers: for your eyes only")
+        put(shown)
+    if found.out is not None and found.out.is_dir():
+        say(f"next: verticil release verify {found.out / 'release'} --ca {found.out / 'ca.crt'}")

@@ -1,0 +1,113 @@
+"""From a table to a model and records, by the miner's code or by PrivBayes; nothing is looked at that has no noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from verticil.curator.measuring import measured, noise_key
+from verticil.curator.reading import Table
+from verticil.miner.learning.from_tables import learn_from_tables
+from verticil.miner.learning.learn import LearnResult
+from verticil.miner.learning.search.protocol import SearchResult
+from verticil.miner.scheduler.job import published_joint
+from verticil.party.dataset.releases import Release
+from verticil.party.storage.secret import SiteSecret
+from verticil.shared.arrays import Codes, Floats
+from verticil.shared.channels.transition import identity, quantize
+from verticil.shared.estimation.parameters import marginal_parameters
+from verticil.shared.model.network import Marginal
+from verticil.shared.model.rounding import round_network
+from verticil.shared.privacy.privbayes import study_noise
+from verticil.shared.privbayes import fitting as privbayes
+from verticil.shared.privbayes.fitting import Fitted
+from verticil.shared.privbayes.measuring import NoisyTable
+from verticil.shared.release.shares import model_shares
+from verticil.shared.release.synthesis import released_records
+from verticil.shared.study.document import Study
+from verticil.shared.study.vocabulary import METHODS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def learned(
+    study: Study, table: Table, release: Release, *, secret: SiteSecret, step: Callable[[str], None]
+) -> LearnResult:
+    """Measure with noise, and learn from what was measured and the number of people alone.
+
+    Args:
+        study: the owner's study.
+        table: the people.
+        release: the measurement of them; the ledger has been charged for it if anything of the result is published.
+        secret: of the owner.
+        step: told each stage once.
+
+    Raises:
+        DataFault: LEARNING_FAILED.
+    """
+    step("counting, with noise")
+    if METHODS[study.structure.method].whole_table:
+        return _by_privbayes(study, table.codes, key=noise_key(release, secret))
+    tables = measured(study, table, release, secret)
+    stages = set[str]()
+
+    def told(stage: str, _percent: int) -> None:
+        if stage not in stages:
+            stages.add(stage)
+            step(stage)
+
+    return learn_from_tables(tables, study, progress=told)
+
+
+def _by_privbayes(study: Study, codes: Sequence[Codes], *, key: bytes) -> LearnResult:
+    """The network of PrivBayes, which scores pairs, chooses its tables and measures them, all with noise of one key."""
+    schema, level = study.schema, study.parameters.interval_level
+    fitted = privbayes.fit(codes, schema.n_states, key=key, noise=study_noise(study), constraints=study.constraints())
+    network = round_network(fitted.network(schema, level=level))
+    models, exact = model_shares(network)
+    nothing = np.zeros((len(schema), len(schema)))
+    return LearnResult(
+        network=network,
+        marginals=tuple(_marginal(fitted, study, variable, model) for variable, model in enumerate(models)),
+        marginals_exact=exact,
+        pair_information=nothing,
+        significant=nothing.astype(np.bool_),
+        search=SearchResult(dag=network.dag, fitness=0.0, generations=0, dropped_edges=(), seed=study.structure.seed),
+        way=None,
+        candidates=(),
+        pair_check=None,
+        pairs=(),
+        edge_strength={},
+        weak_edges={},
+        n_records=len(codes[0]),
+    )
+
+
+def _marginal(fitted: Fitted, study: Study, variable: int, model: Floats) -> Marginal:
+    """From the table that tells most of the variable: of its cells the fewest are added up for a category."""
+
+    def variance(table: NoisyTable) -> float:
+        return float(table.deviation**2 * table.counts.size / table.counts.shape[table.attributes.index(variable)])
+
+    table = min((table for table in fitted.tables if variable in table.attributes), key=variance)
+    others = tuple(axis for axis, attribute in enumerate(table.attributes) if attribute != variable)
+    return marginal_parameters(
+        table.counts.sum(axis=others),
+        quantize(identity(study.schema[variable].n_states)),
+        variable=variable,
+        model=model,
+        level=study.parameters.interval_level,
+        noise_variance=variance(table),
+    )
+
+
+def records_of(found: LearnResult, study: Study) -> tuple[tuple[Codes, ...], pd.DataFrame]:
+    """The synthetic records, in codes and as a table, from what the study says.
+
+    Raises:
+        DataFault: LEARNING_FAILED, the network is too wide for how the study draws.
+    """
+    return released_records(found.network, study, found.n_records, published_joint(found.joint, study)[0])

@@ -1,0 +1,79 @@
+"""Tables of the owner's columns with noise: all that is looked at from then on.
+
+Counts of all pairs of columns, and of the three that the study names, get discrete Gaussian noise from a key of their own.
+The key follows from the owner's secret and from everything that says what is measured: the people's codes, categories, the
+tables, how much noise, and the seed. So the same measurement gives the same numbers, whatever is learned from it afterwards
+and how often, and no other measurement shares its noise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Final
+
+from verticil.curator.reading import Table
+from verticil.party.dataset.releases import Release
+from verticil.party.storage.secret import SiteSecret, secret_id
+from verticil.shared.channels.gaussian import derived_key
+from verticil.shared.joint.count import from_columns
+from verticil.shared.joint.noise import noised
+from verticil.shared.joint.noisy_tables import NoisyTables
+from verticil.shared.privacy import events
+from verticil.shared.record import write
+from verticil.shared.release.curator import drawn_event
+from verticil.shared.study.document import Study
+from verticil.shared.study.tables import tables_of, tables_sigma
+from verticil.shared.study.vocabulary import METHODS
+
+_PURPOSE: Final = b"verticil/curator/noise/v1"
+
+
+def measurement(study: Study, table: Table, *, dataset: str, secret: SiteSecret) -> Release:
+    """What is measured, as the ledger tells measurements apart.
+
+    Args:
+        study: the owner's study.
+        table: the people.
+        dataset: name of the data set.
+        secret: of the owner.
+    """
+    # What chooses its tables itself would, under other rules, choose others, and tell of more than it was charged for.
+    chosen = write(study.structure) if METHODS[study.structure.method].whole_table else tables_of(study)
+    named = json.dumps([table.sources, [digest.hex() for digest in table.codebooks], chosen], sort_keys=True)
+    event = drawn_event(study)
+    drawn = json.dumps([events.to_json(event), study.structure.seed])
+    return Release(
+        variables=study.schema.names,
+        dataset=dataset,
+        sources=table.sources,
+        codebook_digest=hashlib.sha256(named.encode()).digest(),
+        transition_digest=hashlib.sha256(drawn.encode()).digest(),
+        secret_id=secret_id(secret.value),
+        fingerprint=table.fingerprint,
+        event=event,
+    )
+
+
+def digest_of(release: Release) -> bytes:
+    """SHA-256 that names a measurement: 32 bytes."""
+    return hashlib.sha256(release.to_json().encode()).digest()
+
+
+def noise_key(release: Release, secret: SiteSecret) -> bytes:
+    """The key of a measurement's noise: 32 bytes, secret."""
+    return derived_key(secret.value, _PURPOSE, digest_of(release))
+
+
+def measured(study: Study, table: Table, release: Release, secret: SiteSecret) -> NoisyTables:
+    """Count, and add the noise; the ledger has been charged for it.
+
+    Args:
+        study, table: as for `measurement`.
+        release: of them.
+        secret: of the owner.
+    """
+    units = tuple(study.column_unit(index) for index in range(len(study.units)))
+    three_way = [(a, b, c) for a, b, c in (members for members in tables_of(study) if len(members) == 3)]
+    exact = from_columns(table.codes, units, study.schema.n_states, three_way=three_way, parts=1)
+    return noised(exact, tables_sigma(study), noise_key(release, secret))

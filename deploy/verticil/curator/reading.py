@@ -1,0 +1,134 @@
+"""The owner's table as codes of the declared categories, one row a person.
+
+The party's own reader and codebook: a value without a declared category gets `other`, or `missing` where it is empty, else
+one that is drawn for the row, so that nothing depends on whether there are such values. What the owner may want to mend is
+said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import tempfile
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from verticil.analyst.draft import column_rules, dataset_rule
+from verticil.curator.study import LEAST_RECORDS
+from verticil.party.dataset import perturb, substitutes
+from verticil.party.dataset.source import check_records, read_records
+from verticil.party.storage.secret import SiteSecret
+from verticil.shared.arrays import Codes
+from verticil.shared.errors import DataFault
+from verticil.shared.model.schema import Variable
+from verticil.shared.study.document import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Table:
+    """The encoded table. Secret.
+
+    Attributes:
+        codes: one column (n,) for each variable, in schema order.
+        codebooks: SHA-256 of what decides the codes, one for each variable.
+        sources: the table's columns.
+        fingerprint: of the codes of every person, 32 bytes.
+        remarks: what the owner may want to mend; counts, no values.
+    """
+
+    codes: tuple[Codes, ...] = field(repr=False)
+    codebooks: tuple[bytes, ...]
+    sources: tuple[str, ...]
+    fingerprint: bytes = field(repr=False)
+    remarks: tuple[str, ...]
+
+    @property
+    def n_records(self) -> int:
+        """Number of people."""
+        return len(self.codes[0])
+
+
+@contextlib.contextmanager
+def as_file(table: Path | str | pd.DataFrame) -> Generator[Path]:
+    """The table as a file; a frame is written to one of its own for the time being."""
+    if isinstance(table, str | Path):
+        yield Path(table)
+        return
+    with tempfile.TemporaryDirectory(prefix="verticil-curator-") as folder:
+        path = Path(folder) / "table.parquet"
+        table.to_parquet(path, index=False)
+        yield path
+
+
+def read_table(path: Path, study: Study, *, dataset: str, id_column: str | None, secret: SiteSecret) -> Table:
+    """Read and encode.
+
+    Args:
+        path: CSV or Parquet, by its ending.
+        study: the owner's study; its variables are columns of the table.
+        dataset: name of the data set; what is drawn for undeclared values depends on it.
+        id_column: column that names the person: every row must have another one; None: each row is a person.
+        secret: of the owner.
+
+    Raises:
+        DataFault: DATA_FILE_MISSING, DATA_UNREADABLE, DATA_COLUMN_MISSING; DATA_ID_DUPLICATE, DATA_ID_MISSING, a person has
+            several rows or none of a name; DATA_EMPTY, fewer rows than `LEAST_RECORDS`.
+    """
+    if not path.is_file():
+        problem = "is a folder, expected a file" if path.is_dir() else "no such file"
+        raise DataFault("DATA_FILE_MISSING", f"{path}: {problem}", hint="check the path that was given for the table")
+    rule = dataset_rule(path, id_column or "")
+    rule = replace(rule, columns=column_rules(study, study.parties[0], rule), has_ids=id_column is not None)
+    variables = study.schema.variables
+    records = read_records(rule, variables, study.linkage.normalise)
+    report = check_records(rule, variables, study.linkage.normalise)
+    for count, code, what in (
+        (report.n_repeated_ids, "DATA_ID_DUPLICATE", "have the id of another one"),
+        (report.n_empty_ids, "DATA_ID_MISSING", "have an empty id"),
+    ):
+        if count:
+            raise DataFault(
+                code,
+                f"{path.name}: column '{id_column}': {count} of {report.n_rows} rows {what}, expected one row for each person",
+                hint="the noise protects one row: bring each person's data into one",
+            )
+    if report.n_records < LEAST_RECORDS:
+        raise DataFault(
+            "DATA_EMPTY",
+            f"{path.name}: {report.n_records} rows, expected at least {LEAST_RECORDS}",
+            hint="noise that protects people leaves nothing of so few",
+        )
+    tags = perturb.record_tags(secret.tag_key, records.ids or map(str, range(report.n_records)))
+    codes, codebooks, sources = list[Codes](), list[bytes](), list[str]()
+    for variable in variables:
+        column, found = rule.column(variable.name), records.codes[variable.name]
+        codebook = perturb.codebook_digest(variable, column.recode, column.written)
+        if variable.other is None:
+            key = substitutes.substitute_key(
+                secret.value, dataset=dataset, source_columns=[column.source], codebook_digest=codebook
+            )
+            found = np.where(records.undeclared[variable.name], substitutes.draw(key, tags, variable.n_states), found)
+        codes.append(found)
+        codebooks.append(codebook)
+        sources.append(column.source)
+    return Table(
+        codes=tuple(codes),
+        codebooks=tuple(codebooks),
+        sources=tuple(sources),
+        fingerprint=hashlib.sha256(b"".join(perturb.fingerprint(tags, code) for code in codes)).digest(),
+        remarks=(*(remark.message for remark in report.remarks), *_constant(variables, codes)),
+    )
+
+
+def _constant(variables: Sequence[Variable], codes: Sequence[Codes]) -> list[str]:
+    names = [v.name for v, column in zip(variables, codes, strict=True) if (column == column[0]).all()]
+    return [f"all rows have one and the same category in {', '.join(names)}: noise is spent on it all the same"] * bool(
+        names
+    )

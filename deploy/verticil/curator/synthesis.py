@@ -1,0 +1,293 @@
+"""`synthesize`: one owner of a whole table makes synthetic records of it, with one bound for all that is published.
+
+In this order: the study is made, keys and ledger are opened, the table is read, the cost is charged, tables are counted and
+get their noise, and everything else follows from these: model, network, records, release. The process may be killed anywhere.
+What was charged is not charged again for the same table, study and seed, and gives the same bytes; a release appears whole or
+not at all.
+
+Categories and bins are the study's: public knowledge, and protected by nothing. `analyst.draft` proposes them from the table
+at hand, for people to replace; a study that was drafted from the very table that it is run on tells of it what no noise
+covers.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from verticil.curator.measuring import measurement
+from verticil.curator.reading import as_file, read_table
+from verticil.curator.spending import UNLIMITED, Spending, charge, dataset_of
+from verticil.curator.state import FOLDER, CuratorState, opened
+from verticil.curator.study import Method, changes, owners_study
+from verticil.shared.durable import rename, sync_directory
+from verticil.shared.errors import Misuse
+from verticil.shared.identity.pki import utc_now
+from verticil.shared.model.network import Network
+from verticil.shared.privacy.accounts import Cost
+from verticil.shared.storage.database import disk_faults
+from verticil.shared.study.document import Study
+from verticil.shared.study.tables import tables_of, tables_sigma
+from verticil.shared.study.vocabulary import METHODS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from verticil.curator.comparison import Compared
+    from verticil.curator.reading import Table
+    from verticil.miner.learning.learn import LearnResult
+    from verticil.shared.arrays import Codes
+    from verticil.shared.identity.signing import SigningKey
+    from verticil.shared.release.content import ReleaseContent
+
+_TABLES: Final = (".csv", ".parquet")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Synthesized:
+    """What a run yields.
+
+    Attributes:
+        records: the synthetic records, a column for each variable.
+        network: structure, parameters, intervals.
+        study: that was carried out.
+        changes: how it differs from the one that was given, in words.
+        n_records: people in the table.
+        spending: what it cost, and what the data set has cost in all.
+        warnings: what the owner should know.
+        comparison: distances to the table itself, for each method; None: not asked for. For the owner alone.
+        out: the folder with ``release`` and ``ca.crt``, or the file; None: nothing was written.
+    """
+
+    records: pd.DataFrame
+    network: Network
+    study: Study
+    changes: tuple[str, ...]
+    n_records: int
+    spending: Spending
+    warnings: tuple[str, ...]
+    comparison: tuple[Compared, ...] | None
+    out: Path | None
+
+
+def synthesize(
+    table: Path | str | pd.DataFrame,
+    study: Study | Path | str,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    method: Method = "joint",
+    seed: int | None = None,
+    out: Path | str | None = None,
+    state: Path | str | None = None,
+    dataset: str | None = None,
+    id_column: str | None = None,
+    budget: Cost = UNLIMITED,
+    compare: bool = False,
+    clock: Callable[[], dt.datetime] = utc_now,
+    step: Callable[[str], None] = lambda _line: None,
+) -> Synthesized:
+    """Make synthetic records of a whole table.
+
+    Args:
+        table: a CSV or Parquet file, or a frame; each row is a person.
+        study: study.toml, or the study itself; its variables are columns of the table.
+        epsilon, delta: of everything that is published, for the replacement of one person; None: the study's, else 1 and 1e-9.
+        method: see `curator.study.Method`; the noisy tables are the same for all.
+        seed: another one is another measurement, and is charged; None: the study's.
+        out: a folder to make, with the signed ``release`` and ``ca.crt``; or a file ending with .csv or .parquet for the records
+            alone; None: nothing is written.
+        state: folder of secret, ledger and keys; None: ``verticil-curator`` beside the table, of a frame in the working folder.
+        dataset: the name by which the ledger adds up; None: the file's name without its ending, of a frame ``table``.
+        id_column: column that names the person, for a table that has one; None: each row is taken for a person.
+        budget: what all releases of the data set may cost together.
+        compare: measure the distances of every method's records to the table. They are a function of the table without noise: for
+            the owner, never to be passed on.
+        clock: UTC now.
+        step: called with what is being done.
+
+    Raises:
+        Misuse: FILE_EXISTS, FILE_MISSING, STUDY_INVALID, STUDY_UNSUPPORTED, USAGE.
+        DataFault: the table cannot be used, or LEARNING_FAILED.
+        Refusal: BUDGET_EXCEEDED.
+    """
+    from verticil.curator.comparison import compared
+    from verticil.curator.learning import learned, records_of
+    from verticil.shared.study.reading import read_study
+
+    given = study if isinstance(study, Study) else read_study(Path(study))
+    owned = owners_study(given, method=method, epsilon=epsilon, delta=delta, seed=seed)
+    target = None if out is None else _free(Path(out))
+    place = Path(table) if isinstance(table, str | Path) else Path("table")
+    folder = Path(state) if state is not None else place.parent / FOLDER
+    name = dataset or place.stem
+    now = clock()
+    with as_file(table) as path, opened(folder, owned.parties[0], now=now) as desk:
+        step("reading the table")
+        people = read_table(path, owned, dataset=name, id_column=id_column, secret=desk.secret)
+        name = dataset_of(desk, name, people.fingerprint)
+        release = measurement(owned, people, dataset=name, secret=desk.secret)
+        spending = charge(desk, owned, release, budget=budget, now=now)
+        found = learned(owned, people, release, secret=desk.secret, step=step)
+        codes, records = records_of(found, owned)
+        if target is not None:
+            step(f"writing {target}")
+            if target.suffix in _TABLES:
+                _write_records(records, target)
+            else:
+                content = _content(owned, found, codes, records, signer=desk.signer, at=spending.at)
+                _publish(target, content, desk)
+        comparison = (
+            compared(given, owned, people, found, dataset=name, secret=desk.secret, step=step) if compare else None
+        )
+    return Synthesized(
+        records=records,
+        network=found.network,
+        study=owned,
+        changes=tuple(changes(given, owned)),
+        n_records=people.n_records,
+        spending=spending,
+        warnings=tuple(_warnings(owned, people, spending, found)),
+        comparison=comparison,
+        out=target,
+    )
+
+
+def _free(out: Path) -> Path:
+    """The place for what is written; an empty folder is none in the way."""
+    if out.exists() and not (out.is_dir() and not any(out.iterdir()) and out.suffix not in _TABLES):
+        raise Misuse(
+            "FILE_EXISTS", f"{out}: exists already", hint="name another one with --out: nothing is overwritten"
+        )
+    if not out.absolute().parent.is_dir():
+        raise Misuse("FILE_MISSING", f"{out.absolute().parent}: no such folder", hint="make it, or name another place")
+    return out
+
+
+def _write_records(records: pd.DataFrame, target: Path) -> None:
+    from verticil.shared.formats.tables import write_csv, write_parquet
+
+    (write_csv if target.suffix == ".csv" else write_parquet)(records, target)
+
+
+def _publish(target: Path, content: ReleaseContent, desk: CuratorState) -> None:
+    """Write, sign and verify beside the place, then let it appear there whole."""
+    from verticil.shared.formats.tables import write_atomically
+    from verticil.shared.release.bundle import sign_release, write_release
+    from verticil.shared.release.verification import verify_release
+
+    staging = target.absolute().with_name(f".{target.name}.partial")
+    shutil.rmtree(staging, ignore_errors=True)  # of a run that was killed
+    with disk_faults(target):
+        try:
+            staging.mkdir()
+            release = write_release(staging / "release", content)
+            sign_release(release, desk.signer, ca_certificate=desk.authority)
+            write_atomically(staging / "ca.crt", _writing(desk.authority))
+            verify_release(release, ca_certificate=desk.authority)
+            rename(staging, target)
+            sync_directory(target.absolute().parent)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+
+
+def _writing(content: bytes) -> Callable[[BinaryIO], None]:
+    def write(file: BinaryIO) -> None:
+        file.write(content)
+
+    return write
+
+
+def _content(
+    study: Study,
+    found: LearnResult,
+    codes: tuple[Codes, ...],
+    records: pd.DataFrame,
+    *,
+    signer: SigningKey,
+    at: dt.datetime,
+) -> ReleaseContent:
+    from verticil.miner.scheduler.job import published_joint, search_facts
+    from verticil.shared.privacy import events
+    from verticil.shared.record import encode
+    from verticil.shared.release.content import ReleaseContent
+    from verticil.shared.release.curator import Measurement, drawn_event
+    from verticil.shared.study import canonical
+
+    digest = canonical.digest(study)
+    joint, joint_facts = published_joint(found.joint, study)
+    stated = Measurement(
+        party=study.parties[0],
+        effective_sha256=digest,
+        n_records=found.n_records,
+        event=events.to_json(drawn_event(study)),
+        charged_at=at,
+    )
+    return ReleaseContent(
+        study=study,
+        study_digest=digest.hex(),
+        effective_digest=digest.hex(),
+        network=found.network,
+        marginals=found.marginals,
+        synthetic=records,
+        codes=codes,
+        n_common=found.n_records,
+        receipts=(),
+        statements=(signer.sign(encode(stated)),),
+        pairs=found.pairs,
+        joint=joint,
+        joint_facts=joint_facts,
+        provenance={
+            "model_marginals": "exact" if found.marginals_exact else "sampled",
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("numpy", "numba", "pandas", "pyarrow")},
+        },
+        search=search_facts(
+            study,
+            found.search,
+            chosen=found.way,
+            candidates=found.candidates,
+            pair_check=found.pair_check,
+            edge_strength=found.edge_strength or None,
+            weak_edges=found.weak_edges,
+        ),
+        simulation=False,
+        seed_derived=False,
+        published_at=at,
+    )
+
+
+def _warnings(study: Study, people: Table, spending: Spending, found: LearnResult) -> Iterator[str]:
+    yield from people.remarks
+    if found.joint is not None and not found.joint.reached:
+        yield (
+            "the joint model did not come as near to the noisy tables as their noise allows; what is published is a mean of it "
+            f"and of independent columns, {100 * found.joint.alpha:.0f} % of it the model"
+        )
+    if spending.others:
+        yield (
+            f"another run on this table: with this one it has cost each person epsilon {spending.total.epsilon:.4g}, delta "
+            f"{spending.total.delta:.4g} in all; before: {'; '.join(spending.others)}"
+        )
+    if METHODS[study.structure.method].whole_table:
+        return
+    sigma = tables_sigma(study)
+    buried = [names for names, cells in _pairs(study) if sigma > people.n_records / cells]
+    if buried:
+        yield (
+            f"noise of {sigma:.3g} people on each count is more than the average count of {len(buried)} of "
+            f"{len(tables_of(study))} tables, as of {' x '.join(buried[0])}: declare fewer categories, or allow a larger epsilon"
+        )
+
+
+def _pairs(study: Study) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Names and number of cells of each table."""
+    for members in tables_of(study):
+        yield tuple(study.schema.names[v] for v in members), math.prod(study.schema.n_states[v] for v in members)

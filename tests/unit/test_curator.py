@@ -1,0 +1,452 @@
+"""One owner of a whole table: what is charged, what is published, and what is refused before anything is spent."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from verticil.cli.main import app
+from verticil.curator import Synthesized, learning, synthesize
+from verticil.curator.measuring import measured, measurement
+from verticil.curator.reading import Table, read_table
+from verticil.curator.study import owners_study
+from verticil.miner.learning.learn import LearnResult
+from verticil.party.storage.secret import SiteSecret
+from verticil.shared import durable, record
+from verticil.shared.errors import DataFault, GateFailed, Misuse, Refusal
+from verticil.shared.privacy import events
+from verticil.shared.privacy.accounts import Cost
+from verticil.shared.privacy.events import DiscreteGaussianCounts
+from verticil.shared.release.curator import drawn_event
+from verticil.shared.release.verification import verify_release
+from verticil.shared.study.document import Study
+from verticil.shared.study.reading import read_study
+from verticil.shared.study.tables import tables_of, tables_sigma
+
+N = 2000
+NOON = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
+SECRET = SiteSecret(value=bytes(range(32)))
+
+STUDY = """
+schema = 1
+id = "alone"
+purpose = "A clinic's own table"
+expires = 2099-01-01
+[[party]]
+name = "clinic"
+[[variable]]
+party = "clinic"
+name = "a"
+categories = ["x", "y", "z"]
+[[variable]]
+party = "clinic"
+name = "b"
+categories = ["x", "y", "z"]
+[[variable]]
+party = "clinic"
+name = "c"
+categories = ["no", "yes"]
+[randomization_default]
+scheme = "symmetric"
+epsilon = 3.0
+[structure]
+method = "greedy"
+max_parents = 1
+seed = 1
+[release]
+synthetic_records = 300
+seed = 1
+"""
+
+
+def people(n: int = N, seed: int = 1) -> pd.DataFrame:
+    """A decides B but for noise; C is a coin."""
+    draw = np.random.default_rng(seed)
+    a = draw.integers(0, 3, n)
+    b = np.where(draw.random(n) < 0.2, draw.integers(0, 3, n), a)
+    of = np.array(["x", "y", "z"])
+    return pd.DataFrame({"a": of[a], "b": of[b], "c": np.array(["no", "yes"])[draw.integers(0, 2, n)]})
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Synthesized, LearnResult]:
+    """The first run, with the product's own learning: its folder, result and what was learned."""
+    folder = tmp_path_factory.mktemp("clinic")
+    (folder / "study.toml").write_text(STUDY)
+    people().to_csv(folder / "people.csv", index=False)
+    kept: list[LearnResult] = []
+
+    def keep(*arguments: Any, **named: Any) -> LearnResult:
+        kept.append(learned(*arguments, **named))
+        return kept[-1]
+
+    learned, learning.learned = learning.learned, keep
+    try:
+        found = synthesize(folder / "people.csv", folder / "study.toml", out=folder / "first", clock=lambda: NOON)
+    finally:
+        learning.learned = learned
+    return folder, found, kept[0]
+
+
+@pytest.fixture
+def clinic(tmp_path: Path, made: tuple[Path, Synthesized, LearnResult]) -> Path:
+    """A copy of the folder after the first run."""
+    return Path(shutil.copytree(made[0], tmp_path / "clinic"))
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch, made: tuple[Path, Synthesized, LearnResult]) -> None:
+    """Learning is not what is tested: what the first run learned."""
+    real = learning.learned
+
+    def remembered(study: Study, *arguments: Any, **named: Any) -> LearnResult:
+        return real(study, *arguments, **named) if study.structure.method == "privbayes" else made[2]
+
+    monkeypatch.setattr(learning, "learned", remembered)
+
+
+def again(folder: Path, out: str | None = None, **how: Any) -> Synthesized:
+    """Another run, a day later."""
+    later = NOON + dt.timedelta(days=1)
+    target = None if out is None else folder / out
+    return synthesize(folder / "people.csv", folder / "study.toml", out=target, clock=lambda: later, **how)
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+# ---- what is published
+
+
+def test_the_release_is_verified_and_states_the_cost(made: tuple[Path, Synthesized, LearnResult]) -> None:
+    folder, found, _ = made
+    verified = verify_release(folder / "first" / "release", ca_certificate=(folder / "first" / "ca.crt").read_bytes())
+    assert (verified.n_common, verified.synthetic_records, verified.statements) == (N, 300, 1)
+    public = next(account for account in verified.accounts if account.reader.name == "public")
+    assert (public.cost.epsilon, public.cost.delta) == (1.0, 1e-9)
+    assert verified.exact_parameters is False
+    assert found.study.structure.method == "greedy"
+    assert '[release] sample_from = "joint"' in found.changes
+    page = (folder / "first" / "release" / "report.html").read_text(encoding="utf-8")
+    assert "for everybody" in page
+    assert "the other organisations" not in page
+    assert "rests on the organisation's word" in page
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n_records": N - 1},
+        {"event": events.to_json(DiscreteGaussianCounts(sigma=99.0, tables=3, delta=1e-9, reader="public"))},
+        {"effective_sha256": bytes(32)},
+        {"charged_at": NOON + dt.timedelta(seconds=1)},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_release_whose_statement_is_of_something_else_does_not_verify_and_does_not_appear(
+    clinic: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    encode = record.encode
+    monkeypatch.setattr(record, "encode", lambda stated: encode(dataclasses.replace(stated, **change)))
+    with pytest.raises(GateFailed, match=r"RELEASE_INVALID.*measurement: not of this study"):
+        again(clinic, "second")
+    assert not (clinic / "second").exists()
+
+
+def test_the_same_again_is_the_same_bytes_and_spends_nothing(clinic: Path) -> None:
+    """With the product's own learning, from the start."""
+    found = again(clinic, "second")
+    assert digests(clinic / "second") == digests(clinic / "first")
+    assert found.spending.again
+    assert found.spending.total == Cost(epsilon=1.0, delta=1e-9)
+    assert found.warnings == ()
+
+
+@pytest.mark.usefixtures("quick")
+def test_another_method_draws_from_the_same_noisy_tables(clinic: Path) -> None:
+    assert again(clinic, method="network").spending.again
+
+
+def test_privbayes_measures_anew_and_is_charged(clinic: Path) -> None:
+    found = again(clinic, "by-privbayes", method="privbayes")
+    assert not found.spending.again
+    assert found.spending.total == Cost(epsilon=2.0, delta=2e-9)
+    assert '[structure] method = "privbayes"' in found.changes
+    place = clinic / "by-privbayes"
+    verified = verify_release(place / "release", ca_certificate=(place / "ca.crt").read_bytes())
+    public = next(account for account in verified.accounts if account.reader.name == "public")
+    assert (public.cost.epsilon, public.cost.delta) == (1.0, 1e-9)
+    assert ("a", "b") in {
+        tuple(sorted(found.network.schema.names[v] for v in edge)) for edge in found.network.dag.edges()
+    }
+    assert again(clinic, method="privbayes").spending.again
+
+
+def test_privbayes_under_other_rules_is_another_measurement(clinic: Path) -> None:
+    """It would measure other tables, beyond those that were charged."""
+    again(clinic, method="privbayes")
+    (clinic / "study.toml").write_text(STUDY.replace("[release]", 'forbidden = [["a", "b"], ["b", "a"]]\n[release]'))
+    assert again(clinic, method="privbayes").spending.total.epsilon == 3.0
+
+
+def test_privbayes_is_refused_where_nobody_has_the_whole_table(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(STUDY.replace('method = "greedy"', 'method = "privbayes"'))
+    with pytest.raises(Misuse, match=r"structure.method: 'privbayes' chooses what is measured of a whole table"):
+        read_study(tmp_path / "study.toml")
+
+
+@pytest.mark.usefixtures("quick")
+def test_another_seed_is_charged_and_the_sum_is_said(clinic: Path) -> None:
+    found = again(clinic, seed=2)
+    assert not found.spending.again
+    assert found.spending.total == Cost(epsilon=2.0, delta=2e-9)
+    (warning,) = found.warnings
+    assert "epsilon 2, delta 2e-09 in all" in warning
+    assert "study 'alone' on 2026-03-01" in warning
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_changed_table_is_charged_to_the_same_data_set(clinic: Path) -> None:
+    people(seed=2).to_csv(clinic / "people.csv", index=False)
+    assert again(clinic).spending.total == Cost(epsilon=2.0, delta=2e-9)
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_same_people_under_another_name_are_the_same_data_set(clinic: Path) -> None:
+    (clinic / "people.csv").rename(clinic / "others.csv")
+    found = synthesize(clinic / "others.csv", clinic / "study.toml", seed=2)
+    assert found.spending.total == Cost(epsilon=2.0, delta=2e-9)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_frame_and_parquet_are_the_same_table(clinic: Path) -> None:
+    people().to_parquet(clinic / "people.parquet")
+    state = clinic / "verticil-curator"
+    assert synthesize(clinic / "people.parquet", clinic / "study.toml").spending.again
+    assert synthesize(people(), clinic / "study.toml", state=state, dataset="people").spending.again
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("name", ["records.csv", "records.parquet"])
+def test_records_alone(clinic: Path, name: str) -> None:
+    found = again(clinic, name)
+    written = pd.read_csv(clinic / name) if name.endswith("csv") else pd.read_parquet(clinic / name)
+    assert written.astype(str).equals(found.records.astype(str))
+    assert len(written) == 300
+
+
+# ---- noise
+
+
+def table_of(frame: pd.DataFrame, study: Study, folder: Path) -> Table:
+    frame.to_csv(folder / "people.csv", index=False)
+    return read_table(folder / "people.csv", study, dataset="people", id_column=None, secret=SECRET)
+
+
+def owned(tmp_path: Path, **how: Any) -> Study:
+    (tmp_path / "study.toml").write_text(STUDY)
+    return owners_study(read_study(tmp_path / "study.toml"), method="joint", **how)
+
+
+def test_the_noise_is_what_the_event_says_and_never_twice_the_same(tmp_path: Path) -> None:
+    """24 cells of one draw with standard deviation sigma: their mean square is in .3 to 2.3 sigma^2 but for 1 draw in 10^4."""
+    study = owned(tmp_path)
+    frame = people()
+    table = table_of(frame, study, tmp_path)
+    event = drawn_event(study)
+    assert isinstance(event, DiscreteGaussianCounts)
+    assert (event.sigma, event.tables, event.reader) == (tables_sigma(study), 3, "public")
+
+    def noise(of: Study, with_table: Table) -> np.ndarray[Any, Any]:
+        release = measurement(of, with_table, dataset="people", secret=SECRET)
+        tables = measured(of, with_table, release, SECRET)
+        exact = [pd.crosstab(with_table.codes[a], with_table.codes[b]).to_numpy() for a, b in tables_of(of) if a != b]
+        return np.concatenate([(t.counts - e).ravel() for t, e in zip(tables.tables, exact, strict=True)])
+
+    first = noise(study, table)
+    assert np.array_equal(first, noise(study, table))
+    assert 0.3 < (first**2).mean() / event.sigma**2 < 2.3
+    other = frame.copy()
+    other.loc[0, "c"] = "yes" if frame.loc[0, "c"] == "no" else "no"
+    one_changed = table_of(other, study, tmp_path)
+    for drawn in (
+        noise(owned(tmp_path, seed=2), table),
+        noise(study, one_changed),
+        noise(owned(tmp_path, epsilon=2.0), table),
+    ):
+        assert abs(np.corrcoef(first, drawn)[0, 1]) < 0.75  # of 21 pairs by chance more than that: 1 in 10^4
+
+
+# ---- what is refused, and that nothing is spent then
+
+
+def spent(folder: Path) -> Cost:
+    from verticil.curator.state import opened
+    from verticil.shared.privacy.accounts import PUBLIC
+
+    with opened(folder / "verticil-curator", "clinic", now=NOON) as state:
+        return state.ledger.spent("people", PUBLIC)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_spent_budget_names_who_spent_it(clinic: Path) -> None:
+    with pytest.raises(Refusal, match=r"BUDGET_EXCEEDED.*study 'alone' on 2026-03-01: epsilon 1, delta 1e-09"):
+        again(clinic, seed=2, budget=Cost(epsilon=1.5, delta=1.0))
+    assert again(clinic, budget=Cost(epsilon=1.0, delta=1.0)).spending.again  # what was charged is not asked for again
+    assert spent(clinic) == Cost(epsilon=1.0, delta=1e-9)
+
+
+def few(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.head(49)
+
+
+def twice(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(who=["same", "same", *map(str, range(len(frame) - 2))])
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "error", "says"),
+    [
+        (few, {}, DataFault, "DATA_EMPTY: people.csv: 49 rows, expected at least 50"),
+        (twice, {"id_column": "who"}, DataFault, "DATA_ID_DUPLICATE: people.csv: column 'who': 2 of 2000 rows"),
+        (lambda frame: frame.drop(columns="c"), {}, DataFault, "DATA_COLUMN_MISSING"),
+        (people, {"epsilon": -1.0}, Misuse, "STUDY_INVALID.*epsilon"),
+        (people, {"delta": 0.5}, Misuse, "STUDY_INVALID.*delta"),
+        (people, {"epsilon": 1e-6}, Misuse, "STUDY_INVALID.*noise of"),
+        (people, {"epsilon": 0.0015, "method": "privbayes"}, Misuse, "STUDY_INVALID.*tables: noise of"),
+        (people, {"out": "people.csv"}, Misuse, "FILE_EXISTS"),
+        (people, {"out": "no/such/folder"}, Misuse, "FILE_MISSING"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_spent(
+    clinic: Path, change: Callable[[pd.DataFrame], pd.DataFrame], options: dict[str, Any], error: type, says: str
+) -> None:
+    change(people() if change is not people else N).to_csv(clinic / "people.csv", index=False)
+    with pytest.raises(error, match=says):
+        again(clinic, **{"seed": 9, **options})
+    assert spent(clinic) == Cost(epsilon=1.0, delta=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            '[[randomization]]\njointly = ["a", "b"]\nscheme = "symmetric"\nepsilon = 3.0\nimpossible = [["x", "y"]]\n',
+            "impossible",
+        ),
+        ('target = "a"\nsensitive = ["b"]\n', "sample_from.*custom network"),
+        ('forbidden = [["a", "b"]]\n', "sample_from.*forbidden edges"),
+    ],
+)
+def test_what_a_joint_model_does_not_keep_is_refused_by_name(tmp_path: Path, text: str, says: str) -> None:
+    head, tail = STUDY.split("[release]")
+    (tmp_path / "study.toml").write_text(f"{head}{text}[release]{tail}")
+    with pytest.raises(Misuse, match=says):
+        owners_study(read_study(tmp_path / "study.toml"), method="joint")
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_constant_column_and_noise_above_the_counts_are_said(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(STUDY)
+    people(60).assign(c="no").to_csv(tmp_path / "people.csv", index=False)
+    found = synthesize(tmp_path / "people.csv", tmp_path / "study.toml")
+    assert any("one and the same category in c" in warning for warning in found.warnings)
+    assert any("average count of 3 of 3 tables, as of a x b" in warning for warning in found.warnings)
+
+
+def test_a_study_of_several_organisations_becomes_the_owners(tmp_path: Path) -> None:
+    two = STUDY.replace('[[variable]]\nparty = "clinic"\nname = "c"', '[[variable]]\nparty = "lab"\nname = "c"')
+    (tmp_path / "study.toml").write_text(
+        two.replace('name = "clinic"\n', 'name = "clinic"\n[[party]]\nname = "lab"\n', 1)
+    )
+    study = owners_study(read_study(tmp_path / "study.toml"), method="network", epsilon=2.0)
+    assert (study.model, study.parties, study.schema[2].owner) == ("curator", ("owner",), "owner")
+    assert study.tables is not None
+    assert (study.tables.epsilon, study.tables.delta, study.release.sample_from) == (2.0, 1e-9, "network")
+
+
+# ---- killed at any moment
+
+
+def essence(folder: Path) -> str:
+    """What lies in a folder, but for how far a release has come that is being made."""
+    found = digests(folder)
+    whole = {name: digest for name, digest in found.items() if ".partial/" not in name}
+    return json.dumps([whole, len(whole) < len(found)])
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_killed_at_any_durable_step_it_ends_as_if_nothing_had_been(tmp_path: Path, every: bool) -> None:
+    """What a process that is killed leaves is what lies on the disk at that step: it is copied, and gone on from."""
+    first = tmp_path / "first"
+    first.mkdir()
+    (first / "study.toml").write_text(STUDY)
+    people(100).to_csv(first / "people.csv", index=False)
+    left: dict[str, tuple[str, Path]] = {}
+
+    def copy(step: durable.Step) -> None:
+        site = f"{step.moment} {step.kind} {step.path.relative_to(first)}"
+        if (key := site if every else essence(first)) not in left:
+            left[key] = site, Path(shutil.copytree(first, tmp_path / f"left-{len(left)}"))
+
+    with durable.watched(copy):
+        again(first, "out")
+    expected = digests(first / "out")
+    print(*(site for site, _ in left.values()), sep="\n")
+    assert len(left) >= (80 if every else 8)
+    for where, folder in left.values():
+        if (folder / "out").exists():
+            assert digests(folder / "out") == expected, where  # whole or not at all
+            continue
+        found = again(folder, "out")
+        assert found.spending.total == Cost(epsilon=1.0, delta=1e-9), where
+        assert digests(folder / "out").keys() == expected.keys(), where
+        if found.spending.again:
+            assert digests(folder / "out") == expected, where
+        assert not [path for path in folder.iterdir() if path.name.startswith(".")], where
+
+
+# ---- the command
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_command(clinic: Path) -> None:
+    def run(*options: object) -> Any:
+        arguments = ["synthesize", clinic / "people.csv", "--study", clinic / "study.toml", *options]
+        return CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
+
+    done = run("--out", clinic / "third", "--compare", "--format", "json")
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert said["study"] == {"structure": {"method": "greedy"}, "release": {"sample_from": "joint"}}
+    assert (said["people"], said["records"], said["charged"]) == (N, 300, False)
+    assert [row["method"] for row in said["comparison_without_noise"]] == [
+        "joint",
+        "network",
+        "privbayes",
+        "independent columns of the table",
+    ]
+    text = run("--out", clinic / "fourth", "--seed", 2, "--compare")
+    assert "for your eyes only" in text.stdout
+    assert "charged now" in text.stdout
+    assert "in all: epsilon 2.00" in text.stdout
+    told = b"".join(path.read_bytes() for path in (clinic / "fourth").rglob("*") if path.is_file())
+    assert b"independent columns of the table" not in told
