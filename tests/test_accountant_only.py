@@ -6,7 +6,7 @@ and `verticil.shared.privacy` (the accountant, and `figures`, its door):
 - primitive: it gets hold of a function that computes an epsilon, delta, gamma or sigma, by whatever way of importing.
 - arithmetic: it adds, multiplies, takes the logarithm of, or sums what is named an epsilon or a delta, or was just assigned one.
 - comparison: it holds one against anything but a constant; limits are the accountant's to compare.
-- quoted: it reads epsilon or delta from a study's ``share``, which is what was asked for, not what the noise costs.
+- quoted: it reads epsilon or delta from a study's ``share`` or ``tables``, which is what was asked for, not what the noise costs.
 
 Names decide what a figure is: a part of the name between underscores (``total_epsilon``, ``delta``, never ``timedelta``). What
 hides behind other names is found only within the function that assigned it. `EXCEPTIONS` says what may stay, and why; an
@@ -45,6 +45,8 @@ EXCEPTIONS: Mapping[str, str] = {
     "verticil.shared.study.rules:_check_subset": "the range in which subset selection can be sampled",
     "verticil.shared.study.approval:check_not_weaker": "compares two matrices, states neither",
     "verticil.shared.study.peer:_check_share": "whether the noise that is asked for can be drawn",
+    "verticil.shared.study.tables:check_tables": "the same of noise on tables",
+    "verticil.shared.study.tables:tables_sigma": "makes the noise that the accountant charges; tests/unit/test_study_tables.py",
     "verticil.shared.study.peer:peer_statement": "the figures of a release; a test here compares them with the accountant's",
     "verticil.shared.study.peer:PeerStatement": "writes those figures down",
     # the noise itself, which is made of what the study asks
@@ -82,8 +84,8 @@ MATHEMATICS = {
     "sqrt",
     "add",
 }
-ASKED = re.compile(r"\bShare(Rule|Statement)\b")
-"""The classes of what a study asks of statistics between peers."""
+ASKED = re.compile(r"\b(Share(Rule|Statement)|TablesRule)\b")
+"""The classes of what a study asks of statistics between peers, and of noise on tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -222,11 +224,11 @@ class Function:
                 return False
 
     def is_asked(self, node: ast.expr) -> bool:
-        """Whether an expression is a study's `share`."""
+        """Whether an expression is a study's `share`, or its `tables`."""
         if isinstance(node, ast.NamedExpr):
             return self.is_asked(node.value)
         if isinstance(node, ast.Attribute):
-            return node.attr == "share"
+            return node.attr in {"share", "tables"}
         return isinstance(node, ast.Name) and node.id in self.asked
 
     def bypasses(self, bound: Mapping[str, str]) -> Iterator[tuple[int, str, str]]:
@@ -473,6 +475,7 @@ PLANTED = {
         "def said(study): return f'epsilon {study.share.epsilon:g} of one person'",
         "quoted",
     ),
+    "a study's key of tables": ("def said(study): return f'epsilon {study.tables.epsilon:g} of one person'", "quoted"),
     "a study's key by another name": (
         "def said(study):\n    rule = study.share\n    return dict(delta=rule.delta)",
         "quoted",

@@ -25,6 +25,8 @@ LAYERS = {
     "verticil.shared.model": 1,
     "verticil.shared.channels": 1,
     "verticil.shared.estimation": 1,
+    "verticil.shared.joint": 1,
+    "verticil.shared.privbayes": 1,
     "verticil.shared.record": 1,
     "verticil.shared.registry": 1,
     "verticil.shared.table": 1,
@@ -33,6 +35,8 @@ LAYERS = {
     "verticil.shared.privacy": 1,
     "verticil.shared.release.synthesis": 1,
     "verticil.shared.release.sampling_plan": 1,
+    "verticil.shared.release.joint_records": 1,
+    "verticil.shared.release.swapping": 1,
     "verticil.shared.release.ranking": 1,
     "verticil.shared.release.shares": 1,
     "verticil.party.dataset.encoding": 1,
@@ -96,6 +100,7 @@ LAYERS = {
     "verticil.analyst": 3,
     "verticil.attack": 3,
     "verticil.cli": 3,
+    "verticil.curator": 3,
     "verticil.pki": 3,
     "verticil.simulation": 3,
 }
@@ -207,6 +212,7 @@ def crossing(project: Imports) -> list[str]:
         "verticil.experiments",
         "verticil.analyst",
         "verticil.attack",
+        "verticil.curator",
         "verticil.pki",
     )
     forbidden = {

@@ -20,7 +20,7 @@ import numpy as np
 
 from verticil.party.protocol.peer.artifact_store import Kind
 from verticil.party.protocol.peer.context import PeerStudyContext
-from verticil.party.protocol.peer.learning import EVERYONE, data_fingerprint, statistics, store_shared
+from verticil.party.protocol.peer.learning import data_fingerprint, statistics, store_shared
 from verticil.party.protocol.peer.network import all_of
 from verticil.party.protocol.peer.plan import Facts, Step, until_common
 from verticil.party.protocol.peer.publication import write_and_sign
@@ -28,6 +28,7 @@ from verticil.party.protocol.peer.study import PeerStudy
 from verticil.party.protocol.planning import PeerFailedError, Plan
 from verticil.party.protocol.registry import PartyProtocol
 from verticil.party.protocol.registry import register as register_party
+from verticil.party.protocol.statistics import EVERYONE
 from verticil.shared.channels.share_noise import DISCRETE, KINDS, ShareNoise, share_key
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.identity.identity import Role

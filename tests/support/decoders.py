@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 from google.protobuf.message import DecodeError
 
+from support.releases import random_mixture, random_records, with_joint
 from verticil.miner.config import load_miner
 from verticil.party import backup as custody
 from verticil.party.audit.log import AuditLog, Event, What
@@ -63,6 +64,7 @@ from verticil.shared.identity.pki import load_credentials, load_private_key, rea
 from verticil.shared.identity.signing import SigningKey, verify_signed
 from verticil.shared.membership.installation import install, read_fingerprint
 from verticil.shared.membership.revocation import make_list, parse_list
+from verticil.shared.model.joint import JointModel
 from verticil.shared.record import encode, parse
 from verticil.shared.release.bundle import sign_release, write_release
 from verticil.shared.release.evidence import (
@@ -219,6 +221,11 @@ def make_decoders(
     write_release(release, dataclasses.replace(release_content, published_at=now))
     sign_release(release, signer, ca_certificate=ca)
 
+    def joint(name: str, model: Callable[[tuple[int, ...]], JointModel]) -> Decoder:
+        schema = release_content.study.schema
+        written = write_release(folder / name, with_joint(release_content, model(schema.n_states))) / "model.json"
+        return Decoder(lambda data: model_json.read_joint(data, schema), written.read_bytes())
+
     state = folder / "audited"
     state.mkdir()
     with Database(state, create=True) as database:
@@ -272,6 +279,8 @@ def make_decoders(
             lambda data: json_document.parse(data, source="x"), (release / "manifest.json").read_bytes()
         ),
         "shared.formats.model_json.read": Decoder(model_json.read, (release / "model.json").read_bytes()),
+        "shared.formats.model_json.read_joint": joint("mixture", random_mixture),
+        "shared.formats.model_json.read_joint of records": joint("records", random_records),
         "shared.release.statement.parse_statement": Decoder(
             lambda data: parse_statement(data, peers), statement_body(case.statement("clinic"), peers)
         ),
@@ -461,6 +470,8 @@ NAMES = (
     "shared.formats.deletion.parse_peer_holding",
     "shared.json_document.parse",
     "shared.formats.model_json.read",
+    "shared.formats.model_json.read_joint",
+    "shared.formats.model_json.read_joint of records",
     "shared.release.statement.parse_statement",
     "shared.release.synthetic.read_records",
     "shared.release.synthetic.read_records of Parquet",

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from verticil.miner.config import Limits
-from verticil.miner.scheduler.job import LearningJob, Progress, StructureJob
+from verticil.miner.scheduler.job import Job, Progress
 from verticil.miner.service.node import MinerNode
 from verticil.party import daemon
 from verticil.party.config import PartyConfig, load_party
@@ -109,7 +109,7 @@ recipients = ["miner"]
 class IdleLearning:
     """Learning is not this test's matter: the study stays where the last unit has arrived."""
 
-    async def run(self, job: LearningJob | StructureJob, progress: Progress) -> bytes:
+    async def run(self, job: Job, progress: Progress) -> bytes:
         """Wait until cancelled."""
         del job, progress
         await asyncio.Event().wait()

@@ -16,12 +16,13 @@ from verticil.party.dataset.perturb import perturb, record_tags
 from verticil.party.protocol.peer.learner import learn_families, share_noise
 from verticil.shared.channels.transition import binary, identity, quantize, symmetric
 from verticil.shared.model.graph import Dag
+from verticil.shared.model.joint import JointModel, Mixture, WeightedRecords
 from verticil.shared.model.network import Family, Marginal, Network
-from verticil.shared.model.rounding import round_network
+from verticil.shared.model.rounding import round_joint, round_network
 from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.statement import PartyStatement, Received, software_text
-from verticil.shared.release.synthesis import sample_codes
+from verticil.shared.release.synthesis import released_records, sample_codes
 from verticil.shared.study import canonical
 from verticil.shared.study.document import (
     GeneticRule,
@@ -142,6 +143,32 @@ def content_of(study: Study) -> ReleaseContent:
         receipts=(), provenance={"numpy": "2.0.0"}, search={"method": "genetic", "seed": 7, "fitness": 0.25},
         simulation=True, seed_derived=False, published_at=dt.datetime(2026, 11, 21, 10, 0, 0, tzinfo=dt.UTC),
     )  # fmt: skip
+
+
+def random_mixture(n_states: tuple[int, ...], m: int = 6, *, seed: int = 1) -> Mixture:
+    """Rounded, so that it can be published."""
+    generator = np.random.default_rng(seed)
+    tables = tuple(generator.dirichlet(np.full(k, 0.5), m) for k in n_states)
+    made = round_joint(Mixture(weights=generator.dirichlet(np.ones(m)), probability=tables))
+    assert isinstance(made, Mixture)
+    return made
+
+
+def random_records(n_states: tuple[int, ...], size: int = 40, *, seed: int = 1) -> WeightedRecords:
+    """Rounded, so that they can be published."""
+    generator = np.random.default_rng(seed)
+    codes = np.stack([generator.integers(0, k, size) for k in n_states], axis=1).astype(np.uint16)
+    made = round_joint(WeightedRecords(n_states=n_states, codes=codes, weights=generator.dirichlet(np.ones(size))))
+    assert isinstance(made, WeightedRecords)
+    return made
+
+
+def with_joint(content: ReleaseContent, model: JointModel) -> ReleaseContent:
+    """The release with a joint model that its records are drawn from."""
+    codes, synthetic = released_records(content.network, content.study, content.n_common, model)
+    return dataclasses.replace(
+        content, joint=model, joint_facts={"method": "mixture"}, codes=codes, synthetic=synthetic
+    )
 
 
 def peer_study_of_three(**changes: object) -> Study:
