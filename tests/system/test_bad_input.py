@@ -213,7 +213,7 @@ class Desk:
 
     def __init__(self, root: Path, template: Path, *, port: int, other_port: int) -> None:
         self.root, self._template, self._port, self.other_port = root, template, port, other_port
-        shutil.copytree(template, root)
+        shutil.copytree(template, root, ignore=shutil.ignore_patterns("*.part"))  # the miner is writing
         self.clinic = root / "clinic"
         self._begin()
 
