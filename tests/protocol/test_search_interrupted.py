@@ -1,4 +1,4 @@
-"""A search in a process of its own, killed and stopped on the way: it goes on from its checkpoint, and gives the same bytes."""
+"""A search, or an estimate, in a process of its own, killed and stopped on the way: it goes on, and gives the same bytes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from verticil.miner.learning.search.protocol import Checkpoint
 from verticil.miner.scheduler.job import ColumnFile, LearningJob, StructureJob, job_from
 from verticil.miner.scheduler.learning import InlineLearning, SpawnedLearning, WorkerDied
 from verticil.miner.storage.checkpoint import CheckpointFile
@@ -40,7 +41,7 @@ NOW = dt.datetime(
 D, N = 8, 500
 
 
-def study_of(model: str, generations: int) -> Study:
+def study_of(model: str, generations: int, sample_from: str | None = None) -> Study:
     owners = ("north", "south")
     variables = tuple(Variable(name=f"v{i}", owner=owners[i % 2], labels=("x", "y", "z")) for i in range(D))
     channel = quantize(symmetric(3, epsilon=3.0))
@@ -56,12 +57,12 @@ def study_of(model: str, generations: int) -> Study:
             forbidden=(), genetic=GeneticRule(population=30, selected=4, generations=generations),
         ),
         parameters=ParameterRule(estimator="em", prior_count=0.5, interval_level=0.95),
-        release=ReleaseRule(synthetic_records=None, seed=5),
+        release=ReleaseRule(synthetic_records=None, seed=5, sample_from=sample_from),
         share=ShareRule() if model == "peer" else None,
     )  # fmt: skip
 
 
-def job_in(folder: Path, generations: int) -> LearningJob:
+def job_in(folder: Path, generations: int, sample_from: str | None = None) -> LearningJob:
     """Columns that follow each other, on disk."""
     folder.mkdir()
     generator = np.random.default_rng(4)
@@ -73,7 +74,7 @@ def job_in(folder: Path, generations: int) -> LearningJob:
         columns.append(ColumnFile(path=path, item_bytes=1, sha256=hashlib.sha256(data).digest()))
     return LearningJob(
         proposal_digest=bytes(32),
-        effective=canonical.to_bytes(study_of("central", generations)),
+        effective=canonical.to_bytes(study_of("central", generations, sample_from)),
         n_common=N,
         columns=tuple(columns),
         receipts=(),
@@ -93,10 +94,13 @@ def children() -> set[int]:
     return {int(pid) for pid in Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()}
 
 
-def generation(job: LearningJob | StructureJob) -> int:
+def stored(job: LearningJob | StructureJob) -> Checkpoint:
     assert job.checkpoint is not None
-    stored = CheckpointFile(job.checkpoint, job.binding, what="test").read()
-    return -1 if stored is None else int(stored["generation"])
+    return CheckpointFile(job.checkpoint, job.binding, what="test").read() or {}
+
+
+def generation(job: LearningJob | StructureJob) -> int:
+    return int(stored(job)["generation" if isinstance(job, StructureJob) else "search:generation"])
 
 
 def once(job: LearningJob | StructureJob, act: Callable[[], object], *, share: int) -> Callable[[str, int], None]:
@@ -157,6 +161,49 @@ async def test_feature_26_killed_stopped_and_resumed_it_writes_what_it_would_hav
     assert goes_on in caplog.messages
     assert min(told[1:]) >= 100 * stopped // generations
     assert written(job) == written(whole)
+
+
+async def test_killed_in_its_estimate_it_writes_what_it_would_have_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "")
+    whole, job = (job_in(tmp_path / name, 100, "joint") for name in ("whole", "killed"))
+    thread, executor = InlineLearning(clock=lambda: NOW), SpawnedLearning(tmp_path / "cache")
+    await thread.run(whole, lambda _stage, _percent: None)
+    assert "joint.bifxml" in written(whole)
+    before, killed = children(), []
+
+    def kill(stage: str, _percent: int) -> None:
+        if stage == "estimating" and not killed and any(name.startswith("joint:guard 2") for name in stored(job)):
+            killed.append(stored(job))
+            os.kill(*(children() - before), signal.SIGKILL)
+
+    with pytest.raises(WorkerDied):
+        await executor.run(job, kill)
+    assert not job.target.exists()
+    assert job.checkpoint is not None
+    torn = job.checkpoint.read_bytes()
+    foreign = dict(stored(job)) | {"joint:work": np.zeros(32, dtype=np.uint8)}
+    assert {name.partition(":")[0] for name in foreign} == {"joint", "search"}
+
+    told: list[str] = []
+    caplog.clear()
+    caplog.set_level(logging.INFO)
+    await thread.run(job, lambda stage, percent: told.append(f"{stage} {percent}"))
+    assert "the search goes on from its checkpoint" in caplog.text
+    assert told[told.index("parameters 100") + 1] != "estimating 0"
+    assert written(job) == written(whole)
+
+    for number, damage in enumerate(("torn", "foreign")):
+        again = dataclasses.replace(job, target=tmp_path / str(number))
+        if damage == "torn":
+            job.checkpoint.write_bytes(torn[: len(torn) // 2])
+        else:
+            CheckpointFile(job.checkpoint, job.binding, what="test").write(foreign)
+        caplog.clear()
+        await thread.run(again, lambda _stage, _percent: None)
+        assert "the search begins anew" in caplog.text
+        assert written(again) == written(whole)
 
 
 async def test_a_search_from_scores_goes_on_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

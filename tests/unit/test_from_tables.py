@@ -9,10 +9,11 @@ import pytest
 
 from support.noisy_tables import PEOPLE, empty, study, truth
 from verticil.miner.learning.from_tables import learn_from_tables
-from verticil.miner.learning.search.protocol import Interruption, LearningCancelled
+from verticil.miner.learning.search.protocol import Checkpoint, Interruption, LearningCancelled
 from verticil.shared.errors import DataFault
 from verticil.shared.joint.noisy_tables import MeasuredTable
 from verticil.shared.joint.replicates import redrawn
+from verticil.shared.joint.work import ForeignCheckpoint
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +56,33 @@ def test_the_same_tables_give_the_same_release(measured) -> None:
     assert one.network.dag == other.network.dag
     for a, b in zip(one.network.families, other.network.families, strict=True):
         assert np.array_equal(a.standard_error, b.standard_error)
+
+
+def test_it_goes_on_in_the_estimate_and_in_the_search(measured) -> None:
+    kept: dict[str, Checkpoint] = {}
+
+    def keep(make) -> None:
+        made = make()
+        kept["search" if any(name.startswith("search:") for name in made) else "joint"] = made
+
+    given = study(minimum_strength=None)
+    whole = learn_from_tables(measured, given, interruption=Interruption(keep=keep))
+    for stage in ("joint", "search"):
+        stages: list[str] = []
+        again = learn_from_tables(
+            measured,
+            given,
+            progress=lambda stage, _percent, stages=stages: stages.append(stage),
+            interruption=Interruption(checkpoint=kept[stage]),
+        )
+        assert "estimating" not in stages  # it had ended
+        assert ("searching" in stages) == (stage == "joint")
+        assert again.search == whole.search
+        for one, other in zip(whole.network.families, again.network.families, strict=True):
+            assert np.array_equal(one.probability, other.probability)
+    foreign = {**kept["joint"], "joint:work": np.zeros(32, np.uint8)}
+    with pytest.raises(ForeignCheckpoint):
+        learn_from_tables(measured, given, interruption=Interruption(checkpoint=foreign))
 
 
 def test_too_few_people_and_a_stop_are_said(measured) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 from verticil.miner.learning.learn import LearnResult, Progress, checked, shown_pairs, without_weak
 from verticil.miner.learning.model_tables import ModelScores, ModelTables, noisy_pair_scores, observed_of
 from verticil.miner.learning.scores import PairScores
-from verticil.miner.learning.search.protocol import UNINTERRUPTED, Interruption, SearchResult
+from verticil.miner.learning.search.protocol import UNINTERRUPTED, Interruption, SearchResult, Stages
 from verticil.miner.learning.strength import EdgeStrength
 from verticil.miner.learning.structure import Search, run_method, search_problem
 from verticil.shared.arrays import Floats
@@ -96,12 +96,15 @@ def learn_from_tables(
     def step(piece: str, done: int, most: int) -> None:
         told("estimating")(min(done / most, 1.0))
 
-    joint = estimate(tables, seed=seed, progress=step, check=check)
+    stages = Stages(interruption)
+    with stages.stage("joint") as own:
+        joint = estimate(tables, seed=seed, progress=step, check=check, keep=own.keep, checkpoint=own.checkpoint)
     model = joint.model
     check()
     of_model = ModelTables(model, tables.people, study.schema.names)
     pairs = noisy_pair_scores(tables, cancelled=check)
-    result, way = _structure(tables, of_model, pairs, study, progress=told("searching"), interruption=interruption)
+    with stages.stage("search") as own:
+        result, way = _structure(tables, of_model, pairs, study, progress=told("searching"), interruption=own)
     models = list(_replicates(joint, tables, seed=seed, check=check, progress=told("parameters")))
     again = [ModelTables(other, tables.people, study.schema.names) for other in models]
     strengths = _strengths(result.dag, of_model, again, tables)

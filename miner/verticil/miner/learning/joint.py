@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from verticil.miner.learning.search.protocol import Interruption
 from verticil.shared.arrays import Codes
 from verticil.shared.joint.count import from_columns
 from verticil.shared.joint.estimate import JointEstimate, estimate
@@ -30,7 +31,7 @@ def joint_of_columns(
     network: Network,
     *,
     progress: Callable[[float], None],
-    check: Callable[[], None],
+    interruption: Interruption,
 ) -> JointEstimate:
     """Estimate the joint model of all pairs of columns.
 
@@ -39,12 +40,12 @@ def joint_of_columns(
         study: the effective study.
         network: that was learned from them; its records are what is reweighted.
         progress: is told the share that is done.
-        check: called between short steps; may raise.
+        interruption: how it is stopped, and gone on with; its checkpoint is of the same columns, study and network.
     """
     units = [study.column_unit(index) for index in range(len(study.units))]
     widths = [unit.channel.codes_per_record for unit in units]
     shaped = [column.reshape(-1, width) if width > 1 else column for column, width in zip(columns, widths, strict=True)]
-    tables = from_columns(shaped, units, study.schema.n_states, check=check)
+    tables = from_columns(shaped, units, study.schema.n_states, check=interruption.check)
 
     def records(n: int, generator: np.random.Generator) -> list[Codes]:
         return sample_codes(network, n, generator=generator)
@@ -52,4 +53,12 @@ def joint_of_columns(
     def told(_piece: str, done: int, most: int) -> None:
         progress(min(done / most, 1.0))
 
-    return estimate(tables, seed=study.structure.seed, records=records, progress=told, check=check)
+    return estimate(
+        tables,
+        seed=study.structure.seed,
+        records=records,
+        progress=told,
+        check=interruption.check,
+        keep=interruption.keep,
+        checkpoint=interruption.checkpoint,
+    )

@@ -20,7 +20,7 @@ from verticil.miner.learning import counting
 from verticil.miner.learning.held_out import PairCheck, check_pairs, sample_of
 from verticil.miner.learning.joint import asks_for_joint, joint_of_columns
 from verticil.miner.learning.scores import PairScores
-from verticil.miner.learning.search.protocol import UNINTERRUPTED, Interruption, SearchResult
+from verticil.miner.learning.search.protocol import UNINTERRUPTED, Interruption, SearchResult, Stages
 from verticil.miner.learning.selection import Candidate, Found, search_columns
 from verticil.miner.learning.strength import EdgeStrength, edge_strengths
 from verticil.miner.learning.structure import Search
@@ -111,11 +111,12 @@ def learn(
         if progress is not None:
             progress(stage, percent)
 
-    check = interruption.check
+    check, stages = interruption.check, Stages(interruption)
     found: Found | None = None
     if dag is None:
         _check_pairs(study)
-        found = search_columns(columns, study, progress=report, interruption=interruption)
+        with stages.stage("search") as own:
+            found = search_columns(columns, study, progress=report, interruption=own)
         result, tables = found.result, found.tables
     else:
         result = SearchResult(dag=dag, fitness=0.0, generations=0, dropped_edges=(), seed=study.structure.seed)
@@ -155,9 +156,14 @@ def learn(
     report("parameters", 100)
     joint = None
     if asks_for_joint(study):
-        joint = joint_of_columns(
-            columns, study, network, progress=lambda share: report("estimating", int(100 * share)), check=check
-        )
+        with stages.stage("joint") as own:
+            joint = joint_of_columns(
+                columns,
+                study,
+                network,
+                progress=lambda share: report("estimating", int(100 * share)),
+                interruption=own,
+            )
     nothing = np.zeros((len(schema), len(schema)))
     return LearnResult(
         network=network,

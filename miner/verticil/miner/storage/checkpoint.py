@@ -1,11 +1,12 @@
-"""Checkpoints of searches on disk: where a search stood, so that a miner that was killed goes on there, to the same result.
+"""Checkpoints of searches and estimates on disk: where one stood, so that a killed miner goes on there, to the same result.
 
 One file for a search: a magic word, the *binding* (a digest of everything that the search is a function of: study, columns or
 scores, software), the SHA-256 of all that follows and precedes, and the arrays as numpy's npz, without pickle. It is replaced
 whole (`store.write_durably`). A file that is torn, or of another search, is not used: the search begins anew, and says so in
 the log. A checkpoint is never needed: where it cannot be written, the log says so, and the search goes on.
 
-It holds no record: networks under construction, their scores, the state of the search's random numbers. Whoever can write the
+It holds no record of a person: networks under construction, their scores, the state of the search's random numbers; of a joint
+estimate what the model in hand is made of, records drawn from networks among it. Whoever can write the
 miner's state directory can change it, as they could change the miner; constraints are checked on the result, not here.
 """
 
@@ -28,6 +29,7 @@ from numpy.typing import NDArray
 from verticil.miner.learning.search.protocol import Checkpoint, ForeignCheckpoint, Interruption, LearningCancelled
 from verticil.miner.storage.store import write_durably
 from verticil.shared.errors import DataFault
+from verticil.shared.joint import work
 from verticil.shared.json_document import Json
 
 R = TypeVar("R")
@@ -71,7 +73,7 @@ def resumed(
         binding, what, seconds: see `CheckpointFile`.
 
     Raises:
-        Whatever `search` raises, but for ForeignCheckpoint.
+        Whatever `search` raises, but for ForeignCheckpoint, the search's or the estimate's.
     """
     if path is None:
         return search(Interruption(cancelled=cancelled))
@@ -80,7 +82,7 @@ def resumed(
         if (stored := file.read()) is not None:
             try:
                 return search(Interruption(cancelled=cancelled, checkpoint=stored, keep=file.keep))
-            except ForeignCheckpoint as error:
+            except (ForeignCheckpoint, work.ForeignCheckpoint) as error:
                 file.refuse(str(error))
         return search(Interruption(cancelled=cancelled, keep=file.keep))
     except LearningCancelled as stop:

@@ -165,7 +165,7 @@ class StudyFiles:
 
     @property
     def checkpoint(self) -> Path:
-        """Where the search stood (`checkpoint`); there from its first seconds until the study has ended."""
+        """Where the search or estimate stood (`checkpoint`); there from its first seconds until the study has ended."""
         return self.root / "checkpoint"
 
     @property

@@ -12,10 +12,12 @@ equal. What is remembered is bounded; the oldest go first. It changes what a sea
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import functools
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
@@ -78,6 +80,50 @@ class Interruption:
 
 
 UNINTERRUPTED: Final = Interruption()
+
+
+class Stages:
+    """One checkpoint of several pieces of work, done in turn: where the one in hand stands, beside where those before it ended.
+
+    Args:
+        interruption: of all of them together.
+    """
+
+    def __init__(self, interruption: Interruption) -> None:
+        self._whole = interruption
+        self._name = ""
+        self._before: dict[str, NDArray[np.generic]] = {}
+        self._latest: Callable[[], Checkpoint] = dict
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Generator[Interruption]:
+        """How the next piece of work is stopped, and gone on with. Its checkpoints are its own arrays.
+
+        Args:
+            name: without a colon; no other piece has it.
+
+        Raises:
+            LearningCancelled: the piece did; it brings the checkpoint of all, where it brought its own.
+        """
+        prefix = f"{name}:"
+        self._before = self._joined(self._latest())
+        stored = {
+            key.removeprefix(prefix): array
+            for key, array in (self._whole.checkpoint or {}).items()
+            if key.startswith(prefix)
+        }
+        self._name, self._latest = name, lambda: stored
+        try:
+            yield dataclasses.replace(self._whole, checkpoint=stored or None, keep=self._offered)
+        except LearningCancelled as stop:
+            raise LearningCancelled(None if stop.checkpoint is None else self._joined(stop.checkpoint)) from None
+
+    def _offered(self, make: Callable[[], Checkpoint]) -> None:
+        self._latest = make
+        self._whole.keep(lambda: self._joined(make()))
+
+    def _joined(self, own: Checkpoint) -> dict[str, NDArray[np.generic]]:
+        return {**self._before, **{f"{self._name}:{key}": array for key, array in own.items()}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
