@@ -145,7 +145,7 @@ def test_the_release_is_verified_and_states_the_cost(made: tuple[Path, Synthesiz
     assert '[release] sample_from = "joint"' in found.changes
     page = (folder / "first" / "release" / "report.html").read_text(encoding="utf-8")
     assert "for everybody" in page
-    assert "the other organisations" not in page
+    assert "organisations" not in page
     assert "rests on the organisation's word" in page
 
 

@@ -415,6 +415,11 @@ _STRENGTH: Final = (
 _INFORMATION: Final = (
     "conditional mutual information of child and parent given the other confirmed parents, nats, less what chance adds"
 )
+_OF_TABLES: Final = (
+    "share of the times that people and noise are drawn again from the joint model in which the child's table has the better BIC "
+    f"with this parent, beside its other parents; {CONFIRMED:g} or more: confirmed",
+    "conditional mutual information of child and parent given the other parents in the joint model, nats",
+)
 
 
 def search_facts(
@@ -471,9 +476,10 @@ def search_facts(
         facts["pair_check"] = _pairs(pair_check, names)
     if edge_strength is not None:
         facts["edge_strength"] = [[*edge, round(told.strength, 4)] for edge, told in _named(edge_strength, names)]
-        facts["edge_strength_is"] = _STRENGTH
+        strength, information = (_STRENGTH, _INFORMATION) if study.tables is None else _OF_TABLES
+        facts["edge_strength_is"] = strength
         facts["edge_information"] = [[*edge, round(told.information, 6)] for edge, told in _named(edge_strength, names)]
-        facts["edge_information_is"] = _INFORMATION
+        facts["edge_information_is"] = information
     if rule.minimum_strength is not None:
         facts["minimum_strength"] = rule.minimum_strength
         facts["weak_edges_taken_out"] = [

@@ -182,6 +182,7 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         "rows": [_row(column, owner_index) for column in statement.sent],
         "section": release_protocol(study).section(content, statement),
         "coordinated": protocol.coordinated,
+        "alone": protocol.whole_table,
         "total": _total(statement),
         "example": _example(statement),
         "unchanged": _unchanged(statement),
