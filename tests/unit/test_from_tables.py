@@ -34,7 +34,7 @@ def test_what_was_measured_has_exact_intervals_and_what_is_implied_is_marked(mea
         assert (family.interval_low <= family.interval_high)[known].all()
         if not family.implied and not family.parents:  # sampling and noise, by hand
             counts, variance = measured.one_way(family.child)
-            share = counts / counts.sum()
+            share = counts / counts.sum()  # of a family: a ratio
             error = np.sqrt((np.maximum(share * (1 - share), 0) * PEOPLE + variance) / PEOPLE**2)
             assert family.estimate[0] == pytest.approx(share)
             assert family.standard_error[0] == pytest.approx(error, rel=0.1)

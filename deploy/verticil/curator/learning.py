@@ -71,7 +71,9 @@ def _by_privbayes(study: Study, codes: Sequence[Codes], *, key: bytes) -> LearnR
     nothing = np.zeros((len(schema), len(schema)))
     return LearnResult(
         network=network,
-        marginals=tuple(_marginal(fitted, study, variable, model) for variable, model in enumerate(models)),
+        marginals=tuple(
+            _marginal(fitted, study, variable, model, len(codes[0])) for variable, model in enumerate(models)
+        ),
         marginals_exact=exact,
         pair_information=nothing,
         significant=nothing.astype(np.bool_),
@@ -86,7 +88,7 @@ def _by_privbayes(study: Study, codes: Sequence[Codes], *, key: bytes) -> LearnR
     )
 
 
-def _marginal(fitted: Fitted, study: Study, variable: int, model: Floats) -> Marginal:
+def _marginal(fitted: Fitted, study: Study, variable: int, model: Floats, n: int) -> Marginal:
     """From the table that tells most of the variable: of its cells the fewest are added up for a category."""
 
     def variance(table: NoisyTable) -> float:
@@ -101,6 +103,7 @@ def _marginal(fitted: Fitted, study: Study, variable: int, model: Floats) -> Mar
         model=model,
         level=study.parameters.interval_level,
         noise_variance=variance(table),
+        people=n,
     )
 
 

@@ -244,7 +244,13 @@ def _marginals(tables: NoisyTables, shares: list[Floats], *, level: float) -> It
         assert observed is not None  # every unit is in a table
         measured, counts, design = observed
         yield parameters.marginal_parameters(
-            counts, design, variable=variable, model=model, level=level, noise_variance=measured.sigma**2
+            counts,
+            design,
+            variable=variable,
+            model=model,
+            level=level,
+            noise_variance=measured.sigma**2,
+            people=tables.people,
         )
 
 
@@ -254,6 +260,10 @@ def _pairs(tables: NoisyTables, dag: Dag, study: Study) -> Iterator[PairEstimate
         assert observed is not None  # `noisy_pair_scores` would have said so
         measured, counts, design = observed
         share, low, high = parameters.joint_shares(
-            counts, design, level=study.parameters.interval_level, noise_variance=measured.sigma**2
+            counts,
+            design,
+            level=study.parameters.interval_level,
+            noise_variance=measured.sigma**2,
+            people=tables.people,
         )
         yield PairEstimate(first=first, second=second, estimate=share, low=low, high=high, exact=False)

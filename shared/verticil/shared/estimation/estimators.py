@@ -127,7 +127,11 @@ def simplex_projection(observed: Counts, design: Design, *, prior_count: float =
 
 
 def marginal_estimate(
-    observed: Counts, design: Channel | FamilyDesign, *, noise_variance: float = 0.0
+    observed: Counts,
+    design: Channel | FamilyDesign,
+    *,
+    noise_variance: float = 0.0,
+    people: float | None = None,
 ) -> tuple[Floats, Floats]:
     """Unbiased shares of one variable's categories, with standard errors of the total form.
 
@@ -135,14 +139,16 @@ def marginal_estimate(
         observed: (M,), counts of released records.
         design: the column's channel, or a design of this one variable.
         noise_variance: of independent noise that was added to every cell of `observed`.
+        people: how many were counted; None: the sum of `observed`. With noise that sum is off by the noise of all cells, which
+            no error of a single cell has in it, so it is nothing to divide by.
 
     Returns:
-        share: (K,), sums to 1, not clipped; standard_error: (K,).
+        share: (K,), sums to 1 if `people` is the sum, not clipped; standard_error: (K,).
 
     Raises:
         ValueError: there is no record.
     """
-    n = float(observed.sum())
+    n = people or float(observed.sum())
     if n <= 0:
         raise ValueError("the table has no record")
     design = design if isinstance(design, FamilyDesign) else as_design([design])

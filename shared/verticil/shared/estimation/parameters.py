@@ -140,6 +140,7 @@ def marginal_parameters(
     model: Floats,
     level: float,
     noise_variance: float = 0.0,
+    people: float | None = None,
     minimum_count: int = 0,
 ) -> Marginal:
     """Estimate one variable's shares.
@@ -151,13 +152,16 @@ def marginal_parameters(
         model: (K,), the network's own shares (`network_marginals`).
         level: of the intervals.
         noise_variance, minimum_count: see `family_parameters`; what is replaced there has no estimate and no interval here.
+        people: see `marginal_estimate`; to be given with noise.
 
     Raises:
         ValueError: there is no record.
     """
-    share, standard_error = marginal_estimate(observed, design, noise_variance=noise_variance)
+    share, standard_error = marginal_estimate(observed, design, noise_variance=noise_variance, people=people)
     if minimum_count:
-        replaced = pooled_shares(np.maximum(share, 0.0), share * float(observed.sum()), None, minimum_count)[1]
+        replaced = pooled_shares(
+            np.maximum(share, 0.0), share * (people or float(observed.sum())), None, minimum_count
+        )[1]
         share, standard_error = (np.where(replaced, np.nan, array) for array in (share, standard_error))
     each = design if isinstance(design, FamilyDesign) else as_design([design])
     exact = _is_exact(each, noise_variance)
@@ -173,7 +177,12 @@ def marginal_parameters(
 
 
 def joint_shares(
-    observed: Counts, design: FamilyDesign, *, level: float, noise_variance: float = 0.0
+    observed: Counts,
+    design: FamilyDesign,
+    *,
+    level: float,
+    noise_variance: float = 0.0,
+    people: float | None = None,
 ) -> tuple[Floats, Floats, Floats]:
     """Unbiased shares of the combinations of some variables, with intervals that all hold together.
 
@@ -182,6 +191,7 @@ def joint_shares(
         design: how they were randomized.
         level: of all intervals of the table together, by Bonferroni.
         noise_variance: of independent noise that was added to every cell of `observed`.
+        people: see `marginal_estimate`; to be given with noise.
 
     Returns:
         Shares, lower and upper ends, all of `design.shape`. Where a column is randomized a cell's variance is at least what it
@@ -190,8 +200,8 @@ def joint_shares(
     Raises:
         ValueError: there is no record.
     """
-    share, _ = marginal_estimate(observed, design)
-    n = float(observed.sum())
+    share, _ = marginal_estimate(observed, design, people=people)
+    n = people or float(observed.sum())
     exact = _is_exact(design, noise_variance)
     noise = noise_variance * design.noise_gain() if noise_variance else 0.0
     error = np.sqrt(np.maximum(design.variance_total(observed), 1.0) + noise) / n
