@@ -347,10 +347,6 @@ def test_what_cannot_be_is_refused_before_anything_is_spent(
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (
-            '[[randomization]]\njointly = ["a", "b"]\nscheme = "symmetric"\nepsilon = 3.0\nimpossible = [["x", "y"]]\n',
-            "impossible",
-        ),
         ('target = "a"\nsensitive = ["b"]\n', "sample_from.*custom network"),
         ('forbidden = [["a", "b"]]\n', "sample_from.*forbidden edges"),
     ],
@@ -360,6 +356,42 @@ def test_what_a_joint_model_does_not_keep_is_refused_by_name(tmp_path: Path, tex
     (tmp_path / "study.toml").write_text(f"{head}{text}[release]{tail}")
     with pytest.raises(Misuse, match=says):
         owners_study(read_study(tmp_path / "study.toml"), method="joint")
+
+
+IMPOSSIBLE = STUDY.replace(
+    "[structure]",
+    """[[randomization]]
+jointly = ["c", "a"]
+scheme = "symmetric"
+epsilon = 3.0
+impossible = [["yes", "x"], ["no", "z"]]
+[structure]""",
+)
+
+
+def test_combinations_declared_impossible_are_so_in_records_and_model(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(IMPOSSIBLE)
+    frame = people()
+    frame["c"] = np.where(frame["a"] == "x", "no", np.where(frame["a"] == "z", "yes", frame["c"]))
+    frame.loc[:4, ["a", "c"]] = ["x", "yes"]  # five rows that cannot be
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    found = synthesize(tmp_path / "people.csv", tmp_path / "study.toml", out=tmp_path / "out", epsilon=2.0)
+    assert any("5 of 2000 rows have a combination" in warning for warning in found.warnings)
+    verify_release(tmp_path / "out" / "release", ca_certificate=(tmp_path / "out" / "ca.crt").read_bytes())
+    pairs = pd.crosstab(found.records["a"], found.records["c"])
+    assert (pairs.loc["x", "yes"], pairs.loc["z", "no"]) == (0, 0)
+    assert pairs.loc["x", "no"] > 50
+    assert synthesize(tmp_path / "people.csv", tmp_path / "study.toml", epsilon=2.0).spending.again
+    (tmp_path / "study.toml").write_text(IMPOSSIBLE.replace(', ["no", "z"]', ""))
+    other = synthesize(tmp_path / "people.csv", tmp_path / "study.toml", epsilon=2.0)
+    assert not other.spending.again  # other cells: another measurement
+
+
+def test_impossible_combinations_are_kept_by_the_joint_model_alone(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(IMPOSSIBLE)
+    for method in ("network", "privbayes"):
+        with pytest.raises(Misuse, match=f"impossible, which the method '{method}' does not keep"):
+            owners_study(read_study(tmp_path / "study.toml"), method=method)
 
 
 @pytest.mark.usefixtures("quick")

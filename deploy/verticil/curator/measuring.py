@@ -14,6 +14,7 @@ from typing import Final
 
 from verticil.curator.reading import Table
 from verticil.party.dataset.releases import Release
+from verticil.party.local_dataset import unit_codes
 from verticil.party.storage.secret import SiteSecret, secret_id
 from verticil.shared.channels.gaussian import derived_key
 from verticil.shared.joint.count import from_columns
@@ -40,7 +41,11 @@ def measurement(study: Study, table: Table, *, dataset: str, secret: SiteSecret)
     """
     # What chooses its tables itself would, under other rules, choose others, and tell of more than it was charged for.
     chosen = write(study.structure) if METHODS[study.structure.method].whole_table else tables_of(study)
-    named = json.dumps([table.sources, [digest.hex() for digest in table.codebooks], chosen], sort_keys=True)
+    together = [[unit.variables, unit.impossible] for unit in study.units if unit.is_compound]
+    named = json.dumps(
+        [table.sources, [digest.hex() for digest in table.codebooks], chosen, *([together] if together else [])],
+        sort_keys=True,
+    )
     event = drawn_event(study)
     drawn = json.dumps([events.to_json(event), study.structure.seed])
     return Release(
@@ -75,5 +80,7 @@ def measured(study: Study, table: Table, release: Release, secret: SiteSecret) -
     """
     units = tuple(study.column_unit(index) for index in range(len(study.units)))
     three_way = [(a, b, c) for a, b, c in (members for members in tables_of(study) if len(members) == 3)]
-    exact = from_columns(table.codes, units, study.schema.n_states, three_way=three_way, parts=1)
+    own = dict(zip(study.schema.names, table.codes, strict=True))
+    columns = [unit_codes(study, index, own) for index in range(len(study.units))]
+    exact = from_columns(columns, units, study.schema.n_states, three_way=three_way, parts=1)
     return noised(exact, tables_sigma(study), noise_key(release, secret))

@@ -1,7 +1,8 @@
 """The owner's table as codes of the declared categories, one row a person.
 
 The party's own reader and codebook: a value without a declared category gets `other`, or `missing` where it is empty, else
-one that is drawn for the row, so that nothing depends on whether there are such values. What the owner may want to mend is
+one that is drawn for the row, as is a possible combination in place of one that the study declares impossible, so that nothing
+depends on whether there are such values. What the owner may want to mend is
 said.
 """
 
@@ -21,6 +22,7 @@ from verticil.analyst.draft import column_rules, dataset_rule
 from verticil.curator.study import LEAST_RECORDS
 from verticil.party.dataset import perturb, substitutes
 from verticil.party.dataset.source import check_records, read_records
+from verticil.party.local_dataset import compounds_of
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault
@@ -86,9 +88,9 @@ def read_table(path: Path, study: Study, *, dataset: str, id_column: str | None,
         raise DataFault("DATA_FILE_MISSING", f"{path}: {problem}", hint="check the path that was given for the table")
     rule = dataset_rule(path, id_column or "")
     rule = replace(rule, columns=column_rules(study, study.parties[0], rule), has_ids=id_column is not None)
-    variables = study.schema.variables
+    variables, together = study.schema.variables, compounds_of(study, study.parties[0])
     records = read_records(rule, variables, study.linkage.normalise)
-    report = check_records(rule, variables, study.linkage.normalise)
+    report = check_records(rule, variables, study.linkage.normalise, list(together.values()))
     for count, code, what in (
         (report.n_repeated_ids, "DATA_ID_DUPLICATE", "have the id of another one"),
         (report.n_empty_ids, "DATA_ID_MISSING", "have an empty id"),
@@ -118,6 +120,18 @@ def read_table(path: Path, study: Study, *, dataset: str, id_column: str | None,
         codes.append(found)
         codebooks.append(codebook)
         sources.append(column.source)
+    own, place = dict(zip(study.schema.names, codes, strict=True)), study.schema.index
+    for compound in together.values():
+        key = substitutes.substitute_key(
+            secret.value,
+            dataset=dataset,
+            source_columns=[sources[place(name)] for name in compound.variables],
+            codebook_digest=perturb.compound_digest(
+                [codebooks[place(name)] for name in compound.variables], compound.impossible
+            ),
+        )
+        own |= compound.possible(own, substitutes.draw(key, tags, compound.n_domain))
+    codes = list(own.values())
     return Table(
         codes=tuple(codes),
         codebooks=tuple(codebooks),

@@ -7,11 +7,12 @@ What was changed is said, for the owner to read.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.errors import Misuse
+from verticil.shared.model.schema import Schema
 from verticil.shared.study import rules
 from verticil.shared.study.document import LinkageRule, StructureRule, Study, TablesRule, Unit
 from verticil.shared.study.vocabulary import METHODS as METHODS_OF_STUDIES
@@ -43,13 +44,13 @@ def owners_study(
     Raises:
         Misuse: STUDY_INVALID or STUDY_UNSUPPORTED, what the study asks for does not go with noise on tables.
     """
-    for unit in study.units:
-        if unit.impossible:
-            raise Misuse(
-                "STUDY_UNSUPPORTED",
-                f"study '{study.id}': {unit.text}: it declares combinations impossible, which noisy tables do not keep",
-                hint="declare one variable whose categories are the possible combinations",
-            )
+    kept = [unit for unit in study.units if unit.impossible]
+    if kept and method != "joint":
+        raise Misuse(
+            "STUDY_UNSUPPORTED",
+            f"study '{study.id}': {kept[0].text}: it declares combinations impossible, which the method '{method}' does not keep",
+            hint="use the method 'joint', or declare one variable whose categories are the possible combinations",
+        )
     owner = study.parties[0] if len(study.parties) == 1 else OWNER
     schema = dataclasses.replace(
         study.schema, variables=tuple(dataclasses.replace(v, owner=owner) for v in study.schema.variables)
@@ -64,10 +65,7 @@ def owners_study(
         parties=(owner,),
         linkage=LinkageRule(minimum_common_records=LEAST_RECORDS),
         schema=schema,
-        units=tuple(
-            Unit(variables=(v.name,), owner=owner, scheme="none", transition=quantize(identity(v.n_states)))
-            for v in schema.variables
-        ),
+        units=tuple(_units(schema, owner, kept)),
         structure=_structure(study.structure, method, seed),
         release=dataclasses.replace(
             study.release,
@@ -83,6 +81,20 @@ def owners_study(
     )
     rules.check(changed, source=_SOURCE)
     return changed
+
+
+def _units(schema: Schema, owner: str, kept: Sequence[Unit]) -> Iterator[Unit]:
+    """Each variable as it is; where combinations are impossible, the possible ones of several together."""
+    joint = {name: unit for unit in kept for name in unit.variables}
+    for variable in schema.variables:
+        unit = joint.get(variable.name)
+        if unit is None:
+            yield Unit(
+                variables=(variable.name,), owner=owner, scheme="none", transition=quantize(identity(variable.n_states))
+            )
+        elif variable.name == min(unit.variables, key=schema.index):
+            channel = quantize(identity(unit.transition.n_states))
+            yield dataclasses.replace(unit, owner=owner, scheme="none", transition=channel, two_level=None)
 
 
 def _structure(rule: StructureRule, method: Method, seed: int | None) -> StructureRule:

@@ -290,4 +290,5 @@ def _warnings(study: Study, people: Table, spending: Spending, found: LearnResul
 def _pairs(study: Study) -> Iterator[tuple[tuple[str, ...], int]]:
     """Names and number of cells of each table."""
     for members in tables_of(study):
-        yield tuple(study.schema.names[v] for v in members), math.prod(study.schema.n_states[v] for v in members)
+        units = [study.units[index] for index in members]
+        yield tuple(name for unit in units for name in unit.variables), math.prod(u.transition.n_states for u in units)

@@ -103,7 +103,7 @@ class Curator(Protocol):
                 f"{source}: party", f"{len(study.parties)} parties with the model 'curator', expected the table's owner"
             )
         for unit in study.units:
-            if unit.scheme != "none" or unit.is_compound:
+            if unit.scheme != "none":
                 fail(
                     f"{source}: {unit.text}",
                     "expected the scheme 'none': with the model 'curator' tables have the noise",
