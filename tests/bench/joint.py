@@ -43,6 +43,7 @@ from verticil.shared.joint.count import from_columns
 from verticil.shared.joint.estimate import JointEstimate, estimate
 from verticil.shared.joint.noise import noised as with_noise
 from verticil.shared.joint.noisy_tables import NoisyTables, Relation
+from verticil.shared.joint.prediction import Prediction, predict
 from verticil.shared.model.joint import JointModel
 from verticil.shared.model.network import Network
 from verticil.shared.privacy.privbayes import noise_for
@@ -60,6 +61,7 @@ from verticil.shared.study.document import (
 )
 
 DELTA = 1e-9
+PREDICTED = (0.7, 1.3)
 Pair = tuple[float, float]
 
 
@@ -72,6 +74,7 @@ class Line:
         method: see the module.
         bound: of the two- and three-way distance; None: nothing has to be reached. In parts of `of`, where that is there.
         seconds_bound: of CPU seconds.
+        predicted: what `study check` says before; two-way within `PREDICTED` of the measured mean, three-way for the record.
         of: the line whose figures of the same seed these are divided by.
         two, three: of each seed.
         seconds: CPU seconds of each seed.
@@ -82,6 +85,7 @@ class Line:
     method: str
     bound: Pair | None = None
     seconds_bound: float | None = None
+    predicted: Prediction | None = None
     of: Line | None = None
     two: list[float] = field(default_factory=list)
     three: list[float] = field(default_factory=list)
@@ -110,6 +114,9 @@ class Line:
             found += [upper(self.values(ways)) <= bound for ways, bound in zip((2, 3), self.bound, strict=True)]
         if self.seconds_bound is not None:
             found.append(statistics.fmean(self.seconds) <= self.seconds_bound)
+        if self.predicted is not None:
+            low, high = PREDICTED
+            found.append(low <= self.predicted.two_way / statistics.fmean(self.two) <= high)
         return found
 
     def text(self) -> str:
@@ -124,10 +131,19 @@ class Line:
             parts.append(part)
         took = f"CPU s {statistics.fmean(self.seconds):.2f}"
         if self.seconds_bound is not None:
-            took += f" (<= {self.seconds_bound:g}: {'met' if self.verdicts()[-1] else 'MISSED'})"
+            took += f" (<= {self.seconds_bound:g}: {'met' if statistics.fmean(self.seconds) <= self.seconds_bound else 'MISSED'})"
         seeds = "  ".join(f"{two:.4f}/{three:.4f}" for two, three in zip(self.two, self.three, strict=True))
         notes = "; ".join(dict.fromkeys(note for note in self.notes if note))
         parts_of = "" if self.of is None else f", in parts of {self.of.method}"
+        if (known := self.predicted) is not None:
+            two, three = (
+                known.two_way / statistics.fmean(self.two),
+                (known.three_way or 0.0) / statistics.fmean(self.three),
+            )
+            seeds += (
+                f"\n    predicted 2-way {known.two_way:.4f}, {two:.2f} x measured ({PREDICTED[0]:g} to {PREDICTED[1]:g}: "
+                f"{'met' if self.verdicts()[-1] else 'MISSED'}); 3-way {known.three_way or 0.0:.4f}, {three:.2f} x"
+            )
         return f"{self.row:44} {self.method + parts_of:12} {'; '.join(parts)}; {took}\n    seeds {seeds}" + (
             f"\n    {notes}" if notes else ""
         )
@@ -292,6 +308,7 @@ def curator(
     sigma = sigma_for(epsilon, math.comb(len(n_states), 2), relation)
     methods = ("joint", "sampled", "independent", *(["network"] if "network" in bars else []))
     lines = lines_of(title, methods, bars)
+    lines["sampled"].predicted = predict(channels, data.n, sigma=sigma)
     for seed in seeds:
         columns, clock = released(data.columns, channels, seed), Clock()
         tables = noised(from_columns(columns, units_of(channels), n_states), sigma, relation, seed)
@@ -327,6 +344,7 @@ def local(
     channels = channels_of(n_states, epsilon)
     study = study_of(data, channels, like=like)
     lines = lines_of(title, ("joint", "sampled", "network", "independent"), bars)
+    lines["sampled"].predicted = predict(channels, data.n)
     for seed in seeds:
         columns, clock = released(data.columns, channels, seed), Clock()
         network = learned(study, columns)
@@ -504,7 +522,7 @@ def said(level: float | None) -> str:
 def beside(sampled: Line, other: Line, bound: float | None) -> Iterator[Line]:
     """The sampled line again, in parts of another one; where a bound is given."""
     if bound is not None:
-        yield dataclasses.replace(sampled, bound=(bound, bound), seconds_bound=None, of=other, notes=[])
+        yield dataclasses.replace(sampled, bound=(bound, bound), seconds_bound=None, predicted=None, of=other, notes=[])
 
 
 def main() -> int:
@@ -524,7 +542,10 @@ def main() -> int:
         for line in run(range(1, options.seeds + 1)):
             print(line.text(), flush=True)
             missed += sum(not met for met in line.verdicts())
-            written.append({key: value for key, value in vars(line).items() if key != "of"} | {"met": line.verdicts()})
+            figures = {key: value for key, value in vars(line).items() if key != "of"}
+            if isinstance(line, Line) and line.predicted is not None:
+                figures["predicted"] = dataclasses.asdict(line.predicted)
+            written.append(figures | {"met": line.verdicts()})
     print(f"{missed} bounds missed")
     if options.json is not None:
         options.json.write_text(json.dumps(written, indent=1), encoding="utf-8")

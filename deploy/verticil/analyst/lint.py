@@ -24,6 +24,7 @@ from typing import Final
 
 import numpy as np
 
+from verticil.analyst.prediction import predicted, prediction_text
 from verticil.shared.channels import privacy
 from verticil.shared.errors import Misuse
 from verticil.shared.model.schema import Variable
@@ -63,6 +64,7 @@ def lint(study: Study, *, n: int | None = None, today: dt.date | None = None) ->
         *_families(study, n),
         *_share(study, table),
         *_noisy_tables(study, table),
+        *_joint_model(study, table),
         *protocol_of(study).findings(study),
     ]
     return sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity))
@@ -157,6 +159,21 @@ def _noisy_tables(study: Study, table: StudyTable) -> Iterator[Finding]:
             "tables.epsilon",
             f"epsilon {cost.epsilon:.3g} for everybody: the columns alone bound what anybody learns by {table.total_epsilon:.3g}",
             "ask for less, or leave the table out",
+        )
+
+
+def _joint_model(study: Study, table: StudyTable) -> Iterator[Finding]:
+    """Of a study whose records come from a joint model: whether that is worth anything."""
+    if study.release.sample_from != "joint" and study.tables is None:
+        return
+    prediction = predicted(study, table.n)
+    if prediction is not None and prediction.no_nearer:
+        yield _warning(
+            "joint-no-nearer",
+            "release.sample_from",
+            "records would hardly be nearer to the people than independent columns; predicted distance to "
+            f"{table.n:,} people: {prediction_text(prediction)}",
+            "fewer columns or categories, a larger epsilon, or more records (--n); else only each column's shares come through",
         )
 
 

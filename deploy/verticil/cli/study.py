@@ -91,6 +91,7 @@ def check(
     """What a study promises each person and what it can learn, and with --limits what of it parties would not permit, before
     anyone works. Reads no data."""
     from verticil.analyst.lint import lint
+    from verticil.analyst.prediction import predicted, prediction_text
     from verticil.shared.identity.pki import utc_now
     from verticil.shared.privacy.plan import budget_plan
     from verticil.shared.privacy.study_table import study_table
@@ -104,6 +105,7 @@ def check(
     published = _published_limits(limits or (), federation)
     findings = [*lint(document, n=n, today=utc_now().date()), *_broken_limits(document, published, n)]
     table = study_table(document, n)
+    prediction = predicted(document, table.n)
     plan = budget_plan(document, n, {item.party: item.policy.limits_of for item in published})
     errors = [finding for finding in findings if finding.severity == "error"]
     counted = [finding for finding in findings if finding.severity != "note"]
@@ -117,6 +119,7 @@ def check(
         "breach": None if document.breach is None else dataclasses.asdict(document.breach),
         "share": None if document.share is None else write(document.share),
         "tables": None if document.tables is None else dataclasses.asdict(tables_noise(document)),
+        "predicted_distance": None if prediction is None else dataclasses.asdict(prediction),
         "alignment": disclosure(document).document(),
         "epsilon_per_party": dict(table.party_totals),
         "epsilon_per_person": table.total_epsilon,
@@ -125,7 +128,8 @@ def check(
         "findings": [dataclasses.asdict(finding) for finding in findings],
     }
     if not emit(payload, form=form):
-        _print_check(document, table, plan, findings, canonical.digest(document).hex())
+        said = "" if prediction is None else prediction_text(prediction)
+        _print_check(document, table, plan, findings, said, canonical.digest(document).hex())
     if errors or (strict and counted):
         raise typer.Exit(6)
 
@@ -165,7 +169,9 @@ def _broken_limits(study: Study, limits: Sequence[PublishedLimits], n: int | Non
             yield Finding(severity="error", code="LINKAGE_TOO_SMALL", where=where, message=message, hint="")
 
 
-def _print_check(study: Study, table: StudyTable, plan: BudgetPlan, findings: list[Finding], digest: str) -> None:
+def _print_check(
+    study: Study, table: StudyTable, plan: BudgetPlan, findings: list[Finding], prediction: str, digest: str
+) -> None:
     from verticil.shared.privacy.figures import odds
     from verticil.shared.study.protocols import disclosure
 
@@ -187,6 +193,8 @@ def _print_check(study: Study, table: StudyTable, plan: BudgetPlan, findings: li
         say(
             "synthetic records: drawn from a joint model of the tables of all pairs, which is published beside the network"
         )
+    if prediction:
+        say(f"predicted distance of a joint model's records to {table.n:,} people: {prediction}")
     print_alignment(disclosure(study).document())
     if study.breach is not None:
         say(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from enum import StrEnum
 from pathlib import Path
@@ -94,7 +95,9 @@ def synthesize_command(
 
 
 def _document(found: Synthesized) -> dict[str, object]:
-    spending = found.spending
+    from verticil.analyst.prediction import predicted
+
+    spending, prediction = found.spending, predicted(found.study, found.n_records)
     return {
         "out": str(found.out),
         "records": len(found.records),
@@ -110,6 +113,7 @@ def _document(found: Synthesized) -> dict[str, object]:
         "in_all": {"epsilon": spending.total.epsilon, "delta": spending.total.delta},
         "earlier": list(spending.others),
         "warnings": list(found.warnings),
+        "predicted_distance": None if prediction is None else dataclasses.asdict(prediction),
         **(
             {}
             if found.comparison is None
@@ -129,6 +133,8 @@ def _document(found: Synthesized) -> dict[str, object]:
 
 
 def _print(found: Synthesized) -> None:
+    from verticil.analyst.prediction import predicted, prediction_text
+
     spending = found.spending
     for warning in found.warnings:
         say(f"warning: {warning}", style="yellow")
@@ -140,6 +146,8 @@ def _print(found: Synthesized) -> None:
     cost, total = (cost_text(item.epsilon, item.delta) for item in (spending.cost, spending.total))
     charged = f"charged before, on {spending.at:%Y-%m-%d}: nothing was spent again" if spending.again else "charged now"
     say(f"each person, for everything in it together: {cost} ({charged}); this data set in all: {total}")
+    if (prediction := predicted(found.study, found.n_records)) is not None:
+        say(f"predicted distance to so many people, whoever they are: {prediction_text(prediction)}")
     if found.comparison is not None:
         shown = plain_table("drawn from", right=("2-way", "worst", "3-way", "worst"))
         for row in found.comparison:
