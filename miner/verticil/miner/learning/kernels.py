@@ -1,34 +1,20 @@
-"""The compiled loop of counting, and how the miner compiles; the loops of the searches stand in `search.compiled`.
+"""The compiled loop of counting; the loops of the searches stand in `search.compiled`.
 
 A kernel stands beside a plain reference that the tests compare it with: `shared.estimation.contingency` for counting. Callers
 check shapes, codes and dtypes; a kernel checks nothing.
-
-Compiled once per machine and kept on disk (`cache=True`, folder NUMBA_CACHE_DIR where it is set); no `parallel` (it costs
-seconds to compile) and no `fastmath` (the same numbers on every machine).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
-
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from verticil.shared.arrays import Codes
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from verticil.shared.compiled import compiled
 
 _STEP = 4096  # records whose cells are numbered before they are counted
 _CACHED = 4096  # cells of which four tables fit into a first-level cache of 32 KiB
 _S16, _S32, _S48, _LOW = np.uint64(16), np.uint64(32), np.uint64(48), np.uint64(0xFFFF)
-
-
-def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile `function` with numba; see the module."""
-    return cast("Callable[P, R]", numba.njit(cache=True, nogil=True)(function))
 
 
 @compiled

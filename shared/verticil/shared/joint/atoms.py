@@ -4,12 +4,18 @@ Atoms are records drawn from models, from a learned network, from a fitted mixtu
 so that what those models exclude can still be. For every table in turn, with pi the atoms' weights in the cells of its true
 categories, C its channels and f what was observed, each atom's weight is multiplied by the entry of its cell in
 
-    clip(C_a (f / e) C_c^T, 1 / 20, 20)^g,      e = C_a^T pi C_c,      g = min(3, 1 / (2 lambda_a lambda_c)),
+    clip(C_a (f / e) C_c^T, 1 / 20, 20)^g,      e = C_a^T pi C_c.
 
-with lambda = (tr C - 1) / (K - 1). Without a channel, and g = 1, this is iterative proportional fitting (Deming & Stephan, 1940);
-through channels one step of expectation maximization, which is slow just as far as the channels blur, and g makes up for half
-of it: steps twice as long go past the goal, which cost 2 to 5 % in pairs on CHILD and INSURANCE (epsilon 2 and 3). Sweeps over
-all tables go on until the discrepancy is at the goal (`stopping`), or `SWEEPS`.
+Without a channel, and g = 1, this is iterative proportional fitting (Deming & Stephan, 1940), which goes on until the discrepancy
+of all tables together is at the goal (`stopping`), or `sweeps`. Through channels it is one step of expectation maximization, slow
+just as far as the channels blur, and
+
+    g = max(0, 1 - .8 / chi) / (2 lambda_a lambda_c),      lambda = (tr C - 1) / (K - 1),
+
+makes up for half of that, as far as the table's own discrepancy chi shows more than noise. Of a squared residual of chi times
+what noise explains, the part 1 - 1 / chi is signal (the shrinkage of James & Stein, 1961): a table that is met as far as its
+noise lets one tell is left alone while others go on. All tables together cannot tell that: they stop when the mean is right,
+with some fitted to their noise and others not fitted.
 
 Combinations that no atom has stay impossible, whatever the weights: that is how declared-impossible ones hold.
 """
@@ -28,6 +34,7 @@ from verticil.shared.arrays import AnyCodes, Bools, Floats
 from verticil.shared.channels.channel import Channel
 from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.design import ColumnUnit
+from verticil.shared.joint import kernels
 from verticil.shared.joint.noisy_tables import NoisyTables
 from verticil.shared.joint.targets import EXACT_VARIANCE
 from verticil.shared.joint.work import Work
@@ -41,14 +48,16 @@ Allowed = Callable[[Sequence[AnyCodes]], Bools]
 AtomCodes = NDArray[np.uint16]
 
 ATOMS: Final = 100_000
-SWEEPS: Final = 15
+SWEEPS: Final = 20
 CELLS: Final = 9_600_000
 """Most atoms times categories and `_EACH`: atoms are published, as the classes of a network's root, at two bytes for each."""
 _EACH: Final = 26  # categories that an atom's own line and weight take as many bytes as
 _LOOSENED: Final = 0.15
 """Which part of the atoms have columns that were made independent."""
 _BOUND: Final = 20.0
-_STRONGEST: Final = 3.0
+_NOISE: Final = 0.8
+"""The discrepancy below which a table of randomized columns is left alone. At 1 pairs and triples of CHILD, INSURANCE, ALARM and
+Adult are some 1 % farther, at .7 not nearer."""
 _EMPTY: Final = 1e-300  # no atom is in such a cell
 
 
@@ -148,33 +157,35 @@ def rake(
         codes: (A, d) atoms, all possible.
         weights: (A,) where they begin.
         sweeps: at most.
-        goal: where to stop; below 1 to go on although what is left may be noise.
+        goal: where to stop; below 1 to go on although what is left may be noise, 0 until no table shows more than noise.
         work: progress, stopping and going on.
     """
     work = work or Work()
     state = work.state()
     weights = np.array(weights if state is None else state["weights"], dtype=np.float64)
     done = 0 if state is None else int(state["sweep"])
-    places = [categories_of(codes, unit) for unit in tables.units]
+    places = [categories_of(codes, unit).astype(np.int32) for unit in tables.units]
     steps = [
         _Step(tables, position) for position in range(len(tables.tables)) if len(tables.tables[position].units) > 1
     ]
     left, full = (sum(one) for one in zip(*(step.degrees for step in steps), strict=True)) if steps else (0.0, 0.0)
     while True:
         missed = variance = 0.0
+        moved = False
         before = weights.copy()
         for step in steps:
             work.check()
-            shape = step.shape
-            cell = np.ravel_multi_index([places[unit] for unit in step.units], shape)
-            sums = np.bincount(cell, weights=weights, minlength=math.prod(shape))
-            factor, off, expected = step.update(np.asarray(sums, dtype=np.float64).reshape(shape))
+            cells = step.cells(places)
+            sums = np.zeros(step.shape)
+            kernels.add_weights(cells, weights, sums.ravel())
+            off, expected, factor = step.update(sums)
             missed += off * full / left if len(step.units) == 2 and left > 0 else off
             variance += expected
-            if done < sweeps:
-                weights *= factor.ravel()[cell]
+            if done < sweeps and factor is not None:
+                kernels.multiply_weights(cells, weights, factor.ravel())
+                moved = True
         discrepancy = missed / variance if variance > 0 else 0.0
-        if discrepancy <= goal or done == sweeps:
+        if discrepancy <= goal or done == sweeps or not moved:
             kept = before / before.sum()
             model = WeightedRecords(n_states=tables.n_states, codes=codes, weights=kept / kept.sum())
             return Raked(model, done, discrepancy, discrepancy <= 1)
@@ -200,12 +211,19 @@ class _Step:
         self._squares = [None if matrix is None else matrix**2 for matrix in self._channels]
         self._per_record = math.prod(channel.codes_per_record for channel in channels)
         contrast = math.prod(map(_contrast, channels))
-        self._power = 1.0 if self._exact else min(_STRONGEST, 0.5 / max(contrast, 1e-9))
+        self._power = 1.0 if self._exact else 0.5 / max(contrast, 1e-9)
         sizes = [channel.n_states / channel.codes_per_record for channel in channels]
         self.degrees = (math.prod(size - 1 for size in sizes), math.prod(sizes) - 1) if len(sizes) == 2 else (0.0, 0.0)
 
-    def update(self, pi: Floats) -> tuple[Floats, float, float]:
-        """What weights are multiplied by, the weighted squared residual and the variance, weighted alike.
+    def cells(self, places: Sequence[kernels.Cells]) -> kernels.Cells:
+        """Each atom's cell: (A,)."""
+        cells = places[self.units[0]].copy()
+        for unit, size in zip(self.units[1:], self.shape[1:], strict=True):
+            kernels.number_cells(cells, places[unit], size)
+        return cells
+
+    def update(self, pi: Floats) -> tuple[float, float, Floats | None]:
+        """The weighted squared residual and the variance, weighted alike, and what weights are multiplied by; None: left alone.
 
         Of a pair's residual, but not of its variance, what its margins say is taken out.
         """
@@ -226,10 +244,18 @@ class _Step:
         variance = EXACT_VARIANCE * share
         if not self._exact:
             variance = share / self._per_record - apply_axes(pi / total, self._squares)
-        missed = self._n * float((residual**2 / m).sum())
+        missed, explained = self._n * float((residual**2 / m).sum()), float((variance / m).sum())
+        power = self._power * self._signal(missed, explained)
+        if power == 0:
+            return missed, explained, None
         ratio = self._observed / np.maximum(share, _EMPTY)
-        factor = np.clip(apply_axes(ratio, self._back), 1 / _BOUND, _BOUND) ** self._power
-        return factor, missed, float((variance / m).sum())
+        return missed, explained, np.clip(apply_axes(ratio, self._back), 1 / _BOUND, _BOUND) ** power
+
+    def _signal(self, missed: float, explained: float) -> float:
+        """Which part of a step is taken."""
+        left, full = self.degrees
+        noise = _NOISE * explained * (left / full if full > 0 else 1.0)
+        return 1.0 if self._exact else max(0.0, 1 - noise / max(missed, noise)) if noise > 0 else 1.0
 
 
 def _contrast(channel: Channel) -> float:

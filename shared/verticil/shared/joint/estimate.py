@@ -1,9 +1,11 @@
 """One joint model from all tables that were measured: the door of this package.
 
-Of exact or randomized columns, where a learned network is there to draw from, the model is weighted records (`atoms`): of the
-network alone where they come as near to the tables as their noise lets one tell, else of the network and of a mixture of products
-(`mixture`), that is a hybrid. With noise on the tables, or without a network, it is the mixture itself. Where combinations are
-impossible, in the domain of a compound or declared so, the mixture's own records are weighed so that they have its tables.
+Of exact or randomized columns, where a learned network is there to draw from, the model is weighted records (`atoms`): half of
+the network, half of a mixture of products (`mixture`), that is a hybrid; of exact columns those of the network alone where they
+come as near to the tables as is asked for. A network has what no pair shows, a mixture is nearer to all pairs: on the tables of
+people the hybrid was nearer than either, on those of networks within 5 % of the nearer one. With noise on the tables, or without
+a network, the model is the mixture itself. Where combinations are impossible, in the domain of a compound or declared so, the
+mixture's own records are weighed so that they have its tables.
 
 How much of it to believe is for `guard`. All of it is a function of the tables, the network and the seed: where those are of an
 account that is paid, it spends nothing.
@@ -43,9 +45,6 @@ _CANDIDATES: Final = 4
 records, and weighing more of them tells which those are."""
 _FIRST_SWEEPS: Final = 3  # over candidates
 _EXACT_SWEEPS: Final = 5  # over records of the network alone: what is not met by then is for want of records
-_RANDOMIZED_GOAL: Final = 0.9
-"""Where weighing for randomized columns stops, a little beyond what chance explains: up to 3 % nearer in pairs and triples than
-at 1 on CHILD (epsilon 1, 2, 3), INSURANCE (2, 3) and ALARM (2), and farther on none."""
 _EXACT_GOAL: Final = 0.1
 """Where weighing for exact counts stops. Beyond 1 nobody can tell it from chance; on to here it still came nearer to the people
 and to the networks that had made them (CHILD, INSURANCE, ALARM), as long as no records of a mixture were needed for it."""
@@ -134,8 +133,6 @@ class _Estimate:
         self._records = None if tables.has_noise else records
         self._layout = Layout(tables.n_states, tables.units)
         self._start = one_way_shares(tables)
-        randomized = tables.is_randomized
-        self._sweeps, self._goal = (atoms.SWEEPS, _RANDOMIZED_GOAL) if randomized else (_EXACT_SWEEPS, _EXACT_GOAL)
         self._restricted = allowed is not None or any(
             unit.domain is not None and len(unit.domain) < math.prod(tables.n_states[v] for v in unit.variables)
             for unit in tables.units
@@ -158,12 +155,11 @@ class _Estimate:
 
     def _model(self, alpha: float) -> tuple[JointModel, Kind, Arrays]:
         if self._records is not None and (alpha >= _LEAST_ALPHA or self._restricted):
-            found = self._of_network(self._records)
-            kind: Kind = "records"
-            if not found["reached"]:
-                hybrid = self._hybrid(self._records)
-                if float(hybrid["discrepancy"]) < float(found["discrepancy"]):
-                    found, kind = hybrid, "hybrid"
+            kind: Kind = "hybrid"
+            if self._tables.is_randomized:
+                found = self._hybrid(self._records)
+            else:
+                found, kind = self._of_exact(self._records)
             return self._with_product(_weighted(self._tables, found), alpha), kind, found
         found = _mixture(self._tables, self._layout, self._work, "mixture", seed=[self._seed])
         mixture = as_mixture(self._layout, np.asarray(found["rows"], dtype=np.float32), self._start, alpha)
@@ -171,18 +167,22 @@ class _Estimate:
             return mixture, "mixture", found
         return self._possible(mixture), "records", found
 
-    def _of_network(self, records: atoms.Records) -> Arrays:
+    def _of_exact(self, records: atoms.Records) -> tuple[Arrays, Kind]:
         def do() -> Arrays:
             drawn = self._drawn([records], 1, 3)
-            return _raked(atoms.rake(self._tables, *drawn, sweeps=self._sweeps, goal=self._goal, work=self._work))
+            return _raked(atoms.rake(self._tables, *drawn, sweeps=_EXACT_SWEEPS, goal=_EXACT_GOAL, work=self._work))
 
-        return self._work.piece("records", do)
+        found = self._work.piece("records", do)
+        if found["reached"]:
+            return found, "records"
+        hybrid = self._hybrid(records)
+        return (hybrid, "hybrid") if float(hybrid["discrepancy"]) < float(found["discrepancy"]) else (found, "records")
 
     def _hybrid(self, records: atoms.Records) -> Arrays:
-        steps = STEPS if self._tables.is_randomized else _SIDE_STEPS
+        exact = not self._tables.is_randomized
+        steps = _SIDE_STEPS if exact else STEPS
         found = _mixture(self._tables, self._layout, self._work, "mixture", seed=[self._seed], steps=steps)
         mixture = as_mixture(self._layout, np.asarray(found["rows"], dtype=np.float32), self._start, 1.0)
-
         sources = [records, atoms.of_mixture(mixture)]
 
         def candidates() -> Arrays:
@@ -191,13 +191,15 @@ class _Estimate:
             return _raked(first, keep=atoms.n_atoms(self._tables.n_states))
 
         def do() -> Arrays:
-            begin = self._drawn(sources, 1, 4) if chosen is None else (chosen.codes, chosen.weights)
-            sweeps = min(2 * self._sweeps, atoms.SWEEPS)
-            return _raked(atoms.rake(self._tables, *begin, sweeps=sweeps, goal=self._goal, work=self._work))
+            if chosen is None:
+                return _raked(atoms.rake(self._tables, *self._drawn(sources, 1, 4), goal=0.0, work=self._work))
+            sweeps = 2 * _EXACT_SWEEPS
+            return _raked(
+                atoms.rake(self._tables, chosen.codes, chosen.weights, sweeps=sweeps, goal=_EXACT_GOAL, work=self._work)
+            )
 
-        chosen = None  # of randomized columns the tables are no reason to choose: they are far from what they will be
-        if not self._tables.is_randomized:
-            chosen = _weighted(self._tables, self._work.piece("candidates", candidates))
+        # Of randomized columns the tables are no reason to choose: they are far from what they will be.
+        chosen = _weighted(self._tables, self._work.piece("candidates", candidates)) if exact else None
         return self._work.piece("hybrid", do)
 
     def _possible(self, mixture: Mixture) -> WeightedRecords:

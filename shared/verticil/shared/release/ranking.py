@@ -9,15 +9,10 @@ Imports numba; `dealing` imports this module only where numba is installed and t
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
-
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-P = ParamSpec("P")
-R = TypeVar("R")
+from verticil.shared.compiled import compiled
 
 _PER_BUCKET = 16
 _PER_FINE_BUCKET = 3  # where most buckets hold a boundary and have to be sorted
@@ -28,11 +23,7 @@ _MIX_2 = np.uint64(0x94D049BB133111EB)
 _S30, _S27, _S31, _S32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
 
 
-def _compiled(function: Callable[P, R]) -> Callable[P, R]:
-    return cast("Callable[P, R]", numba.njit(cache=True, nogil=True)(function))
-
-
-@_compiled
+@compiled
 def _key(start: np.uint64, i: int) -> np.uint64:
     z = start + np.uint64(i) * _GOLDEN
     z = (z ^ (z >> _S30)) * _MIX_1
@@ -40,7 +31,7 @@ def _key(start: np.uint64, i: int) -> np.uint64:
     return z ^ (z >> _S31)
 
 
-@_compiled
+@compiled
 def group_sizes(group: NDArray[np.uint32], n_groups: int) -> NDArray[np.int64]:
     """Number of records in each group: `np.bincount` without its conversions."""
     sizes = np.zeros(n_groups, dtype=np.int64)
@@ -49,7 +40,7 @@ def group_sizes(group: NDArray[np.uint32], n_groups: int) -> NDArray[np.int64]:
     return sizes
 
 
-@_compiled
+@compiled
 def assign_by_rank(  # noqa: PLR0912, PLR0915  # one pass structure; its parts would not be shorter apart
     group: NDArray[np.uint32], sizes: NDArray[np.int64], start: np.uint64, boundaries: NDArray[np.int64]
 ) -> NDArray[np.uint16]:

@@ -5,22 +5,13 @@ Imports numba; `joint_records` imports this module only where numba is installed
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
-
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-P = ParamSpec("P")
-R = TypeVar("R")
+from verticil.shared.compiled import compiled
 
 
-def _compiled(function: Callable[P, R]) -> Callable[P, R]:
-    return cast("Callable[P, R]", numba.njit(cache=True, nogil=True)(function))
-
-
-@_compiled
+@compiled
 def count(places: NDArray[np.uint32], counts: NDArray[np.int64]) -> None:
     """Count the records in each cell of every pair of variables a < b.
 
@@ -35,7 +26,7 @@ def count(places: NDArray[np.uint32], counts: NDArray[np.int64]) -> None:
                 counts[places[i, a], places[i, b]] += 1
 
 
-@_compiled
+@compiled
 def swap(
     places: NDArray[np.uint32],
     at: NDArray[np.int64],

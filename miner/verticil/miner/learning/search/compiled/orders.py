@@ -16,8 +16,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.kernels import compiled
 from verticil.miner.learning.search.compiled.genetic import below, word
+from verticil.shared.compiled import compiled
 
 COUNT, SLOTS, ROOM, STATES = range(4)
 _S54 = np.uint64(54)
