@@ -22,6 +22,7 @@ Imports = Mapping[str, frozenset[str]]
 LAYERS = {
     "verticil.shared.arrays": 0,
     "verticil.shared.errors": 0,
+    "verticil.shared.compiled": 0,
     "verticil.shared.model": 1,
     "verticil.shared.channels": 1,
     "verticil.shared.estimation": 1,
