@@ -13,11 +13,11 @@ import json
 from typing import Final
 
 from verticil.curator.reading import Table
+from verticil.miner.learning.measured import counted_tables
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import unit_codes
 from verticil.party.storage.secret import SiteSecret, secret_id
 from verticil.shared.channels.gaussian import derived_key
-from verticil.shared.joint.count import from_columns
 from verticil.shared.joint.noise import noised
 from verticil.shared.joint.noisy_tables import NoisyTables
 from verticil.shared.privacy import events
@@ -78,9 +78,6 @@ def measured(study: Study, table: Table, release: Release, secret: SiteSecret) -
         release: of them.
         secret: of the owner.
     """
-    units = tuple(study.column_unit(index) for index in range(len(study.units)))
-    three_way = [(a, b, c) for a, b, c in (members for members in tables_of(study) if len(members) == 3)]
     own = dict(zip(study.schema.names, table.codes, strict=True))
     columns = [unit_codes(study, index, own) for index in range(len(study.units))]
-    exact = from_columns(columns, units, study.schema.n_states, three_way=three_way, parts=1)
-    return noised(exact, tables_sigma(study), noise_key(release, secret))
+    return noised(counted_tables(columns, study), tables_sigma(study), noise_key(release, secret))

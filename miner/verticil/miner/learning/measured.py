@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from verticil.miner.learning.counting import all_pair_tables, family_tables
 from verticil.shared.arrays import Codes, Counts
+from verticil.shared.joint.count import from_columns
 from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
 from verticil.shared.study.document import Study
 from verticil.shared.study.tables import tables_of
@@ -55,10 +55,7 @@ def counted_tables(
     Raises:
         ValueError: the columns do not fit the study.
     """
-    sizes = [unit.transition.n_states for unit in study.units]
-    wanted = tables_of(study)
-    pairs = all_pair_tables(columns, sizes, cancelled=cancelled)
-    others = family_tables(columns, sizes, [units for units in wanted if len(units) != 2], cancelled=cancelled)
-    rest = iter(others)
-    counts = [pairs.table(*units) if len(units) == 2 else next(rest) for units in wanted]
-    return tables_with(study, counts, len(columns[0]))
+    units = [study.column_unit(index) for index in range(len(study.units))]
+    three_way = [(a, b, c) for a, b, c in (members for members in tables_of(study) if len(members) == 3)]
+    check = cancelled or (lambda: None)
+    return from_columns(columns, units, study.schema.n_states, three_way=three_way, parts=1, check=check)

@@ -1,8 +1,7 @@
-"""Counting columns into tables, where they are in memory: an owner's whole table, a simulation.
+"""Counting columns into the tables of a joint model.
 
 All pairs of columns with S categories in all are one product of n x S indicators with themselves, which for few categories is
-quicker than a count of every pair. The miner has a counter of its own for columns of any length; its pair tables come in as they
-are.
+quicker than a count of every pair. Columns may be memory maps: little more than a block of them is held at once.
 """
 
 from __future__ import annotations
