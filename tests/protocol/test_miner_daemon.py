@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import sys
 from pathlib import Path
 
 import pytest
 
-from support import miner_daemon
+from support import miner_daemon, studies
 from support.miner_daemon import NOW, Daemon, connection
 from verticil.miner.config import Limits, load_miner
 from verticil.miner.daemon import run_miner
@@ -19,22 +18,16 @@ from verticil.miner.service.metrics import miner_gauges
 from verticil.miner.service.node import MinerNode
 from verticil.miner.storage.audit import MinerAudit
 from verticil.miner.storage.records import StoredSignature
-from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import DataFault, PeerFault, VerticilError
 from verticil.shared.identity.pki import load_credentials
 from verticil.shared.identity.signing import SigningKey
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.model.schema import Variable
 from verticil.shared.record import encode
 from verticil.shared.study import canonical
 from verticil.shared.study.document import (
     GeneticRule,
-    LinkageRule,
-    ParameterRule,
-    ReleaseRule,
     ShareRule,
-    StructureRule,
     Study,
-    Unit,
 )
 from verticil.shared.study.peer import scored_pairs
 from verticil.shared.transport.client import GrpcControl, GrpcCoordinator
@@ -46,24 +39,16 @@ folder = miner_daemon.folder
 
 def searched_study(*, population: int, generations: int) -> Study:
     """A study between two peers whose structure takes as long as is wanted."""
-    variables = tuple(Variable(name=f"v{i}", owner=("north", "south")[i % 2], labels=("x", "y")) for i in range(12))
-    return Study(
-        id="long", title="A trial", purpose="test", model="peer", expires=dt.date(2099, 1, 1),
-        parties=("north", "south"),
-        linkage=LinkageRule(mode="keyed-hash", normalise=(), minimum_common_records=1),
-        schema=Schema(variables=variables),
-        units=tuple(
-            Unit(variables=(v.name,), owner=v.owner, scheme="symmetric", transition=quantize(symmetric(2, epsilon=3.0)))
-            for v in variables
-        ),
-        structure=StructureRule(
-            method="genetic", score="mutual-information", max_parents=3, max_family_cells=1000, seed=1, required=(),
-            forbidden=(), genetic=GeneticRule(population=population, selected=10, generations=generations),
-        ),
-        parameters=ParameterRule(estimator="em", prior_count=0.5, interval_level=0.95),
-        release=ReleaseRule(synthetic_records=None, seed=5),
+    genetic = GeneticRule(population=population, selected=10, generations=generations)
+    return studies.study_of(
+        [Variable(name=f"v{i}", owner=("north", "south")[i % 2], labels=("x", "y")) for i in range(12)],
+        epsilon=3.0,
+        id="long",
+        model="peer",
+        structure={"max_parents": 3, "max_family_cells": 1000, "seed": 1, "genetic": genetic},
+        release={"seed": 5},
         share=ShareRule(),
-    )  # fmt: skip
+    )
 
 
 async def test_feature_07_it_serves_each_role_its_own_writes_down_whom_it_refused_and_ends_in_order(

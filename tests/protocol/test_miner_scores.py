@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from support import studies
 from verticil.miner.config import Limits
 from verticil.miner.scheduler.job import Job, Progress, StructureJob, job_from
 from verticil.miner.scheduler.learning import Executor, InlineLearning, SpawnedLearning, WorkerDied
@@ -24,25 +25,19 @@ from verticil.miner.service.scores import MAX_INFORMATION
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.records import Failure, StoredSignature
 from verticil.miner.storage.scores import ScoreTable
-from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.config import Federation
 from verticil.shared.errors import DataFault, Misuse, VerticilError
 from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import certificate_sha256, load_credentials, read_certificates
 from verticil.shared.identity.signing import SigningKey, verify_signed
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.model.schema import Variable
 from verticil.shared.record import encode
 from verticil.shared.study import canonical
 from verticil.shared.study.document import (
     GeneticRule,
-    LinkageRule,
-    ParameterRule,
-    ReleaseRule,
     ShareRule,
-    StructureRule,
     Study,
-    Unit,
 )
 from verticil.shared.study.peer import scored_pairs
 from verticil.shared.study.structure_document import Structure, parse_structure
@@ -79,37 +74,18 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make_study(*, model: str = "peer", generations: int = 60, expires: dt.date | None = None, **rule: object) -> Study:
-    variables = tuple(
-        Variable(name=f"{party}_{letter}", owner=party, labels=("yes", "no", "unknown"))
-        for party in PARTIES
-        for letter in "ab"
-    )
-    channel = quantize(symmetric(3, epsilon=1.0))
-    structure = StructureRule(
-        method="genetic",
-        score="mutual-information",
-        max_parents=2,
-        max_family_cells=27,
-        seed=1,
-        required=(),
-        forbidden=(("north_a", "south_b"),),
-        genetic=GeneticRule(population=30, selected=5, generations=generations),
-    )
-    return Study(
+    genetic = GeneticRule(population=30, selected=5, generations=generations)
+    forbidden = (("north_a", "south_b"),)
+    structure = {"max_family_cells": 27, "seed": 1, "forbidden": forbidden, "genetic": genetic, **rule}
+    return studies.study_of(
+        [Variable(name=f"{p}_{letter}", owner=p, labels=("yes", "no", "unknown")) for p in PARTIES for letter in "ab"],
+        epsilon=1.0,
         id="trial",
-        title="A trial",
-        purpose="test",
-        model="peer" if model == "peer" else "central",
+        model=model,
         expires=expires or (NOW + dt.timedelta(days=30)).date(),
-        parties=PARTIES,
-        linkage=LinkageRule(mode="keyed-hash", normalise=("trim",), minimum_common_records=10),
-        schema=Schema(variables=variables),
-        units=tuple(
-            Unit(variables=(v.name,), owner=v.owner, scheme="symmetric", transition=channel) for v in variables
-        ),
-        structure=dataclasses.replace(structure, **rule),  # type: ignore[arg-type] # a test's own keywords
-        parameters=ParameterRule(estimator="em", prior_count=0.5, interval_level=0.95),
-        release=ReleaseRule(synthetic_records=None, seed=5),
+        linkage={"normalise": ("trim",), "minimum_common_records": 10},
+        structure=structure,
+        release={"seed": 5},
         share=ShareRule() if model == "peer" else None,
     )
 

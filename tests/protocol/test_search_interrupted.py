@@ -15,23 +15,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support import studies
 from verticil.miner.learning.search.protocol import Checkpoint
 from verticil.miner.scheduler.job import ColumnFile, LearningJob, StructureJob, job_from
 from verticil.miner.scheduler.learning import InlineLearning, SpawnedLearning, WorkerDied
 from verticil.miner.storage.checkpoint import CheckpointFile
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.model.schema import Variable
 from verticil.shared.record import encode
 from verticil.shared.study import canonical
 from verticil.shared.study.document import (
     GeneticRule,
-    LinkageRule,
-    ParameterRule,
-    ReleaseRule,
     ShareRule,
-    StructureRule,
     Study,
-    Unit,
 )
 from verticil.shared.study.peer import scored_pairs
 
@@ -42,24 +37,15 @@ D, N = 8, 500
 
 
 def study_of(model: str, generations: int, sample_from: str | None = None) -> Study:
-    owners = ("north", "south")
-    variables = tuple(Variable(name=f"v{i}", owner=owners[i % 2], labels=("x", "y", "z")) for i in range(D))
-    channel = quantize(symmetric(3, epsilon=3.0))
-    return Study(
-        id="interrupted", title="A trial", purpose="test", model=model, expires=dt.date(2099, 1, 1), parties=owners,
-        linkage=LinkageRule(mode="keyed-hash", normalise=(), minimum_common_records=1),
-        schema=Schema(variables=variables),
-        units=tuple(
-            Unit(variables=(v.name,), owner=v.owner, scheme="symmetric", transition=channel) for v in variables
-        ),
-        structure=StructureRule(
-            method="genetic", score="mutual-information", max_parents=3, max_family_cells=1000, seed=1, required=(),
-            forbidden=(), genetic=GeneticRule(population=30, selected=4, generations=generations),
-        ),
-        parameters=ParameterRule(estimator="em", prior_count=0.5, interval_level=0.95),
-        release=ReleaseRule(synthetic_records=None, seed=5, sample_from=sample_from),
+    genetic = GeneticRule(population=30, selected=4, generations=generations)
+    return studies.study_of(
+        [Variable(name=f"v{i}", owner=("north", "south")[i % 2], labels=("x", "y", "z")) for i in range(D)],
+        epsilon=3.0,
+        model=model,
+        structure={"max_parents": 3, "max_family_cells": 1000, "seed": 1, "genetic": genetic},
+        release={"seed": 5, "sample_from": sample_from},
         share=ShareRule() if model == "peer" else None,
-    )  # fmt: skip
+    )
 
 
 def job_in(folder: Path, generations: int, sample_from: str | None = None) -> LearningJob:
@@ -174,12 +160,12 @@ async def test_killed_in_its_estimate_it_writes_what_it_would_have_written(
     before, killed = children(), []
 
     def kill(stage: str, _percent: int) -> None:
-        if stage == "estimating" and not killed and any(name.startswith("joint:guard 2") for name in stored(job)):
-            killed.append(stored(job))
+        if stage == "estimating" and not killed and stored(job).get("joint:guard 1.state/step", 0) > 2:
+            killed.append(True)
             os.kill(*(children() - before), signal.SIGKILL)
 
     with pytest.raises(WorkerDied):
-        await executor.run(job, kill)
+        await executor.run(dataclasses.replace(job, checkpoint_seconds=0), kill)  # one at every step
     assert not job.target.exists()
     assert job.checkpoint is not None
     torn = job.checkpoint.read_bytes()

@@ -8,21 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
+from support.studies import numbered, study_of
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.intake import Intake
 from verticil.miner.storage.records import StoredColumn, StoredList, StoredSignature
 from verticil.miner.storage.store import Store
 from verticil.shared.artifact import pack
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study.document import (
-    GeneticRule,
-    LinkageRule,
-    ParameterRule,
-    ReleaseRule,
-    StructureRule,
     Study,
-    Unit,
 )
 
 DIGEST = bytes(range(32))
@@ -47,39 +40,14 @@ ARTIFACTS = {unit: pack(codes, STATES[unit]) for unit, codes in CODES.items()}
 
 
 def make_study() -> Study:
-    variables = tuple(
-        Variable(name=f"v{unit}", owner="north", labels=tuple(map(str, range(k)))) for unit, k in STATES.items()
-    )
-    return Study(
+    return study_of(
+        numbered(tuple(STATES.values()), "north"),
+        epsilon=3.0,
         id="trial",
-        title="",
-        purpose="",
-        model="central",
         expires=dt.date(2030, 1, 1),
-        parties=("north",),
-        linkage=LinkageRule(mode="keyed-hash", normalise=(), minimum_common_records=10),
-        schema=Schema(variables=variables),
-        units=tuple(
-            Unit(
-                variables=(v.name,),
-                owner="north",
-                scheme="symmetric",
-                transition=quantize(symmetric(v.n_states, epsilon=3.0)),
-            )
-            for v in variables
-        ),
-        structure=StructureRule(
-            method="genetic",
-            score="mutual-information",
-            max_parents=2,
-            max_family_cells=1000,
-            seed=1,
-            required=(),
-            forbidden=(),
-            genetic=GeneticRule(),
-        ),
-        parameters=ParameterRule(estimator="em", prior_count=0.5, interval_level=0.95),
-        release=ReleaseRule(synthetic_records=None, seed=5),
+        linkage={"minimum_common_records": 10},
+        structure={"max_family_cells": 1000, "seed": 1},
+        release={"seed": 5},
     )
 
 

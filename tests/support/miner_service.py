@@ -15,27 +15,22 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from support.studies import study_of
 from verticil.miner.config import Limits
 from verticil.miner.scheduler.learning import Executor, InlineLearning
 from verticil.miner.service.node import MinerNode
 from verticil.shared.artifact import pack
-from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import VerticilError
 from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.signing import SigningKey
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.model.schema import Variable
 from verticil.shared.record import encode
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import Approval, declared_units
 from verticil.shared.study.document import (
     GeneticRule,
-    LinkageRule,
-    ParameterRule,
-    ReleaseRule,
-    StructureRule,
     Study,
-    Unit,
 )
 from verticil.shared.study.states import State
 from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
@@ -85,42 +80,16 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
 
 
 def make_study(*, study_id: str = "trial", minimum: int = 10, expires: dt.date | None = None, states: int = 3) -> Study:
-    variables = tuple(
-        Variable(name=f"{party}_{letter}", owner=party, labels=tuple(f"c{k}" for k in range(states)))
-        for party in PARTIES
-        for letter in "ab"
-    )
-    units = tuple(
-        Unit(
-            variables=(variable.name,),
-            owner=variable.owner,
-            scheme="symmetric",
-            transition=quantize(symmetric(variable.n_states, epsilon=3.0)),
-        )
-        for variable in variables
-    )
-    return Study(
+    labels = tuple(f"c{k}" for k in range(states))
+    genetic = GeneticRule(population=20, selected=4, generations=10)
+    return study_of(
+        [Variable(name=f"{party}_{letter}", owner=party, labels=labels) for party in PARTIES for letter in "ab"],
+        epsilon=3.0,
         id=study_id,
-        title="A trial",
-        purpose="test",
-        model="central",
         expires=expires or (NOW + dt.timedelta(days=30)).date(),
-        parties=PARTIES,
-        linkage=LinkageRule(mode="keyed-hash", normalise=("trim",), minimum_common_records=minimum),
-        schema=Schema(variables=variables),
-        units=units,
-        structure=StructureRule(
-            method="genetic",
-            score="mutual-information",
-            max_parents=2,
-            max_family_cells=1000,
-            seed=1,
-            required=(),
-            forbidden=(),
-            genetic=GeneticRule(population=20, selected=4, generations=10),
-        ),
-        parameters=ParameterRule(estimator="em", prior_count=0.5, interval_level=0.95),
-        release=ReleaseRule(synthetic_records=None, seed=5),
+        linkage={"normalise": ("trim",), "minimum_common_records": minimum},
+        structure={"max_family_cells": 1000, "seed": 1, "genetic": genetic},
+        release={"seed": 5},
     )
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 
 import numpy as np
 
-from verticil.shared.channels.transition import identity, quantize
+from support.studies import numbered, study_of
 from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
 from verticil.shared.model.joint import Mixture
-from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.study.document import LinkageRule, ParameterRule, ReleaseRule, StructureRule, Study, Unit
+from verticil.shared.study.document import ParameterRule, ReleaseRule, StructureRule, Study
 
 N_STATES = (2, 3, 2, 4, 3)
 PEOPLE = 5_000
@@ -19,24 +17,9 @@ SIGMA = 12.0
 
 
 def study(**structure: object) -> Study:
-    variables = tuple(
-        Variable(name=f"v{i}", owner="a", labels=tuple(map(str, range(k)))) for i, k in enumerate(N_STATES)
-    )
-    units = tuple(
-        Unit(variables=(v.name,), owner="a", scheme="none", transition=quantize(identity(v.n_states)))
-        for v in variables
-    )
     rule = StructureRule(method="hill-climb", score="bic", seed=7)
-    return Study(
-        id="test",
-        title="",
-        purpose="",
-        model="central",
-        expires=dt.date(2099, 1, 1),
-        parties=("a",),
-        linkage=LinkageRule(mode="keyed-hash", normalise=(), minimum_common_records=1),
-        schema=Schema(variables=variables),
-        units=units,
+    return study_of(
+        numbered(N_STATES),
         structure=dataclasses.replace(rule, **structure),  # type: ignore[arg-type]  # fields of the rule
         parameters=ParameterRule(),
         release=ReleaseRule(),

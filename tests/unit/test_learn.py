@@ -1,13 +1,13 @@
 """Learning: from released columns and a study to a network."""
 
 import dataclasses
-import datetime as dt
 import itertools
 import math
 
 import numpy as np
 import pytest
 
+from support import studies
 from verticil.miner.learning import learn as learning
 from verticil.miner.learning.learn import learn
 from verticil.miner.learning.search.protocol import Interruption, LearningCancelled, SearchProblem, SearchResult
@@ -24,10 +24,7 @@ from verticil.shared.release.report.wording import remarks
 from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study.document import (
     GeneticRule,
-    LinkageRule,
     ParameterRule,
-    ReleaseRule,
-    StructureRule,
     Study,
     Unit,
 )
@@ -36,41 +33,8 @@ N_STATES = (3, 2, 4, 2)  # 0 -> 1 -> 2, and 3 alone
 
 
 def study_of(epsilon: float | None = None, **structure: object) -> Study:
-    variables = tuple(
-        Variable(name=f"v{i}", owner="a", labels=tuple(map(str, range(k)))) for i, k in enumerate(N_STATES)
-    )
-    units = tuple(
-        Unit(
-            variables=(v.name,),
-            owner=v.owner,
-            scheme="none" if epsilon is None else "symmetric",
-            transition=quantize(identity(v.n_states) if epsilon is None else symmetric(v.n_states, epsilon=epsilon)),
-        )
-        for v in variables
-    )
-    rule = StructureRule(
-        method="genetic",
-        score="mutual-information",
-        max_parents=2,
-        max_family_cells=20_000,
-        seed=7,
-        required=(),
-        forbidden=(),
-        genetic=GeneticRule(generations=20),
-    )
-    return Study(
-        id="test",
-        title="",
-        purpose="",
-        model="central",
-        expires=dt.date(2099, 1, 1),
-        parties=("a",),
-        linkage=LinkageRule(mode="keyed-hash", normalise=(), minimum_common_records=1),
-        schema=Schema(variables=variables),
-        units=units,
-        structure=dataclasses.replace(rule, **structure),  # type: ignore[arg-type]  # fields of the rule
-        parameters=ParameterRule(estimator="em", prior_count=0.5, interval_level=0.95),
-        release=ReleaseRule(synthetic_records=None, seed=7),
+    return studies.study_of(
+        studies.numbered(N_STATES), epsilon=epsilon, structure={"genetic": GeneticRule(generations=20), **structure}
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 import itertools
 import math
 import operator
@@ -12,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from support import studies
 from verticil.miner.learning import groups
 from verticil.miner.learning.held_out import BLOCKS, HeldOut, check_pairs, quick_network, sample_of
 from verticil.miner.learning.learn import learn
@@ -26,7 +26,7 @@ from verticil.miner.learning.selection import CANDIDATES, Candidate, Found, chos
 from verticil.miner.learning.structure import Search, find_structure
 from verticil.miner.learning.tables import FamilyTables
 from verticil.miner.storage.checkpoint import CheckpointFile, resumed
-from verticil.shared.channels.transition import identity, quantize, symmetric
+from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.estimation.design import ColumnUnit
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Network
@@ -34,11 +34,7 @@ from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study.document import (
     CustomRule,
     GeneticRule,
-    LinkageRule,
     OrderRule,
-    ParameterRule,
-    ReleaseRule,
-    StructureRule,
     Study,
     Unit,
 )
@@ -54,26 +50,9 @@ SEARCHED = [
 
 
 def study_of(epsilon: float | None = 2.0, **structure: object) -> Study:
-    variables = tuple(
-        Variable(name=f"v{i}", owner="a", labels=tuple(map(str, range(k)))) for i, k in enumerate(N_STATES)
-    )
-    channels = [quantize(identity(k) if epsilon is None else symmetric(k, epsilon=epsilon)) for k in N_STATES]
-    rule = StructureRule(
-        method="auto", score="auto", max_parents=2, max_family_cells=20_000, seed=3, required=(), forbidden=(),
-        genetic=GeneticRule(population=40, selected=5, generations=40), order=OrderRule(chains=1, moves=2000, rounds=5),
-    )  # fmt: skip
-    return Study(
-        id="test", title="", purpose="", model="central", expires=dt.date(2099, 1, 1), parties=("a",),
-        linkage=LinkageRule(mode="keyed-hash", normalise=(), minimum_common_records=1),
-        schema=Schema(variables=variables),
-        units=tuple(
-            Unit(variables=(v.name,), owner="a", scheme="symmetric", transition=channel)
-            for v, channel in zip(variables, channels, strict=True)
-        ),
-        structure=dataclasses.replace(rule, **structure),  # type: ignore[arg-type]  # fields of the rule
-        parameters=ParameterRule(estimator="em", prior_count=0.5, interval_level=0.95),
-        release=ReleaseRule(synthetic_records=None, seed=7),
-    )  # fmt: skip
+    genetic, order = GeneticRule(population=40, selected=5, generations=40), OrderRule(chains=1, moves=2000, rounds=5)
+    rule = {"method": "auto", "score": "auto", "seed": 3, "genetic": genetic, "order": order, **structure}
+    return studies.study_of(studies.numbered(N_STATES), epsilon=epsilon, structure=rule)
 
 
 TRUE = Dag(parents=((), (0,), (0,), (1, 2), (3,), ()))
