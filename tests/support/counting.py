@@ -76,10 +76,6 @@ class CountStatement(Statement):
         return False
 
     @property
-    def replaces(self) -> bool:
-        return False
-
-    @property
     def parameters(self) -> str:
         return f"epsilon {EPSILON:g}, delta {DELTA:g} of each party's number"
 

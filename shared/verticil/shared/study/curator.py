@@ -39,11 +39,6 @@ class CuratorStatement(Statement):
         return False
 
     @property
-    def replaces(self) -> bool:
-        """No parameter was replaced."""
-        return False
-
-    @property
     def parameters(self) -> str:
         """The noise on all that is published."""
         return "the noise on the tables that everything was learned from"
