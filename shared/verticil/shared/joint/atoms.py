@@ -52,7 +52,7 @@ SWEEPS: Final = 20
 CELLS: Final = 9_600_000
 """Most atoms times categories and `_EACH`: atoms are published, as the classes of a network's root, at two bytes for each."""
 _EACH: Final = 26  # categories that an atom's own line and weight take as many bytes as
-_LOOSENED: Final = 0.15
+LOOSENED: Final = 0.15
 """Which part of the atoms have columns that were made independent."""
 _BOUND: Final = 20.0
 _NOISE: Final = 0.8
@@ -91,8 +91,10 @@ def draw(
     *,
     rng: np.random.Generator,
     allowed: Allowed | None = None,
+    parts: Sequence[float] | None = None,
+    loosened: float = LOOSENED,
 ) -> tuple[AtomCodes, Floats]:
-    """Draw atoms, an equal number from each source.
+    """Draw atoms.
 
     Args:
         sources: of records.
@@ -101,6 +103,8 @@ def draw(
         units: of the columns; what is in no domain of a compound is left out.
         rng: source of all randomness.
         allowed: which records are possible; others are left out.
+        parts: which part of the atoms each source gives; None: all the same.
+        loosened: which part of the atoms have columns that are made independent.
 
     Returns:
         (A, d), A at most n: different records, in lexicographic order; and (A,) the share of each among those drawn.
@@ -108,10 +112,14 @@ def draw(
     Raises:
         ValueError: none is left.
     """
-    size = n // len(sources)
-    drawn = [np.stack([np.asarray(column, np.uint16) for column in source(size, rng)], axis=1) for source in sources]
+    sizes = [int(n * part) for part in parts] if parts else [n // len(sources)] * len(sources)
+    drawn = [
+        np.stack([np.asarray(column, np.uint16) for column in source(size, rng)], axis=1)
+        for source, size in zip(sources, sizes, strict=True)
+        if size > 0
+    ]
     codes = np.concatenate(drawn)
-    loose = np.flatnonzero(rng.random(len(codes)) < _LOOSENED)
+    loose = np.flatnonzero(rng.random(len(codes)) < loosened)
     for variable, share in enumerate(start):
         chosen = loose[rng.random(len(loose)) < 0.5]  # each column of such a record or not
         fresh = np.searchsorted(np.cumsum(share), rng.random(len(chosen)), side="right")

@@ -1,11 +1,11 @@
 """One joint model from all tables that were measured: the door of this package.
 
-Of exact or randomized columns, where a learned network is there to draw from, the model is weighted records (`atoms`): half of
-the network, half of a mixture of products (`mixture`), that is a hybrid; of exact columns those of the network alone where they
-come as near to the tables as is asked for. A network has what no pair shows, a mixture is nearer to all pairs: on the tables of
-people the hybrid was nearer than either, on those of networks within 5 % of the nearer one. With noise on the tables, or without
-a network, the model is the mixture itself. Where combinations are impossible, in the domain of a compound or declared so, the
-mixture's own records are weighed so that they have its tables.
+Of exact or randomized columns, where a learned network is there to draw from, the model is weighted records (`atoms`): records
+of the network, and of a mixture of products (`mixture`) as far as the network leaves dependence unexplained, that is a hybrid;
+of exact columns those of the network alone where they come as near to the tables as is asked for. A network has what no pair
+shows, a mixture is nearer to all pairs. With noise on the tables, or without a network, the model is the mixture itself. Where
+combinations are impossible, in the domain of a compound or declared so, the mixture's own records are weighed so that they have
+its tables.
 
 How much of it to believe is for `guard`. All of it is a function of the tables, the network and the seed: where those are of an
 account that is paid, it spends nothing.
@@ -48,6 +48,11 @@ _EXACT_SWEEPS: Final = 5  # over records of the network alone: what is not met b
 _EXACT_GOAL: Final = 0.1
 """Where weighing for exact counts stops. Beyond 1 nobody can tell it from chance; on to here it still came nearer to the people
 and to the networks that had made them (CHILD, INSURANCE, ALARM), as long as no records of a mixture were needed for it."""
+_MIXTURE: Final = 10.0
+"""How many times what a network leaves unexplained the mixture's part of a hybrid is, at most half. Unexplained is the
+discrepancy of the network's own records above 1, in parts of that of independent columns: .3 to 5 % where a network had made the
+records, 5 % and more of people's. With half of the mixture everywhere, triples of CHILD and ALARM are 10 to 20 % farther at
+epsilon 3; with none of it, pairs of Adult are 2 to 5 %."""
 _SIDE_STEPS: Final = 300  # of a mixture that is not what is published
 _PRODUCT: Final = 0.25  # of the atoms, at most, are those of the product of margins
 _LEAST_ALPHA: Final = 0.5  # below, the model is mostly the product of margins, which a mixture holds as it is
@@ -180,10 +185,13 @@ class _Estimate:
 
     def _hybrid(self, records: atoms.Records) -> Arrays:
         exact = not self._tables.is_randomized
-        steps = _SIDE_STEPS if exact else STEPS
-        found = _mixture(self._tables, self._layout, self._work, "mixture", seed=[self._seed], steps=steps)
-        mixture = as_mixture(self._layout, np.asarray(found["rows"], dtype=np.float32), self._start, 1.0)
-        sources = [records, atoms.of_mixture(mixture)]
+        part = 0.5 if exact else self._part_of_mixture(records)
+        sources, parts = [records], [1 - part]
+        if part > 0:
+            steps = _SIDE_STEPS if exact else STEPS
+            found = _mixture(self._tables, self._layout, self._work, "mixture", seed=[self._seed], steps=steps)
+            mixture = as_mixture(self._layout, np.asarray(found["rows"], dtype=np.float32), self._start, 1.0)
+            sources, parts = [records, atoms.of_mixture(mixture)], [1 - part, part]
 
         def candidates() -> Arrays:
             drawn = self._drawn(sources, _CANDIDATES, 4)
@@ -192,7 +200,8 @@ class _Estimate:
 
         def do() -> Arrays:
             if chosen is None:
-                return _raked(atoms.rake(self._tables, *self._drawn(sources, 1, 4), goal=0.0, work=self._work))
+                drawn = self._drawn(sources, 1, 4, parts=parts)
+                return _raked(atoms.rake(self._tables, *drawn, goal=0.0, work=self._work))
             sweeps = 2 * _EXACT_SWEEPS
             return _raked(
                 atoms.rake(self._tables, chosen.codes, chosen.weights, sweeps=sweeps, goal=_EXACT_GOAL, work=self._work)
@@ -201,6 +210,20 @@ class _Estimate:
         # Of randomized columns the tables are no reason to choose: they are far from what they will be.
         chosen = _weighted(self._tables, self._work.piece("candidates", candidates)) if exact else None
         return self._work.piece("hybrid", do)
+
+    def _part_of_mixture(self, records: atoms.Records) -> float:
+        """Which part of a hybrid's atoms the mixture gives: see `_MIXTURE`."""
+        product = Mixture(weights=np.ones(1), probability=tuple(share[None] for share in self._start))
+
+        def excess(source: atoms.Records) -> float:
+            self._work.check()
+            return atoms.rake(self._tables, *self._drawn([source], 1, 7, loosened=0.0), sweeps=0).discrepancy - 1
+
+        def do() -> Arrays:
+            missed, dependence = excess(records), excess(atoms.of_mixture(product))
+            return {"part": np.array(np.clip(_MIXTURE * missed / dependence, 0, 0.5) if dependence > 0 else 0.5)}
+
+        return float(self._work.piece("part of mixture", do)["part"])
 
     def _possible(self, mixture: Mixture) -> WeightedRecords:
         """Possible records of a mixture, with weights that give them its tables of pairs."""
@@ -223,7 +246,15 @@ class _Estimate:
             n_states=model.n_states, codes=np.concatenate([own.codes, codes]), weights=mixed / mixed.sum()
         )
 
-    def _drawn(self, sources: Sequence[atoms.Records], times: float, label: int) -> tuple[atoms.AtomCodes, Floats]:
+    def _drawn(
+        self,
+        sources: Sequence[atoms.Records],
+        times: float,
+        label: int,
+        *,
+        parts: Sequence[float] | None = None,
+        loosened: float = atoms.LOOSENED,
+    ) -> tuple[atoms.AtomCodes, Floats]:
         return atoms.draw(
             sources,
             int(times * atoms.n_atoms(self._tables.n_states)),
@@ -231,6 +262,8 @@ class _Estimate:
             self._tables.units,
             rng=np.random.default_rng([self._seed, label]),
             allowed=self._allowed,
+            parts=parts,
+            loosened=loosened,
         )
 
     def _alpha(self) -> float:
