@@ -393,9 +393,12 @@ async def killed_everywhere(work: Callable[[], Awaitable[Any]], *places: Path) -
 
 @pytest.mark.parametrize("everywhere", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_feature_38_sealed_blinded_countersigned_and_killed_at_every_step(tmp_path: Path, everywhere: bool) -> None:
-    """Killed at each step of one crossing, or of all."""
+    """Killed at each step of one crossing, or of all.
+
+    Parts of the people, by which a joint model is guarded, follow their order, which is another one in each run.
+    """
     made = federation(tmp_path, 150)
-    proposal = study(tmp_path, "dh-psi", '\n[publish]\ncountersign = "all"\n')
+    proposal = study(tmp_path, "dh-psi", 'sample_from = "network"\n[publish]\ncountersign = "all"\n')
     other = copied(made, tmp_path / "ferried")
     asyncio.run(run_federation(made, proposal, tmp_path / "online", seeded=True))
 

@@ -22,7 +22,7 @@ def study(**structure: object) -> Study:
         numbered(N_STATES),
         structure=dataclasses.replace(rule, **structure),  # type: ignore[arg-type]  # fields of the rule
         parameters=ParameterRule(),
-        release=ReleaseRule(),
+        release=ReleaseRule(sample_from="joint"),
     )
 
 

@@ -88,7 +88,9 @@ def test_the_tour(tmp_path: Path, write_federation_tables: Callable[..., dict[st
         pytest.fail(f"the tour hangs:\n{output[-3000:]}")
     assert shell.returncode == 0, output[-3000:]
     assert "draft  published" in output
-    assert "verified: 9 files and 5 receipts" in output
+    assert re.search(
+        "verified: (9|10) files and 5 receipts", output
+    )  # one more where records come from a joint model, too
     assert (tmp_path / "more.csv").read_text(encoding="utf-8").count("\n") == 10_001
     assert (tmp_path / "release" / "report.html").is_file()
     assert (tmp_path / "peers" / "report.html").is_file()

@@ -108,3 +108,30 @@ def test_a_study_of_the_network_has_none(content, tmp_path, monkeypatch):
     assert refusal(bundle.write_release(tmp_path / "release", planted)) == (
         "model.json: joint: the study's records come from the network"
     )
+
+
+def test_how_much_records_are_said_to_come_from_each_is_what_is_there(release_content, tmp_path):
+    from verticil.shared.study import canonical
+
+    study = release_content.study
+    assert not study.leaves_source_open  # it names prior_count
+    opened = dataclasses.replace(study, parameters=dataclasses.replace(study.parameters, prior_count=None))
+    plain = dataclasses.replace(release_content, study=opened, effective_digest=canonical.digest(opened).hex())
+    mixed = with_joint(plain, random_records(study.schema.n_states))
+    said = {
+        0.0: "the network alone",
+        0.4: "40% of the joint model that was fitted and 60% of the network",
+        1.0: "the joint model alone",
+    }
+    for share, text in said.items():
+        facts = {"sampled_from": {"joint": share, "network": 1 - share}}
+        made = dataclasses.replace(mixed if share else plain, joint_facts=facts)
+        folder = bundle.write_release(tmp_path / text, made)
+        assert refusal(folder) == ""
+        assert text in (folder / "report.html").read_text(encoding="utf-8")
+        other = dataclasses.replace(plain if share else mixed, joint_facts=facts)
+        assert "of the joint model" in refusal(bundle.write_release(tmp_path / f"{text}, planted", other))
+        short = dataclasses.replace(made, joint_facts={"sampled_from": {"joint": share, "network": 1.1 - share}})
+        assert "expected two shares of 1" in refusal(bundle.write_release(tmp_path / f"{text}, short", short))
+    decided = dataclasses.replace(release_content, joint_facts={"sampled_from": {"joint": 0.0, "network": 1.0}})
+    assert "it is not open" in refusal(bundle.write_release(tmp_path / "decided", decided))

@@ -151,7 +151,8 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Learned]:
             draw = subsets.select if isinstance(unit.transition, Subset) else perturb
             columns.append(draw(key, tags, codes, unit.transition))
         everybody = np.stack(records, axis=1).astype(np.uint16)
-        return Learned(study=study, columns=columns, result=learn(columns, study), people=everybody)
+        alone = dataclasses.replace(study, release=dataclasses.replace(study.release, sample_from="network"))
+        return Learned(study=study, columns=columns, result=learn(columns, alone), people=everybody)
 
     return make
 

@@ -173,6 +173,7 @@ def _print_check(
     study: Study, table: StudyTable, plan: BudgetPlan, findings: list[Finding], prediction: str, digest: str
 ) -> None:
     from verticil.shared.privacy.figures import odds
+    from verticil.shared.release.content import may_have_joint
     from verticil.shared.study.protocols import disclosure
 
     put(f"[bold]{study.id}[/]  {len(study.schema)} variables of {len(study.parties)} parties; digest {digest[:16]}")
@@ -192,6 +193,11 @@ def _print_check(
     if study.release.sample_from == "joint":
         say(
             "synthetic records: drawn from a joint model of the tables of all pairs, which is published beside the network"
+        )
+    elif study.leaves_source_open and may_have_joint(study):
+        say(
+            "synthetic records: drawn from the network, from a joint model of the tables of all pairs, or from a mean of both: "
+            "what is estimated to be nearest to the truth"
         )
     if prediction:
         say(f"predicted distance of a joint model's records to {table.n:,} people: {prediction}")

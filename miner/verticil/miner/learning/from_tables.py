@@ -22,6 +22,7 @@ from typing import Final
 
 import numpy as np
 
+from verticil.miner.learning.blend import blended
 from verticil.miner.learning.learn import LearnResult, Progress, checked, shown_pairs, without_weak
 from verticil.miner.learning.model_tables import ModelScores, ModelTables, noisy_pair_scores, observed_of
 from verticil.miner.learning.scores import PairScores
@@ -67,7 +68,7 @@ def learn_from_tables(
     Args:
         tables: of the study's units, in unit order: every pair of units, every compound, and the three columns that it names.
         study: the effective study.
-        progress: is told the stage (``estimating``, ``searching``, ``parameters``) and its per cent.
+        progress: is told the stage (``estimating``, ``searching``, ``parameters``, ``blending``) and its per cent.
         interruption: how it is stopped, and gone on with; its checkpoint is of the same tables and study.
 
     Raises:
@@ -115,6 +116,8 @@ def learn_from_tables(
     )
     network = round_network(Network(schema=study.schema, dag=result.dag, families=families))
     shares, exact = model_shares(network)
+    if study.leaves_source_open:
+        joint = blended(joint, network, tables, seed=seed, progress=told("blending"), check=check)
     return LearnResult(
         network=network,
         marginals=tuple(_marginals(tables, shares, level=study.parameters.interval_level)),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from verticil.miner.learning.blend import blended
 from verticil.miner.learning.search.protocol import Interruption
 from verticil.shared.arrays import Codes
 from verticil.shared.joint.count import from_columns
@@ -16,13 +17,8 @@ from verticil.shared.study.document import Study
 
 
 def asks_for_joint(study: Study) -> bool:
-    """Whether a study's records are to come from a joint model: it says so, or it has noise on tables and says nothing.
-
-    Without noise on tables a study that says nothing keeps what it had before there were joint models: its network.
-    """
-    if study.release.sample_from is None:
-        return study.tables is not None and not study.refuses_joint
-    return study.release.sample_from == "joint"
+    """Whether a joint model is to be estimated: the study asks for it, or leaves open what records come from."""
+    return study.release.sample_from == "joint" or study.leaves_source_open
 
 
 def joint_of_columns(
@@ -33,7 +29,7 @@ def joint_of_columns(
     progress: Callable[[float], None],
     interruption: Interruption,
 ) -> JointEstimate:
-    """Estimate the joint model of all pairs of columns.
+    """Estimate the joint model of all pairs of columns, with as much of the network as is nearest where the study leaves it open.
 
     Args:
         columns: released codes of every unit, see `learn.learn`.
@@ -53,12 +49,16 @@ def joint_of_columns(
     def told(_piece: str, done: int, most: int) -> None:
         progress(min(done / most, 1.0))
 
-    return estimate(
+    seed = study.structure.seed
+    found = estimate(
         tables,
-        seed=study.structure.seed,
+        seed=seed,
         records=records,
         progress=told,
         check=interruption.check,
         keep=interruption.keep,
         checkpoint=interruption.checkpoint,
     )
+    if not study.leaves_source_open:
+        return found
+    return blended(found, network, tables, seed=seed, progress=progress, check=interruption.check)

@@ -315,6 +315,7 @@ def published_joint(found: JointEstimate | None, study: Study) -> tuple[JointMod
     """The joint model as a release has it, and what is said of it; None where the records come from the network.
 
     A model that would not keep what the study declares, or is too large, is not published: records come from the network then.
+    Where the study leaves open what they come from, it is said how much of each they are (`sampled_from`).
     """
     from verticil.miner.learning.joint import asks_for_joint
     from verticil.shared.formats.joint import fits
@@ -324,9 +325,14 @@ def published_joint(found: JointEstimate | None, study: Study) -> tuple[JointMod
     if found is None or not asks_for_joint(study):
         return None, {}
     model = round_joint(found.model)
-    if joint_fault(study, model) or not fits(model, study.schema):
-        return None, {}
-    facts: dict[str, Json] = {
+    published = found.share > 0 and not joint_fault(study, model) and fits(model, study.schema)
+    share = round(found.share, 4) if published else 0.0
+    facts: dict[str, Json] = {}
+    if study.leaves_source_open:
+        facts["sampled_from"] = {"joint": share, "network": round(1 - share, 4)}
+    if not published:
+        return None, facts
+    facts |= {
         "kind": found.kind,
         "steps": found.steps,
         "discrepancy": round(found.discrepancy, 4),

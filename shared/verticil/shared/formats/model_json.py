@@ -13,6 +13,7 @@ In Model I (`peer`) it also says, for each table, which party learned it and fro
 randomized column, and whether the numbers are exact functions of raw data.
 
 Where synthetic records come from a joint model of all tables, the key `joint` holds it (`formats.joint`) and how it was fitted.
+Where a study leaves open what they come from, `sampled_from` says how much of each, {"joint": share, "network": share}.
 
 Intervals are conditional on the structure: they say how well the numbers are known if the arrows are right, not how sure the
 arrows are.
@@ -175,8 +176,11 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
     if context.pairs:
         said = _PAIRS.replace("about the network", "about the joint model") if from_joint else _PAIRS
         document["pairs"] = {"statement": said, "tables": [_pair(pair, names) for pair in context.pairs]}
+    facts = dict(context.joint_facts)
+    if (sampled_from := facts.pop("sampled_from", None)) is not None:
+        document["sampled_from"] = sampled_from
     if context.joint is not None:
-        document["joint"] = {**joint.document(context.joint, network.schema), "fit": dict(context.joint_facts)}
+        document["joint"] = {**joint.document(context.joint, network.schema), "fit": facts}
     if statement is not None:
         document[statement.key] = statement.document()
     return rfc8785.dumps(cast("dict[str, object]", document))  # type: ignore[arg-type]  # rfc8785 types its input as dict and list

@@ -93,7 +93,7 @@ def draw(
     allowed: Allowed | None = None,
     parts: Sequence[float] | None = None,
     loosened: float = LOOSENED,
-) -> tuple[AtomCodes, Floats]:
+) -> tuple[AtomCodes, Floats, Floats]:
     """Draw atoms.
 
     Args:
@@ -107,7 +107,8 @@ def draw(
         loosened: which part of the atoms have columns that are made independent.
 
     Returns:
-        (A, d), A at most n: different records, in lexicographic order; and (A,) the share of each among those drawn.
+        (A, d), A at most n: different records, in lexicographic order; (A,) the share of each among those drawn; and (A,) among
+        those of which no column was made independent: what the sources say themselves.
 
     Raises:
         ValueError: none is left.
@@ -131,8 +132,11 @@ def draw(
         possible &= allowed(list(codes.T))
     if not possible.any():
         raise ValueError(f"of {len(codes)} records that were drawn none is possible")
-    different, counts = np.unique(codes[possible], axis=0, return_counts=True)
-    return different, counts / counts.sum()
+    different, place, counts = np.unique(codes[possible], axis=0, return_inverse=True, return_counts=True)
+    drawn_so = np.ones(len(codes))
+    drawn_so[loose] = 0.0
+    own = np.bincount(place.ravel(), weights=drawn_so[possible], minlength=len(different))
+    return different, counts / counts.sum(), own / max(own.sum(), 1.0)
 
 
 def categories_of(codes: AtomCodes, unit: ColumnUnit) -> NDArray[np.intp]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -72,6 +72,9 @@ class JointEstimate:
         alpha: the share of the model in what is published, the rest being the product of the margins.
         guarded: whether alpha was estimated; it is 1 where there is no noise, or no part to hold out.
         start: the distribution of each variable on its own.
+        drawn: (A,), where the model is the network's records, weighed: the weights that they were drawn with, so what the network
+            itself says of them. None: it is made of others.
+        share: of the joint model in `model`, the rest being the network's: below 1 where a study leaves open which it is.
     """
 
     model: JointModel
@@ -82,6 +85,8 @@ class JointEstimate:
     alpha: float
     guarded: bool
     start: tuple[Floats, ...]
+    drawn: Floats | None = None
+    share: float = 1.0
 
 
 def estimate(
@@ -156,6 +161,9 @@ class _Estimate:
             alpha=alpha,
             guarded=guarded,
             start=self._start,
+            drawn=np.asarray(facts["drawn"], np.float64)
+            if kind == "records" and alpha == 1 and "drawn" in facts
+            else None,
         )
 
     def _model(self, alpha: float) -> tuple[JointModel, Kind, Arrays]:
@@ -174,8 +182,9 @@ class _Estimate:
 
     def _of_exact(self, records: atoms.Records) -> tuple[Arrays, Kind]:
         def do() -> Arrays:
-            drawn = self._drawn([records], 1, 3)
-            return _raked(atoms.rake(self._tables, *drawn, sweeps=_EXACT_SWEEPS, goal=_EXACT_GOAL, work=self._work))
+            codes, weights, drawn = self._drawn([records], 1, 3)
+            found = atoms.rake(self._tables, codes, weights, sweeps=_EXACT_SWEEPS, goal=_EXACT_GOAL, work=self._work)
+            return {**_raked(found), "drawn": drawn}
 
         found = self._work.piece("records", do)
         if found["reached"]:
@@ -194,14 +203,14 @@ class _Estimate:
             sources, parts = [records, atoms.of_mixture(mixture)], [1 - part, part]
 
         def candidates() -> Arrays:
-            drawn = self._drawn(sources, _CANDIDATES, 4)
-            first = atoms.rake(self._tables, *drawn, sweeps=_FIRST_SWEEPS, work=self._work)
+            codes, weights, _ = self._drawn(sources, _CANDIDATES, 4)
+            first = atoms.rake(self._tables, codes, weights, sweeps=_FIRST_SWEEPS, work=self._work)
             return _raked(first, keep=atoms.n_atoms(self._tables.n_states))
 
         def do() -> Arrays:
             if chosen is None:
-                drawn = self._drawn(sources, 1, 4, parts=parts)
-                return _raked(atoms.rake(self._tables, *drawn, goal=0.0, work=self._work))
+                codes, weights, _ = self._drawn(sources, 1, 4, parts=parts)
+                return _raked(atoms.rake(self._tables, codes, weights, goal=0.0, work=self._work))
             sweeps = 2 * _EXACT_SWEEPS
             return _raked(
                 atoms.rake(self._tables, chosen.codes, chosen.weights, sweeps=sweeps, goal=_EXACT_GOAL, work=self._work)
@@ -217,7 +226,7 @@ class _Estimate:
 
         def excess(source: atoms.Records) -> float:
             self._work.check()
-            return atoms.rake(self._tables, *self._drawn([source], 1, 7, loosened=0.0), sweeps=0).discrepancy - 1
+            return atoms.rake(self._tables, *self._drawn([source], 1, 7, loosened=0.0)[:2], sweeps=0).discrepancy - 1
 
         def do() -> Arrays:
             missed, dependence = excess(records), excess(atoms.of_mixture(product))
@@ -229,8 +238,10 @@ class _Estimate:
         """Possible records of a mixture, with weights that give them its tables of pairs."""
 
         def do() -> Arrays:
-            own = _tables_of(mixture, self._tables.people)
-            return _raked(atoms.rake(own, *self._drawn([atoms.of_mixture(mixture)], 1, 5), work=self._work))
+            sets: list[tuple[int, ...]] = [*itertools.combinations(range(len(mixture.n_states)), 2)] or [(0,)]
+            own = exactly({chosen: mixture.shares(chosen) for chosen in sets}, self._tables)
+            codes, weights, _ = self._drawn([atoms.of_mixture(mixture)], 1, 5)
+            return _raked(atoms.rake(own, codes, weights, work=self._work))
 
         return _weighted(self._tables, self._work.piece("possible", do))
 
@@ -239,7 +250,7 @@ class _Estimate:
         if alpha == 1:
             return model
         product = Mixture(weights=np.ones(1), probability=tuple(share[None] for share in self._start))
-        codes, weights = self._drawn([atoms.of_mixture(product)], _PRODUCT, 6)
+        codes, weights, _ = self._drawn([atoms.of_mixture(product)], _PRODUCT, 6)
         own = atoms.heaviest(model, atoms.n_atoms(model.n_states) - len(codes))
         mixed = np.concatenate([alpha * own.weights, (1 - alpha) * weights])
         return WeightedRecords(
@@ -254,7 +265,7 @@ class _Estimate:
         *,
         parts: Sequence[float] | None = None,
         loosened: float = atoms.LOOSENED,
-    ) -> tuple[atoms.AtomCodes, Floats]:
+    ) -> tuple[atoms.AtomCodes, Floats, Floats]:
         return atoms.draw(
             sources,
             int(times * atoms.n_atoms(self._tables.n_states)),
@@ -332,18 +343,22 @@ def _weighted(tables: NoisyTables, found: Arrays) -> WeightedRecords:
     return WeightedRecords(n_states=tables.n_states, codes=codes, weights=weights)
 
 
-def _tables_of(mixture: Mixture, people: float) -> NoisyTables:
-    """A mixture's own tables of pairs, as if so many people had been counted."""
-    states = mixture.n_states
-    sets: list[tuple[int, ...]] = [*itertools.combinations(range(len(states)), 2)] or [(0,)]
+def exactly(shares: Mapping[tuple[int, ...], Floats], tables: NoisyTables) -> NoisyTables:
+    """Tables as if so many people had been counted as they are.
+
+    Args:
+        shares: of every combination of some variables' categories, in all of every variable.
+        tables: of the same variables and people.
+    """
+    states, n = tables.n_states, max(round(tables.people), 1)
     return NoisyTables(
         n_states=states,
         units=tuple(
             ColumnUnit(variables=(variable,), domain=None, channel=quantize(identity(k)))
             for variable, k in enumerate(states)
         ),
-        tables=tuple(MeasuredTable(units=chosen, counts=people * mixture.shares(chosen)) for chosen in sets),
-        n_records=max(round(people), 1),
+        tables=tuple(MeasuredTable(units=chosen, counts=n * table) for chosen, table in shares.items()),
+        n_records=n,
     )
 
 

@@ -1,4 +1,4 @@
-"""Tables as they could have come out: for the parametric bootstrap of what a joint model implies."""
+"""People, and tables, as they could have come out: for the parametric bootstrap of what a model implies."""
 
 from __future__ import annotations
 
@@ -9,19 +9,51 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.shared.arrays import Floats
+from verticil.shared.channels.subset import Subset
 from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.joint.atoms import categories_of, drawn_from
 from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
 from verticil.shared.model.joint import JointModel, WeightedRecords
 
-_MOST: Final = 100_000
+MOST: Final = 100_000
 """People who are drawn; of more, the scatter is scaled."""
+
+
+def people(tables: NoisyTables, model: JointModel, n: int, generator: np.random.Generator) -> list[NDArray[np.intp]]:
+    """Other people from a model, as they would be released.
+
+    Args:
+        tables: how their columns are randomized.
+        model: of the variables.
+        n: how many.
+        generator: source of all randomness; advanced.
+
+    Returns:
+        The codes of each unit, (n,); of sets of w entries (n, w).
+    """
+    codes = _records(model, n, generator)
+    found: list[NDArray[np.intp]] = []
+    for unit in tables.units:
+        of_records = categories_of(codes, unit)
+        if (of_records < 0).any():  # an impossible combination: one of the possible ones takes its place
+            lost = np.flatnonzero(of_records < 0)
+            of_records[lost] = generator.choice(of_records[of_records >= 0], size=len(lost))
+        channel = unit.channel
+        if isinstance(channel, Subset):  # the w first in a random order, in which the true one has been moved
+            order = generator.random((n, channel.n_states))
+            order[np.arange(n), of_records] = np.where(generator.random(n) < channel.keep, -1.0, 2.0)
+            found.append(np.argpartition(order, channel.size - 1, axis=1)[:, : channel.size])
+        else:
+            found.append(
+                of_records if channel.is_identity else drawn_from(channel.probabilities, of_records, generator)
+            )
+    return found
 
 
 def redrawn(tables: NoisyTables, model: JointModel, generator: np.random.Generator) -> NoisyTables:
     """The same tables of other people from the same model, randomized and with noise as these are.
 
-    Of more than `_MOST` people so many are drawn, and their scatter about what the model expects is made smaller by the square
+    Of more than `MOST` people so many are drawn, and their scatter about what the model expects is made smaller by the square
     root of the ratio. The noise is normal: it stands for noise on whole numbers here.
 
     Args:
@@ -33,18 +65,10 @@ def redrawn(tables: NoisyTables, model: JointModel, generator: np.random.Generat
         ValueError: a unit's records are sets.
     """
     if any(unit.channel.codes_per_record > 1 for unit in tables.units):
-        raise ValueError("records of sets cannot be drawn")
+        raise ValueError("tables of sets cannot be drawn")
     n = max(round(tables.people), 1)
-    drawn = min(n, _MOST)
-    codes = _records(model, drawn, generator)
-    released: list[NDArray[np.intp]] = []
-    for unit in tables.units:
-        of_records = categories_of(codes, unit)
-        if (of_records < 0).any():  # an impossible combination: one of the possible ones takes its place
-            lost = np.flatnonzero(of_records < 0)
-            of_records[lost] = generator.choice(of_records[of_records >= 0], size=len(lost))
-        channel = unit.channel.probabilities
-        released.append(of_records if unit.channel.is_identity else drawn_from(channel, of_records, generator))
+    drawn = min(n, MOST)
+    released = people(tables, model, drawn, generator)
     measured: list[MeasuredTable] = []
     for table in tables.tables:
         shape = table.counts.shape

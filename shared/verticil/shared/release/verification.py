@@ -46,7 +46,7 @@ from verticil.shared.release.bundle import (
     SIGNATURE_VERSION,
     to_der,
 )
-from verticil.shared.release.content import joint_fault
+from verticil.shared.release.content import joint_fault, may_have_joint
 from verticil.shared.release.evidence import (
     Denied,
     Trust,
@@ -320,7 +320,9 @@ def _check_documents(directory: Path, manifest: Node) -> tuple[Study, Network]:
     for document in (manifest, model):
         _check_privacy(document["privacy"], study, network.dag)
         _check_statement(document, study, network.dag)
-    _check_joint(directory, manifest, study, model_json.read_joint(model_bytes, study.schema))
+    found = model_json.read_joint(model_bytes, study.schema)
+    _check_joint(directory, manifest, study, found)
+    _check_sampled_from(model, study, found)
     expect(manifest["study"]["id"], study.id)
     expect(manifest["study"]["model"], study.model)
     return study, network
@@ -340,6 +342,21 @@ def _check_joint(directory: Path, manifest: Node, study: Study, model: JointMode
     n_records = study.release.synthetic_records or manifest["n_common"].integer()
     if fault := record_fault(directory, study.schema, model, n_records, FALSE_ALARMS):
         raise GateFailed("RELEASE_INVALID", f"{directory}: {fault}", hint="do not use these records")
+
+
+def _check_sampled_from(document: Node, study: Study, model: JointModel | None) -> None:
+    """What records are said to come from, where the study leaves it open, are shares, and what is there."""
+    if (node := document.get("sampled_from")) is None:
+        return
+    shares = [node[source].number() for source in ("joint", "network")]
+    if not (study.leaves_source_open and may_have_joint(study)):
+        node.fail("by study.json it is not open what the records come from")
+    if not (min(shares) >= 0 and math.isclose(sum(shares), 1.0, abs_tol=1e-9)):
+        node.fail(f"got {shares[0]:g} of the joint model and {shares[1]:g} of the network, expected two shares of 1")
+    if (shares[0] > 0) != (model is not None):
+        node.fail(
+            f"got {shares[0]:g} of the joint model, {'which is there' if model is not None else 'but none is there'}"
+        )
 
 
 def _check_signatures(

@@ -311,7 +311,7 @@ class ReleaseRule:
     """How many synthetic records (None: as many as there are common people), from what, how they are drawn, and with which seed.
 
     `pairs` are shown with what is known of them, besides the pairs of edges; Model II only. `sample_from`: the joint model of all
-    tables, which Model II alone can have, or the network; None: the study leaves it open.
+    tables, which Model II alone can have, or the network; None: see `Study.leaves_source_open`.
     """
 
     synthetic_records: Annotated[int | None, Key(read=_read_records)] = None
@@ -600,6 +600,17 @@ class Study:
             if self.structure.forbidden
             else ""
         )
+
+    @property
+    def leaves_source_open(self) -> bool:
+        """Whether a miner is to say how much of a joint model and how much of the network records come from.
+
+        A study that names `prior_count`, and no noise on tables, is of the time when there was only the network, or wants to be
+        read as one: it keeps its network.
+        """
+        if self.release.sample_from is not None or self.refuses_joint:
+            return False
+        return self.tables is not None or self.parameters.prior_count is None
 
     def expired(self, today: dt.date) -> bool:
         """Whether `today` (UTC) lies behind the last valid day."""

@@ -61,6 +61,27 @@ def joint_view(content: ReleaseContent) -> JointView | None:
     return JointView(made_of=made_of, fit=" ".join(fit), sampling=_sampling(model, content.codes), known=known)
 
 
+def sampled_from(content: ReleaseContent) -> str:
+    """How much of the joint model and of the network the records come from, where the study leaves it open; else empty."""
+    said = content.joint_facts.get("sampled_from")
+    if not isinstance(said, dict):
+        return ""
+    share = said["joint"]
+    assert isinstance(share, float)
+    begin = "The study leaves open what synthetic records come from"
+    if share <= 0:
+        return (
+            f"{begin}: the network alone. A joint model of the tables of all pairs was estimated, too; beyond the network it has "
+            "little but the chance of these people."
+        )
+    if share >= 1:
+        return f"{begin}: the joint model alone. The network leaves out much of what the tables of all pairs show."
+    return (
+        f"{begin}: {wording.percent(share, 0)} of the joint model that was fitted and {wording.percent(1 - share, 0)} of the "
+        "network are estimated to be nearest to the truth, and this mean of both is the joint model here."
+    )
+
+
 def _joint(pair: PairAccuracy) -> Floats:
     assert pair.joint is not None
     return pair.joint
