@@ -10,7 +10,7 @@ Without a channel, and g = 1, this is iterative proportional fitting (Deming & S
 of all tables together is at the goal (`stopping`), or `sweeps`. Through channels it is one step of expectation maximization, slow
 just as far as the channels blur, and
 
-    g = max(0, 1 - .8 / chi) / (2 lambda_a lambda_c),      lambda = (tr C - 1) / (K - 1),
+    g = max(0, 1 - .8 / chi) min(10, 1 / (2 lambda_a lambda_c)),      lambda = (tr C - 1) / (K - 1),
 
 makes up for half of that, as far as the table's own discrepancy chi shows more than noise. Of a squared residual of chi times
 what noise explains, the part 1 - 1 / chi is signal (the shrinkage of James & Stein, 1961): a table that is met as far as its
@@ -55,6 +55,7 @@ _EACH: Final = 26  # categories that an atom's own line and weight take as many 
 LOOSENED: Final = 0.15
 """Which part of the atoms have columns that were made independent."""
 _BOUND: Final = 20.0
+_STRONGEST: Final = 10.0  # step; stronger ones overshoot where columns are blurred most
 _NOISE: Final = 0.8
 """The discrepancy below which a table of randomized columns is left alone. At 1 pairs and triples of CHILD, INSURANCE, ALARM and
 Adult are some 1 % farther, at .7 not nearer."""
@@ -223,7 +224,7 @@ class _Step:
         self._squares = [None if matrix is None else matrix**2 for matrix in self._channels]
         self._per_record = math.prod(channel.codes_per_record for channel in channels)
         contrast = math.prod(map(_contrast, channels))
-        self._power = 1.0 if self._exact else 0.5 / max(contrast, 1e-9)
+        self._power = 1.0 if self._exact else min(_STRONGEST, 0.5 / max(contrast, 1e-9))
         sizes = [channel.n_states / channel.codes_per_record for channel in channels]
         self.degrees = (math.prod(size - 1 for size in sizes), math.prod(sizes) - 1) if len(sizes) == 2 else (0.0, 0.0)
 
