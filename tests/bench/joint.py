@@ -459,7 +459,8 @@ Run = Callable[[Sequence[int]], "Iterator[Line] | Iterator[Points]"]
 def rows() -> Iterator[tuple[str, Run]]:
     """Every row of the table: its title, and what makes its lines of some seeds."""
     adult, ma2019, cmc = cache(joint_data.adult), cache(joint_data.ma2019), cache(joint_data.cmc)
-    shipped, parties = cache(joint_data.shipped), cache(joint_data.four_parties)
+    shipped, parties = cache(joint_data.shipped), cache(partial(joint_data.four_parties, "ma2019_drafted.toml"))
+    wide = cache(partial(joint_data.four_parties, "ma2019.toml"))
 
     def noisy(data: Callable[[], Data], title: str, epsilon: float, bars: Bars, **named: object) -> tuple[str, Run]:
         return title, lambda seeds: curator(title, data(), epsilon, bars, seeds, **named)
@@ -484,6 +485,7 @@ def rows() -> Iterator[tuple[str, Run]]:
         bars = {"sampled": (None if two is None else (two, math.inf), 8.0)}
         of_independent = 1.0 if two is None else None
         yield randomized(f"ma2019 of four, {said(level)}", parties, level, bars, of_independent=of_independent)
+        yield randomized(f"the same, up to 21 categories, {said(level)}", wide, level, {})
     for name in ("alarm", "insurance", "child"):
         for level in (None, 3.0, 2.0, 1.0):
             data = partial(unstudied, name)

@@ -146,9 +146,9 @@ def shipped() -> tuple[Data, Study]:
     return study_data(study, {str(name): np.array(joined[name], dtype=object) for name in joined}), study
 
 
-def four_parties() -> tuple[Data, Study]:
-    """ma2019 by the codebook of ma2019.toml, whose four parties hold a part of its columns each."""
-    study = read_study(Path(__file__).parent / "ma2019.toml")
+def four_parties(file: str) -> tuple[Data, Study]:
+    """ma2019 by the codebook of a study beside this file, whose four parties hold a part of its columns each."""
+    study = read_study(Path(__file__).parent / file)
     return study_data(study, _texts(TESTS / "data" / "ma2019.csv.gz")), study
 
 
