@@ -36,7 +36,7 @@ _BETAS: Final = (0.9, 0.999)
 _TINY: Final = 1e-8
 _SPREAD: Final = 0.3  # standard deviation of the logits at the start
 _LEAST: Final = 1e-5  # share of a category at the start
-_BLOCK: Final = 2**21  # cells of the residuals that are held at once
+_BLOCK: Final = 2**18  # cells of the residuals that are held at once: what a processor keeps near itself
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,35 +134,49 @@ def residual_gradient(targets: Targets, rows: Singles, stop: Discrepancy, work: 
     released = layout.released(rows)
     fits, components, size = released.shape
     gradient = np.zeros_like(released)
+    scaled = released / np.float32(components)
     whole = released.reshape(fits * components, size)
     stop.begin(whole, layout.released(rows, squared=True).reshape(whole.shape) if stop.needs_squares else None)
-    for block in blocks(size, size):
+    for block, onward in upper_blocks(size):
         work.check()
-        expected = np.zeros((block.stop - block.start, size), np.float32)
-        for fit_rows, fit_gradient in zip(released, gradient, strict=True):
-            own = fit_rows[:, block].T @ fit_rows
-            own /= components
+        shares, weight = targets.shares[block, onward], targets.weight[block, onward]
+        width = block.stop - block.start
+        expected = np.zeros(shares.shape, np.float32)
+        for fit_rows, fit_scaled, fit_gradient in zip(released, scaled, gradient, strict=True):
+            own = fit_scaled[:, block].T @ fit_rows[:, onward]
             expected += own
-            residual = _residual(targets, own, targets.shares[block], targets.weight[block])
-            np.matmul(fit_rows, residual.T, out=fit_gradient[:, block])
+            residual = _residual(targets, own, shares, weight)
+            fit_gradient[:, block] += fit_rows[:, onward] @ residual.T
+            fit_gradient[:, block.stop :] += fit_rows[:, block] @ residual[:, width:]
         expected /= fits
-        stop.add_pairs(block, expected)
+        stop.add_pairs(block, onward, expected)
     for other in targets.others:
         _add_other(targets, other, released, gradient)
         stop.add_other(other)
     return layout.back(rows, gradient), stop.end()
 
 
-def blocks(n_rows: int, n_columns: int) -> list[slice]:
-    """Blocks of rows, each of at most `_BLOCK` cells."""
-    size = max(1, _BLOCK // n_columns)
-    return [slice(at, min(at + size, n_rows)) for at in range(0, n_rows, size)]
+def upper_blocks(size: int) -> list[tuple[slice, slice]]:
+    """Blocks of rows, each with the columns from its first row on, of at most `_BLOCK` cells: half of a symmetric matrix.
+
+    What is below the diagonal is above it, too, but for the square on the diagonal, which has all its cells.
+    """
+    found, at = [], 0
+    while at < size:
+        end = min(at + max(1, _BLOCK // (size - at)), size)
+        found.append((slice(at, end), slice(at, size)))
+        at = end
+    return found
 
 
 def _residual(targets: Targets, expected: Singles, shares: Singles, weight: Singles) -> Singles:
+    """The residual of some cells; where no cell of `expected` is needed afterwards: it is overwritten."""
+    if targets.noisy:
+        expected -= shares
+        expected *= weight
+        return expected
     residual = expected - shares
-    if not targets.noisy:
-        residual /= np.maximum(expected, np.float32(0.5 / targets.n))
+    residual /= np.maximum(expected, np.float32(0.5 / targets.n))
     residual *= weight
     return residual
 

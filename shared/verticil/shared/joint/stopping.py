@@ -51,33 +51,34 @@ class Discrepancy:
         self._margins = released.mean(axis=0)
         self._missed = self._variance = 0.0
 
-    def add_pairs(self, block: slice, expected: Singles) -> None:
-        """Add some rows of the tables of all pairs: (rows, E), as the model has them released."""
+    def add_pairs(self, block: slice, onward: slice, expected: Singles) -> None:
+        """Add some rows of the tables of all pairs, from the diagonal on: (rows, columns), as the model has them released."""
         targets = self._targets
-        residual = expected - targets.shares[block]
+        weight = targets.weight[block, onward]
+        residual = expected - targets.shares[block, onward]
         if targets.noisy:
             residual *= residual
-            residual *= targets.weight[block]
-            self._missed += float(residual.sum(dtype=np.float64)) / 2
+            residual *= weight
+            self._missed += _each_once(residual)
             return
         q = self._margins
         r = q - targets.margins
-        residual -= r[block, None] * q
-        residual -= q[block, None] * r
-        scale = targets.weight[block] / np.maximum(q[block, None] * q, np.float32(0.5 / targets.n))
+        residual -= r[block, None] * q[onward]
+        residual -= q[block, None] * r[onward]
+        scale = weight / np.maximum(q[block, None] * q[onward], np.float32(0.5 / targets.n))
         residual *= residual
         residual *= scale
-        self._missed += float(residual.sum(dtype=np.float64)) * targets.n / 2 / self._degrees
-        self._variance += float((self._pair_variance(block, expected) * scale).sum(dtype=np.float64)) / 2
+        self._missed += _each_once(residual) * targets.n / self._degrees
+        self._variance += _each_once(self._pair_variance(block, onward, expected) * scale)
 
-    def _pair_variance(self, block: slice, expected: Singles) -> Singles:
+    def _pair_variance(self, block: slice, onward: slice, expected: Singles) -> Singles:
         targets, squares = self._targets, self._squares
         assert squares is not None
         per_record = targets.per_record
-        variance = squares[:, block].T @ squares
+        variance = squares[:, block].T @ squares[:, onward]
         variance /= -len(squares)
-        variance += expected / (per_record[block, None] * per_record)
-        exact = targets.plain[block, None] * targets.plain
+        variance += expected / (per_record[block, None] * per_record[onward])
+        exact = targets.plain[block, None] * targets.plain[onward]
         variance *= 1 - exact
         variance += exact * np.float32(EXACT_VARIANCE) * expected
         return variance
@@ -108,3 +109,8 @@ class Discrepancy:
     def end(self) -> float:
         """The discrepancy of the model that was added."""
         return self._missed / (self._targets.cells if self._targets.noisy else self._variance)
+
+
+def _each_once(cells: Singles) -> float:
+    """The sum of a block's cells, those of the square on the diagonal, which are there twice, halved."""
+    return float(cells.sum(dtype=np.float64)) - float(cells[:, : len(cells)].sum(dtype=np.float64)) / 2
