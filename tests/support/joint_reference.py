@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +59,21 @@ def loss(tables: NoisyTables, rows: Rows, start: Rows) -> float:
 def noise_discrepancy(tables: NoisyTables, rows: Rows, start: Rows) -> float:
     """The mean over cells of the squared residual over its variance."""
     return 2 * loss(tables, rows, start) / sum(t.counts.size for t in tables.tables)
+
+
+def moved_with(tables: NoisyTables, moved: Sequence[MeasuredTable], rows: Rows, start: Rows) -> float:
+    """How far a twin is from its original, along what was moved: rows (2, M, S) are of both."""
+    return sum(
+        float(
+            (
+                (expected(tables, rows[1], t) - expected(tables, rows[0], t))
+                * (to.counts - t.counts)
+                / tables.people
+                / variance(tables, start, t)
+            ).sum()
+        )
+        for t, to in zip(tables.tables, moved, strict=True)
+    )
 
 
 def records_discrepancy(tables: NoisyTables, rows: Rows) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
@@ -16,8 +17,8 @@ from verticil.shared.joint.count import from_columns
 from verticil.shared.joint.layout import Layout
 from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
 from verticil.shared.joint.start import one_way_shares
-from verticil.shared.joint.stopping import Discrepancy
-from verticil.shared.joint.targets import targets
+from verticil.shared.joint.stopping import PENALTY, Discrepancy
+from verticil.shared.joint.targets import MOVED, targets
 from verticil.shared.joint.work import Work
 
 STATES = (2, 3, 4, 2)
@@ -63,10 +64,13 @@ def test_the_gradient_is_that_of_finite_differences(kind: str, three_way: bool) 
     layout = aims.layout
     logits = drawn_logits(layout, 1, 3)
     rows = mixture.probabilities(layout, logits)
-    gradient, found = mixture.residual_gradient(aims, rows, Discrepancy(aims), Work())
+    stop = Discrepancy(aims)
+    gradient = mixture.residual_gradient(aims, rows, stop, Work())
     gradient = mixture.through_softmax(layout, rows, gradient)[0]
     base, margins = logits[0].astype(np.float64), np.concatenate(start)
-    assert found == pytest.approx(plain.noise_discrepancy(tables, rows[0].astype(np.float64), margins), rel=1e-4)
+    assert stop.discrepancy == pytest.approx(
+        plain.noise_discrepancy(tables, rows[0].astype(np.float64), margins), rel=1e-4
+    )
     for place in itertools.product(range(3), range(0, base.shape[1], 2)):
         sides = []
         for step in (1e-4, -1e-4):
@@ -77,18 +81,80 @@ def test_the_gradient_is_that_of_finite_differences(kind: str, three_way: bool) 
         assert gradient[place] == pytest.approx(slope, rel=2e-3, abs=2e-3 * float(np.abs(gradient).max()))
 
 
+@pytest.mark.parametrize("kind", ["exact", "compound"])
+@pytest.mark.parametrize("three_way", [False, True])
+def test_twins_measure_how_far_a_fit_moves_with_its_tables(kind: str, three_way: bool) -> None:
+    tables = measured(kind, 20.0, three_way=three_way)
+    margins = np.concatenate(one_way_shares(tables))
+    aims = targets(tables, one_way_shares(tables))
+    assert aims.twin is not None
+    rows = mixture.probabilities(aims.layout, drawn_logits(aims.layout, 5, 3))
+    stop = Discrepancy(aims)
+    gradient = mixture.residual_gradient(aims, rows, stop, Work(), twins=2)
+    others = {other.units: other.shares for other in aims.twin.others}
+    moved = []
+    for t in tables.tables:
+        places = tuple(aims.layout.entries[unit] for unit in t.units)
+        shares = aims.twin.shares[places] if len(places) == 2 else others[t.units]
+        away = (shares - t.counts / tables.people) / plain.variance(tables, margins, t) ** 0.5
+        assert np.allclose(np.abs(away), MOVED, rtol=1e-3)
+        moved.append(dataclasses.replace(t, counts=shares.astype(np.float64) * tables.people))
+    df = sum(plain.moved_with(tables, moved, rows[[k, 3 + k]].astype(np.float64), margins) for k in range(2)) / 2
+    alone = plain.noise_discrepancy(tables, rows[:3].reshape(9, -1).astype(np.float64), margins)
+    assert stop.discrepancy == pytest.approx(alone, rel=1e-4)
+    assert stop.risk == pytest.approx(alone * aims.cells + PENALTY * df / MOVED**2, rel=1e-3)
+    twin = dataclasses.replace(tables, tables=tuple(moved), n_records=3000)
+    own = targets(twin, one_way_shares(tables))  # what a twin is fitted to
+    assert np.allclose(
+        gradient[3:], mixture.residual_gradient(own, rows[3:], Discrepancy(own), Work()), rtol=1e-3, atol=1
+    )
+
+
+def test_a_fit_stops_where_it_is_near_the_truth() -> None:
+    """Under eight noises: on average within 8 % of the least distance from the truth on the way; without the penalty it is not.
+
+    The seeds are fixed; of three starts' noise the means were 1.004, 1.051 and 1.047, without a penalty it is 1.46.
+    """
+    rng = np.random.default_rng(8)
+    first = rng.integers(0, 4, 20_000)
+    columns = [np.where(rng.random(20_000) < 0.5, first, rng.integers(0, 4, 20_000)).astype(np.uint8) for _ in range(5)]
+    units = tuple(ColumnUnit(variables=(v,), domain=None, channel=quantize(identity(4))) for v in range(5))
+    exact = from_columns(columns, units, (4,) * 5, parts=1)
+    people = targets(exact, one_way_shares(exact))
+    regrets = []
+    for _ in range(8):
+        noisy = tuple(
+            dataclasses.replace(t, counts=t.counts + rng.normal(0, 150, (4, 4)), sigma=150.0) for t in exact.tables
+        )
+        tables = dataclasses.replace(exact, tables=noisy)
+        start = one_way_shares(tables)
+        way: list[float] = []
+
+        def look(make: Callable[[], Mapping[str, np.ndarray]], way: list[float] = way) -> None:
+            found = mixture.probabilities(people.layout, make()[".state/logits"][:2]).reshape(-1, 20)
+            way.append(float((np.abs(found.T @ found / len(found) - people.shares) * people.weight).sum()))
+
+        found = mixture.fit(
+            targets(tables, start), start, seed=[1], fits=2, components=20, work=Work(keep_checkpoint=look)
+        )
+        regrets.append(way[found.steps - 1] / min(way))
+    assert np.mean(regrets) < 1.08
+
+
 @pytest.mark.parametrize("kind", ["exact", "randomized", "compound"])
 def test_the_discrepancy_is_the_plain_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = measured(kind, 0.0)
     start = one_way_shares(tables)
     aims = targets(tables, start)
     rows = mixture.probabilities(aims.layout, drawn_logits(aims.layout, 2, 3))
-    whole, found = mixture.residual_gradient(aims, rows, Discrepancy(aims), Work())
+    stop = Discrepancy(aims)
+    whole = mixture.residual_gradient(aims, rows, stop, Work())
+    found = stop.discrepancy
     plain_one = plain.records_discrepancy(tables, rows.reshape(6, -1).astype(np.float64))
     assert found == pytest.approx(plain_one, rel=1e-4)
     monkeypatch.setattr(mixture, "_BLOCK", 25)  # two rows of the residual at a time
-    in_blocks, same = mixture.residual_gradient(aims, rows, Discrepancy(aims), Work())
-    assert same == pytest.approx(found, rel=1e-6)
+    in_blocks = mixture.residual_gradient(aims, rows, stop, Work())
+    assert stop.discrepancy == pytest.approx(found, rel=1e-6)
     assert np.allclose(in_blocks, whole, rtol=1e-4, atol=1e-4)
 
 
@@ -120,8 +186,9 @@ def test_the_true_model_is_at_the_goal_and_a_wrong_variance_is_not(said: float, 
     )
     aims = targets(tables, one_way_shares(tables))
     rows = np.full((1, 1, 120), 1 / 12, np.float32)
-    found = mixture.residual_gradient(aims, rows, Discrepancy(aims), Work())[1]
-    assert lowest < found < highest
+    stop = Discrepancy(aims)
+    mixture.residual_gradient(aims, rows, stop, Work())
+    assert lowest < stop.discrepancy < highest
 
 
 def test_randomized_records_of_the_true_people_are_at_the_goal() -> None:

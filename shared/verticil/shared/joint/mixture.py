@@ -8,13 +8,15 @@ by side, each to the whole; what is published is their mean, one mixture of `FIT
 each fit has made of the noise alone is averaged out.
 
 The residual of a cell is (e - f) / max(e, .5 / n) where the counts are exact or of randomized records, so that rare cells count;
-with noise on the tables, which does not know of rare cells, it is (e - f) / variance. `stopping` says when to stop.
+with noise on the tables, which does not know of rare cells, it is (e - f) / variance. `stopping` says when to stop, with noise by
+what a few more fits tell, each the twin of one of the others, from the same start's noise to tables that were moved a little.
 
 Large matrices are worked on in blocks of rows. Same seed, same machine, same result; a fit that was stopped goes on bit for bit.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -31,6 +33,7 @@ FITS: Final = 8
 COMPONENTS: Final = 50
 STEPS: Final = 600
 """Most steps of a fit; one that has not stopped by then says so."""
+_TWINS: Final = 4  # one twin for so many fits, at least one
 _RATE: Final = 0.05
 _BETAS: Final = (0.9, 0.999)
 _TINY: Final = 1e-8
@@ -41,13 +44,13 @@ _BLOCK: Final = 2**18  # cells of the residuals that are held at once: what a pr
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """Where a fit has come to.
+    """What a fit has found.
 
     Attributes:
         rows: (m, S) probabilities of all components.
-        steps: how many were taken.
-        discrepancy: at the end; `stopping.GOAL` is to be reached.
-        reached: whether it was.
+        steps: after how many they were so.
+        discrepancy: theirs; see `stopping`.
+        reached: whether it is as low as chance lets the truth's be.
     """
 
     rows: Singles
@@ -79,25 +82,41 @@ def fit(
     work = work or Work()
     layout = targets.layout
     state = work.state()
+    twins = max(1, fits // _TWINS) if targets.twin is not None else 0
     if state is None:
         base = np.log(np.maximum(np.concatenate(list(start)), _LEAST))
         noise = np.random.default_rng(list(seed)).normal(0.0, _SPREAD, (fits, components, len(base)))
         logits = (base + noise).astype(np.float32)
+        if targets.twin is not None:
+            moved = np.log(np.maximum(targets.twin.start, _LEAST))
+            logits = np.concatenate([logits, (moved + noise[:twins]).astype(np.float32)])
         first, second, step = np.zeros_like(logits), np.zeros_like(logits), 0
+        best, risk, best_step, best_discrepancy = logits[:fits].copy(), math.inf, 0, math.inf
     else:
-        logits, first, second = (np.array(state[name], dtype=np.float32) for name in ("logits", "first", "second"))
-        step = int(state["step"])
+        logits, first, second, best = (
+            np.array(state[name], dtype=np.float32) for name in ("logits", "first", "second", "best")
+        )
+        step, best_step = int(state["step"]), int(state["best_step"])
+        risk, best_discrepancy = float(state["risk"]), float(state["discrepancy"])
     stop = Discrepancy(targets)
     while True:
         rows = probabilities(layout, logits)
-        gradient, discrepancy = residual_gradient(targets, rows, stop, work)
-        if discrepancy <= stop.goal or step >= steps:
-            found = rows.reshape(fits * components, -1)
-            return Fit(found, step, float(discrepancy), bool(discrepancy <= stop.goal))
+        gradient = residual_gradient(targets, rows, stop, work, twins=twins)
+        if stop.risk < risk:
+            best[:] = logits[:fits]
+            risk, best_step, best_discrepancy = stop.risk, step, stop.discrepancy
+        if stop.is_over(step, best_step) or step >= steps:
+            found = probabilities(layout, best).reshape(fits * components, -1)
+            return Fit(found, best_step, best_discrepancy, best_discrepancy <= stop.goal)
         step += 1
         _adam(logits, through_softmax(layout, rows, gradient), first, second, step)
         work.report(step, steps)
-        work.keep({"logits": logits, "first": first, "second": second, "step": np.array(step)})
+        work.keep(
+            {
+                "logits": logits, "first": first, "second": second, "step": np.array(step), "best": best,
+                "risk": np.array(risk), "best_step": np.array(best_step), "discrepancy": np.array(best_discrepancy),
+            }
+        )  # fmt: skip
 
 
 def probabilities(layout: Layout, logits: Singles) -> Singles:
@@ -118,42 +137,57 @@ def through_softmax(layout: Layout, rows: Singles, gradient: Singles) -> Singles
     return gradient
 
 
-def residual_gradient(targets: Targets, rows: Singles, stop: Discrepancy, work: Work) -> tuple[Singles, float]:
-    """The gradient for the probabilities of every fit, and the discrepancy of their mean.
+def residual_gradient(targets: Targets, rows: Singles, stop: Discrepancy, work: Work, *, twins: int = 0) -> Singles:
+    """The gradient for the probabilities of every fit; the mean of the fits is measured by the way.
 
     Args:
         targets: what is fitted.
-        rows: (fits, components, S) probabilities.
-        stop: measures the discrepancy.
+        rows: (fits + twins, components, S) probabilities; the last are the twins of the first.
+        stop: has the measures afterwards.
         work: is asked between blocks whether to stop.
+        twins: how many; they are fitted to `targets.twin`.
 
     Returns:
-        (fits, components, S): R D, taken back to the probabilities; and the discrepancy.
+        (fits + twins, components, S): R D, taken back to the probabilities.
     """
-    layout = targets.layout
+    layout, twin = targets.layout, targets.twin
     released = layout.released(rows)
-    fits, components, size = released.shape
+    count, components, size = released.shape
+    fits = count - twins
     gradient = np.zeros_like(released)
     scaled = released / np.float32(components)
-    whole = released.reshape(fits * components, size)
+    whole = released[:fits].reshape(fits * components, size)
     stop.begin(whole, layout.released(rows, squared=True).reshape(whole.shape) if stop.needs_squares else None)
     for block, onward in upper_blocks(size):
         work.check()
         shares, weight = targets.shares[block, onward], targets.weight[block, onward]
         width = block.stop - block.start
         expected = np.zeros(shares.shape, np.float32)
-        for fit_rows, fit_scaled, fit_gradient in zip(released, scaled, gradient, strict=True):
-            own = fit_scaled[:, block].T @ fit_rows[:, onward]
-            expected += own
-            residual = _residual(targets, own, shares, weight)
+        originals: list[Singles] = []
+        for place, (fit_rows, fit_gradient) in enumerate(zip(released, gradient, strict=True)):
+            own, aim = scaled[place][:, block].T @ fit_rows[:, onward], shares
+            if place < fits:
+                expected += own
+            if place < twins:
+                originals.append(own.copy())
+            if twin is not None and place >= fits:
+                aim = twin.shares[block, onward]
+                stop.add_twin((own - originals[place - fits]) * ((aim - shares) * weight), True, twins)
+            residual = _residual(targets, own, aim, weight)
             fit_gradient[:, block] += fit_rows[:, onward] @ residual.T
             fit_gradient[:, block.stop :] += fit_rows[:, block] @ residual[:, width:]
         expected /= fits
         stop.add_pairs(block, onward, expected)
-    for other in targets.others:
-        _add_other(targets, other, released, gradient)
+    for number, other in enumerate(targets.others):
+        aims = [other.shares] * fits + ([] if twin is None else [twin.others[number].shares] * twins)
+        _add_other(targets, other, aims, released, gradient)
         stop.add_other(other)
-    return layout.back(rows, gradient), stop.end()
+        for place in range(twins):
+            sides = [[released[at][:, layout.entries[unit]] for unit in other.units] for at in (place, fits + place)]
+            away = expected_table(sides[1]) - expected_table(sides[0])
+            stop.add_twin(away * ((aims[-1] - other.shares) * other.weight), False, twins)
+    stop.end()
+    return layout.back(rows, gradient)
 
 
 def upper_blocks(size: int) -> list[tuple[slice, slice]]:
@@ -170,7 +204,7 @@ def upper_blocks(size: int) -> list[tuple[slice, slice]]:
 
 
 def _residual(targets: Targets, expected: Singles, shares: Singles, weight: Singles) -> Singles:
-    """The residual of some cells; where no cell of `expected` is needed afterwards: it is overwritten."""
+    """The residual of some cells; `expected` may be overwritten."""
     if targets.noisy:
         expected -= shares
         expected *= weight
@@ -181,12 +215,14 @@ def _residual(targets: Targets, expected: Singles, shares: Singles, weight: Sing
     return residual
 
 
-def _add_other(targets: Targets, other: OtherTable, released: Singles, gradient: Singles) -> None:
+def _add_other(
+    targets: Targets, other: OtherTable, aims: Sequence[Singles], released: Singles, gradient: Singles
+) -> None:
     """Add what a table of one unit, or of three and more, says to the gradient."""
     places = [targets.layout.entries[unit] for unit in other.units]
-    for fit_rows, fit_gradient in zip(released, gradient, strict=True):
+    for aim, fit_rows, fit_gradient in zip(aims, released, gradient, strict=True):
         parts = [fit_rows[:, place] for place in places]
-        residual = _residual(targets, expected_table(parts), other.shares, other.weight)
+        residual = _residual(targets, expected_table(parts), aim, other.weight)
         for axis, place in enumerate(places):
             rest = [part for at, part in enumerate(parts) if at != axis]
             flat = np.moveaxis(residual, axis, -1).reshape(-1, residual.shape[axis])

@@ -7,6 +7,7 @@ do not fit into a matrix and stand beside it.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,10 +18,14 @@ import numpy as np
 from verticil.shared.arrays import Floats
 from verticil.shared.joint.layout import Layout, Singles
 from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.joint.start import one_way_shares
 
 EXACT_VARIANCE: Final = 0.3
 """Of a pair of columns that are as they are: the variance that a model may leave, in units of a cell's expected count. People who
 were not counted are met no better by a closer fit."""
+
+MOVED: Final = 0.3
+"""By how many standard deviations the cells of `Twin` are moved."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +46,22 @@ class OtherTable:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Twin:
+    """The same tables with noise, every cell moved by `MOVED` standard deviations up or down: what a fit makes of it tells how
+    much of the noise it takes up (`stopping`).
+
+    Attributes:
+        shares: (E, E), as of `Targets`.
+        others: as of `Targets`.
+        start: (S,): the variables' distributions as these tables have them.
+    """
+
+    shares: Singles
+    others: tuple[OtherTable, ...]
+    start: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Targets:
     """What a model is fitted to. Arrays are of single precision.
 
@@ -55,6 +76,7 @@ class Targets:
         per_record: (E,): how many entries a released record of the unit has.
         others: tables of one unit, or of three and more; one-way tables only where no larger one has their unit.
         cells: how many cells were measured, each once.
+        twin: with noise.
     """
 
     layout: Layout
@@ -67,6 +89,7 @@ class Targets:
     per_record: Singles
     others: tuple[OtherTable, ...]
     cells: int
+    twin: Twin | None
 
 
 def targets(tables: NoisyTables, start: Sequence[Floats], *, layout: Layout | None = None) -> Targets:
@@ -81,7 +104,7 @@ def targets(tables: NoisyTables, start: Sequence[Floats], *, layout: Layout | No
     n, size = tables.people, layout.n_entries
     row = np.concatenate(list(start))[None].astype(np.float32)
     mean, square = layout.released(row)[0], layout.released(row, squared=True)[0]
-    shares, weight = np.zeros((size, size), np.float32), np.zeros((size, size), np.float32)
+    weight = np.zeros((size, size), np.float32)
     margins = np.empty(size, np.float32)
     plain, per_record = np.empty(size, np.float32), np.empty(size, np.float32)
     for unit, columns in enumerate(layout.entries):
@@ -90,24 +113,62 @@ def targets(tables: NoisyTables, start: Sequence[Floats], *, layout: Layout | No
         plain[columns] = channel.is_identity
         per_record[columns] = channel.codes_per_record
     others: list[OtherTable] = []
-    cells = 0
+    chosen: list[MeasuredTable] = []
+    moved: list[MeasuredTable] = []
+    rng = np.random.default_rng(0)  # has nothing to do with the noise that the tables have
     for table in tables.tables:
-        places = [layout.entries[unit] for unit in table.units]
-        in_larger = any(table.units[0] in more.units for more in tables.tables if more is not table)
-        if len(table.units) == 1 and in_larger and table.sigma == 0:
+        if len(table.units) == 1 and table.sigma == 0 and _in_larger(table, tables):
             continue  # the larger tables say the same
-        cells += table.counts.size
-        parts = [(mean[p], square[p], per_record[p]) for p in places]
+        parts = [(mean[p], square[p], per_record[p]) for p in (layout.entries[unit] for unit in table.units)]
         own = _weight(table, n, parts) if tables.has_noise else np.ones(table.counts.shape)
-        if len(table.units) == 2:  # a pair
-            first, second = places
-            shares[first, second] = table.counts / n
-            weight[first, second] = own
-            shares[second, first], weight[second, first] = shares[first, second].T, weight[first, second].T
+        chosen.append(table)
+        if tables.has_noise:
+            up = rng.integers(0, 2, own.shape) * 2 - 1
+            counts = table.counts + MOVED * n * up / np.sqrt(own)
+            moved.append(MeasuredTable(units=table.units, counts=counts, sigma=table.sigma))
+        if len(table.units) == 2:
+            first, second = (layout.entries[unit] for unit in table.units)
+            weight[first, second], weight[second, first] = own, own.T
         else:
             exact = all(tables.units[unit].channel.is_identity for unit in table.units)
             others.append(OtherTable(table.units, (table.counts / n).astype(np.float32), own.astype(np.float32), exact))
-    return Targets(layout, n, tables.has_noise, shares, weight, margins, plain, per_record, tuple(others), cells)
+    twin = None
+    if moved:
+        start_of = one_way_shares(dataclasses.replace(tables, tables=tuple(moved), n_records=max(round(n), 1)))
+        beyond = [(table.counts / n).astype(np.float32) for table in moved if len(table.units) != 2]
+        twin = Twin(
+            _pairs(layout, moved, n),
+            tuple(dataclasses.replace(one, shares=to) for one, to in zip(others, beyond, strict=True)),
+            np.concatenate(start_of),
+        )
+    return Targets(
+        layout,
+        n,
+        tables.has_noise,
+        _pairs(layout, chosen, n),
+        weight,
+        margins,
+        plain,
+        per_record,
+        tuple(others),
+        sum(table.counts.size for table in chosen),
+        twin,
+    )
+
+
+def _in_larger(table: MeasuredTable, tables: NoisyTables) -> bool:
+    return any(table.units[0] in more.units for more in tables.tables if more is not table)
+
+
+def _pairs(layout: Layout, tables: Sequence[MeasuredTable], n: float) -> Singles:
+    """(E, E): the shares of the tables of two units."""
+    shares = np.zeros((layout.n_entries, layout.n_entries), np.float32)
+    for table in tables:
+        if len(table.units) == 2:
+            first, second = (layout.entries[unit] for unit in table.units)
+            shares[first, second] = table.counts / n
+            shares[second, first] = shares[first, second].T
+    return shares
 
 
 def _weight(table: MeasuredTable, n: float, parts: Sequence[tuple[Singles, Singles, Singles]]) -> Floats:
