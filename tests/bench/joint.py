@@ -437,10 +437,11 @@ class Points:
         )
 
 
-def large(seeds: Sequence[int]) -> Iterator[Line]:
-    """100 columns of 10 categories, 100,000 records: CPU seconds, and memory."""
-    generator = np.random.default_rng(100)
-    d, k, n = 100, 10, 100_000
+def large(
+    title: str, d: int, k: int, epsilon: float, seconds: float, gib: float, seeds: Sequence[int]
+) -> Iterator[Line]:
+    """So many columns of so many categories, 100,000 records: CPU seconds, and memory. Run it alone: memory is the process's."""
+    generator, n = np.random.default_rng(100), 100_000
     columns: Columns = [generator.integers(0, k, n).astype(np.uint16)]
     for _ in range(1, d):
         before = columns[generator.integers(max(len(columns) - 5, 0), len(columns))]
@@ -448,9 +449,9 @@ def large(seeds: Sequence[int]) -> Iterator[Line]:
         columns.append(np.where(kept, before, generator.integers(0, k, n)).astype(np.uint16))
     names = tuple(f"v{place}" for place in range(d))
     data = Data(name="large", schema=joint_data.schema_of(names, (k,) * d), columns=columns)
-    yield from curator("100 columns of 10, add/remove 1", data, 1.0, {"sampled": (None, 60.0)}, seeds[:1])
+    yield from curator(title, data, epsilon, {"sampled": (None, seconds)}, seeds[:1])
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"    most memory of this process so far: {memory:.2f} GiB (bound 1)")
+    print(f"    most memory of this process so far: {memory:.2f} GiB (bound {gib:g})")
 
 
 Run = Callable[[Sequence[int]], "Iterator[Line] | Iterator[Points]"]
@@ -496,7 +497,13 @@ def rows() -> Iterator[tuple[str, Run]]:
     title = "Adult, PrivBayes, add/remove 1"
     yield title, lambda seeds: privbayes(title, adult(), 1.0, bars, seeds)
     yield "Adult, five classifiers, replacement 1", lambda seeds: classifiers(adult(), "income", 1.0, seeds[:3])
-    yield "100 columns of 10, add/remove 1", large
+    for d, k, epsilon, seconds, gib in (
+        (100, 10, 1.0, 60.0, 1.0),
+        (100, 10, 4.0, 60.0, 1.0),
+        (200, 20, 1.0, 600.0, 2.0),
+    ):
+        title = f"{d} columns of {k}, add/remove {epsilon:g}"
+        yield title, partial(large, title, d, k, epsilon, seconds, gib)
 
 
 def randomized(
