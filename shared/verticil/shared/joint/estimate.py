@@ -363,8 +363,8 @@ def exactly(shares: Mapping[tuple[int, ...], Floats], tables: NoisyTables) -> No
 
 
 def _identity(tables: NoisyTables, seed: int) -> bytes:
-    """32 bytes that name the tables and the seed."""
-    digest = hashlib.sha256(f"joint {seed} {STEPS} {tables.n_states} {tables.n_records} {tables.relation}".encode())
+    """32 bytes that name the tables, the seed and what a checkpoint holds (2: the best step of a fit, too)."""
+    digest = hashlib.sha256(f"joint 2 {seed} {STEPS} {tables.n_states} {tables.n_records} {tables.relation}".encode())
     for unit in tables.units:
         digest.update(f"{unit.variables}{unit.domain}".encode() + unit.channel.digest())
     for table in tables.tables:
