@@ -122,7 +122,6 @@ def learn_families(
                 model=np.full(share.shape, np.nan),
                 level=level,
                 noise_variance=table.noise_variance * (table.counts.size / share.size),
-                people=len(raw[child]),
                 minimum_count=minimum,
             )
         )
