@@ -68,7 +68,7 @@ def test_a_record_is_swapped_where_the_sum_over_the_cells_falls_and_nowhere_else
     ((records, at, proposed, after),) = seen
     first = np.concatenate([[0], np.cumsum(N_STATES)[:-1]])  # places among the categories of all variables
     records, proposed, after = records - first, proposed - first, after - first
-    assert len(at) == 10 * n
+    assert len(at) == 30 * n
     now, swaps = cost(model, records.T), 0
     for i, new in zip(at, proposed, strict=True):
         tried = records.copy()

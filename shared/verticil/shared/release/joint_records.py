@@ -4,8 +4,8 @@ A joint model is a network with one root, the component or the weighted record (
 it means for a network (`sampling_plan`):
 
 ``systematic``: components get whole numbers of the records by systematic rounding, the categories within each component too. Then
-records are swapped: ten times for each record a random one is compared with a fresh draw from the model, and replaced where that
-makes the sum over all cells of all pairs' tables
+records are swapped: ten to thirty times for each record a random one is compared with a fresh draw from the model, and replaced
+where that makes the sum over all cells of all pairs' tables
 
     sum (N - n G)^2 / (n G + 1),      N: counts of the records, G: the model's shares
 
@@ -34,7 +34,8 @@ from verticil.shared.study.document import Sampling
 
 Places = NDArray[np.uint32]
 
-_PROPOSALS: Final = 10
+_PROPOSALS: Final = 30
+_MANY: Final = 10_000  # records; of more, the proposals for each fall to a third
 """Swaps that are tried for each record."""
 _PAIR_LIMIT: Final = 3 * 10**8
 """Pairs of variables looked at in the swaps of one call; of wide tables with many records fewer swaps are tried."""
@@ -71,7 +72,7 @@ def joint_codes(
     """
     if n < 0:
         raise ValueError(f"{n} records, expected 0 or more")
-    compiled = path == "compiled" or (path == "auto" and _PROPOSALS * n >= _COMPILED_FROM and sampling_plan.has_numba())
+    compiled = path == "compiled" or (path == "auto" and _proposals(n) >= _COMPILED_FROM and sampling_plan.has_numba())
     source = _Source(model)
     if method == "independent":
         records = source.independent(n, generator)
@@ -83,6 +84,11 @@ def joint_codes(
         column.astype(np.uint8) if k <= 256 else column.copy()
         for column, k in zip(records.T, model.n_states, strict=True)
     ]
+
+
+def _proposals(n: int) -> int:
+    """How many swaps are proposed: where there are few records each is worth more."""
+    return max(_PROPOSALS * min(n, _MANY), _PROPOSALS // 3 * n)
 
 
 class _Source:
@@ -144,7 +150,7 @@ def _swap(records: NDArray[np.uint16], source: _Source, generator: np.random.Gen
     above = np.rint(2 * (counts - expected) / (expected + 1) * _UNIT).astype(np.int64)
     weight = np.rint(_UNIT / (expected + 1)).astype(np.int64)
     del counts, expected
-    left = min(_PROPOSALS * n, _PAIR_LIMIT // max(d * (d - 1) // 2, 1))
+    left = min(_proposals(n), _PAIR_LIMIT // max(d * (d - 1) // 2, 1))
     for size in (min(left - done, sampling_plan.BLOCK) for done in range(0, left, sampling_plan.BLOCK)):
         at = generator.integers(0, n, size)
         swap(places, at, (source.independent(size, generator) + first[:-1]).astype(np.uint32), above, weight)
