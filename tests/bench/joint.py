@@ -241,8 +241,9 @@ def study_of(data: Data, channels: Sequence[Transition], *, like: Study | None =
         Unit(variables=(v.name,), owner=v.owner, scheme="matrix", transition=channel)
         for v, channel in zip(schema.variables, channels, strict=True)
     )
+    alone = ReleaseRule(sample_from="network")
     if like is not None:
-        return dataclasses.replace(like, units=units)
+        return dataclasses.replace(like, units=units, release=alone)
     import datetime as dt
 
     return Study(
@@ -251,7 +252,7 @@ def study_of(data: Data, channels: Sequence[Transition], *, like: Study | None =
         structure=StructureRule(
             method="auto", score="auto", max_parents=max_parents, genetic=GeneticRule(), seed=1,
         ),
-        parameters=ParameterRule(), release=ReleaseRule(),
+        parameters=ParameterRule(), release=alone,
     )  # fmt: skip
 
 
