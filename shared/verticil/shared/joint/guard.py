@@ -24,6 +24,7 @@ import numpy as np
 from verticil.shared.arrays import Floats
 from verticil.shared.joint.layout import Layout, Singles
 from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.joint.targets import expected_table
 
 DRAWS: Final = 4
 """Of Gaussian thinning."""
@@ -87,7 +88,7 @@ def agreement(layout: Layout, rows: Singles, start: Sequence[Floats], held_out: 
         independent = np.ones((), np.float64)
         for place in places:
             independent = np.multiply.outer(independent, product[place])
-        difference = _shares([released[:, place] for place in places]) - independent
+        difference = expected_table([released[:, place].astype(np.float64) for place in places]) - independent
         if held_out.has_noise:
             weight: Floats | float = (n / table.sigma) ** 2
         else:
@@ -101,12 +102,3 @@ def alpha(sums: Sequence[tuple[float, float]]) -> float:
     """The share of the model, from the sums of all parts; 1 where the model is the product."""
     above, below = (sum(column) for column in zip(*sums, strict=True))
     return float(np.clip(above / below, 0.0, 1.0)) if below > 0 else 1.0
-
-
-def _shares(released: Sequence[Singles]) -> Floats:
-    first, *rest = (rows.astype(np.float64) for rows in released)
-    flat = rest[0]
-    for more in rest[1:]:
-        flat = (flat[:, :, None] * more[:, None, :]).reshape(len(flat), -1)
-    shares: Floats = (first.T @ flat / len(first)).reshape([rows.shape[1] for rows in released])
-    return shares

@@ -11,7 +11,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from verticil.shared.arrays import Floats
 from verticil.shared.joint.layout import Layout, Singles
 from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
 from verticil.shared.joint.start import one_way_shares
+
+Rows = TypeVar("Rows", Singles, Floats)
 
 EXACT_VARIANCE: Final = 0.3
 """Of a pair of columns that are as they are: the variance that a model may leave, in units of a cell's expected count. People who
@@ -187,18 +189,19 @@ def _weight(table: MeasuredTable, n: float, parts: Sequence[tuple[Singles, Singl
     return weights
 
 
-def expected_table(released: Sequence[Singles]) -> Singles:
+def expected_table(released: Sequence[Rows]) -> Rows:
     """The mean over components of the outer product of their rows: (m, M_first), (m, M_second), .. to (M_first, M_second, ..)."""
     first, *rest = released
     shape = tuple(rows.shape[1] for rows in released)
     if not rest:
-        return np.asarray(first.mean(axis=0), dtype=first.dtype)
-    table: Singles = first.T @ outer_rows(rest)
+        mean: Rows = first.mean(axis=0)
+        return mean
+    table: Rows = first.T @ outer_rows(rest)
     table /= len(first)
     return table.reshape(shape)
 
 
-def outer_rows(released: Sequence[Singles]) -> Singles:
+def outer_rows(released: Sequence[Rows]) -> Rows:
     """The outer product of each component's rows, flat: (m, M_first * M_second * ..)."""
     product = released[0]
     for rows in released[1:]:
