@@ -76,6 +76,18 @@ def moved_with(tables: NoisyTables, moved: Sequence[MeasuredTable], rows: Rows, 
     )
 
 
+def shrunk(tables: NoisyTables, start: Rows, table: MeasuredTable, *, about: Rows | None = None) -> Rows:
+    """The shares of a pair's table as James & Stein's estimator has them about the product of margins.
+
+    These are `about` (None: `start`), (S,); variances are at `start`.
+    """
+    n, (rows, columns) = tables.people, table.counts.shape
+    away = table.counts / n - expected(tables, (start if about is None else about)[None], table)
+    centred = (np.eye(rows) - 1 / rows) @ away @ (np.eye(columns) - 1 / columns)
+    explained = (rows - 1) * (columns - 1) / float((centred**2 / variance(tables, start, table)).sum())
+    return table.counts / n - min(explained, 1.0) * centred
+
+
 def records_discrepancy(tables: NoisyTables, rows: Rows) -> float:
     """The same of randomized pairs, the margins taken out (`verticil.shared.joint.stopping`)."""
     n = tables.people

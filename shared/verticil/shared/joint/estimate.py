@@ -54,6 +54,7 @@ discrepancy of the network's own records above 1, in parts of that of independen
 records, 5 % and more of people's. With half of the mixture everywhere, triples of CHILD and ALARM are 10 to 20 % farther at
 epsilon 3; with none of it, pairs of Adult are 2 to 5 %."""
 _SIDE_STEPS: Final = 300  # of a mixture that is not what is published
+_TRIED: Final = 1  # mixtures that are fitted to see whether tables should be shrunk; two choose alike
 _PRODUCT: Final = 0.25  # of the atoms, at most, are those of the product of margins
 _LEAST_ALPHA: Final = 0.5  # below, the model is mostly the product of margins, which a mixture holds as it is
 
@@ -74,6 +75,7 @@ class JointEstimate:
         start: the distribution of each variable on its own.
         drawn: (A,), where the model is the network's records, weighed: the weights that they were drawn with, so what the network
             itself says of them. None: it is made of others.
+        shrunk: whether the mixture was fitted to tables that were shrunk towards independence; see `shrinkage`.
         share: of the joint model in `model`, the rest being the network's: below 1 where a study leaves open which it is.
     """
 
@@ -86,6 +88,7 @@ class JointEstimate:
     guarded: bool
     start: tuple[Floats, ...]
     drawn: Floats | None = None
+    shrunk: bool = False
     share: float = 1.0
 
 
@@ -149,6 +152,7 @@ class _Estimate:
         )
 
     def found(self) -> JointEstimate:
+        self._shrunk = self._tables.has_noise and self._is_nearer_shrunk()
         guarded = guard.can_be_guarded(self._tables) and (self._tables.has_noise or self._tables.is_randomized)
         alpha = self._alpha() if guarded else 1.0
         model, kind, facts = self._model(alpha)
@@ -161,6 +165,7 @@ class _Estimate:
             alpha=alpha,
             guarded=guarded,
             start=self._start,
+            shrunk=self._shrunk,
             drawn=np.asarray(facts["drawn"], np.float64)
             if kind == "records" and alpha == 1 and "drawn" in facts
             else None,
@@ -174,7 +179,7 @@ class _Estimate:
             else:
                 found, kind = self._of_exact(self._records)
             return self._with_product(_weighted(self._tables, found), alpha), kind, found
-        found = _mixture(self._tables, self._layout, self._work, "mixture", seed=[self._seed])
+        found = _mixture(self._tables, self._layout, self._work, "mixture", seed=[self._seed], shrunk=self._shrunk)
         mixture = as_mixture(self._layout, np.asarray(found["rows"], dtype=np.float32), self._start, alpha)
         if not self._restricted:
             return mixture, "mixture", found
@@ -277,12 +282,36 @@ class _Estimate:
             loosened=loosened,
         )
 
+    def _is_nearer_shrunk(self) -> bool:
+        """Whether tables that are shrunk make a mixture that is nearer to the truth, by the estimate that it stops at."""
+        risks = []
+        for name, shrunk in (("tables as they are", False), ("tables shrunk", True)):
+            found = _mixture(
+                self._tables,
+                self._layout,
+                self._work,
+                name,
+                seed=[self._seed, 8],
+                fits=_TRIED,
+                steps=_SIDE_STEPS,
+                shrunk=shrunk,
+            )
+            risks.append(float(found["risk"]))
+        return risks[1] < risks[0]
+
     def _alpha(self) -> float:
         sums = []
         for held, (fitted, rest) in enumerate(guard.parts(self._tables, [self._seed, 1])):
             name = f"guard {held + 1}"
             found = _mixture(
-                fitted, self._layout, self._work, name, seed=[self._seed, 2, held], fits=_GUARD_FITS, steps=_SIDE_STEPS
+                fitted,
+                self._layout,
+                self._work,
+                name,
+                seed=[self._seed, 2, held],
+                fits=_GUARD_FITS,
+                steps=_SIDE_STEPS,
+                shrunk=self._shrunk,
             )
             rows = np.asarray(found["rows"], dtype=np.float32)
             sums.append(guard.agreement(self._layout, rows, one_way_shares(fitted), rest))
@@ -312,14 +341,17 @@ def _mixture(
     seed: Sequence[int],
     fits: int = FITS,
     steps: int = STEPS,
+    shrunk: bool = False,
 ) -> Arrays:
     def do() -> Arrays:
         start = one_way_shares(tables)
         own = fits if layout.n_entries <= _LARGE else (fits + 1) // 2
-        found = fit(targets(tables, start, layout=layout), start, seed=seed, fits=own, steps=steps, work=work)
+        aims = targets(tables, start, layout=layout, shrunk=shrunk)
+        found = fit(aims, start, seed=seed, fits=own, steps=steps, work=work)
         return {
             "rows": found.rows,
             "steps": np.array(found.steps),
+            "risk": np.array(found.risk),
             "discrepancy": np.array(found.discrepancy),
             "reached": np.array(found.reached),
         }
@@ -363,8 +395,8 @@ def exactly(shares: Mapping[tuple[int, ...], Floats], tables: NoisyTables) -> No
 
 
 def _identity(tables: NoisyTables, seed: int) -> bytes:
-    """32 bytes that name the tables, the seed and what a checkpoint holds (2: the best step of a fit, too)."""
-    digest = hashlib.sha256(f"joint 2 {seed} {STEPS} {tables.n_states} {tables.n_records} {tables.relation}".encode())
+    """32 bytes that name the tables, the seed and what a checkpoint holds (3: which tables are fitted, too)."""
+    digest = hashlib.sha256(f"joint 3 {seed} {STEPS} {tables.n_states} {tables.n_records} {tables.relation}".encode())
     for unit in tables.units:
         digest.update(f"{unit.variables}{unit.domain}".encode() + unit.channel.digest())
     for table in tables.tables:
@@ -388,5 +420,5 @@ def refitted(
     """
     work = Work() if check is None else Work(check=check)
     layout = Layout(tables.n_states, tables.units)
-    found = _mixture(tables, layout, work, "mixture", seed=[seed], fits=fits)
+    found = _mixture(tables, layout, work, "mixture", seed=[seed], fits=fits, shrunk=of.shrunk)
     return as_mixture(layout, np.asarray(found["rows"], dtype=np.float32), one_way_shares(tables), of.alpha)

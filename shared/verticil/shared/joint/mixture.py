@@ -26,7 +26,7 @@ import numpy as np
 from verticil.shared.arrays import Floats
 from verticil.shared.joint.layout import Layout, Singles
 from verticil.shared.joint.stopping import Discrepancy
-from verticil.shared.joint.targets import OtherTable, Targets, expected_table, outer_rows
+from verticil.shared.joint.targets import MOVED, OtherTable, Targets, expected_table, outer_rows
 from verticil.shared.joint.work import Work
 
 FITS: Final = 8
@@ -49,12 +49,14 @@ class Fit:
     Attributes:
         rows: (m, S) probabilities of all components.
         steps: after how many they were so.
+        risk: what is made least; see `stopping`.
         discrepancy: theirs; see `stopping`.
         reached: whether it is as low as chance lets the truth's be.
     """
 
     rows: Singles
     steps: int
+    risk: float
     discrepancy: float
     reached: bool
 
@@ -107,7 +109,7 @@ def fit(
             risk, best_step, best_discrepancy = stop.risk, step, stop.discrepancy
         if stop.is_over(step, best_step) or step >= steps:
             found = probabilities(layout, best).reshape(fits * components, -1)
-            return Fit(found, best_step, best_discrepancy, best_discrepancy <= stop.goal)
+            return Fit(found, best_step, risk, best_discrepancy, best_discrepancy <= stop.goal)
         step += 1
         _adam(logits, through_softmax(layout, rows, gradient), first, second, step)
         work.report(step, steps)
@@ -172,7 +174,8 @@ def residual_gradient(targets: Targets, rows: Singles, stop: Discrepancy, work: 
                 originals.append(own.copy())
             if twin is not None and place >= fits:
                 aim = twin.shares[block, onward]
-                stop.add_twin((own - originals[place - fits]) * ((aim - shares) * weight), True, twins)
+                move = np.float32(MOVED) * twin.up[block, onward] * np.sqrt(weight)  # over the variance
+                stop.add_twin((own - originals[place - fits]) * move, True, twins)
             residual = _residual(targets, own, aim, weight)
             fit_gradient[:, block] += fit_rows[:, onward] @ residual.T
             fit_gradient[:, block.stop :] += fit_rows[:, block] @ residual[:, width:]

@@ -66,7 +66,7 @@ class Discrepancy:
         """Add some rows of the tables of all pairs, from the diagonal on: (rows, columns), as the model has them released."""
         targets = self._targets
         weight = targets.weight[block, onward]
-        residual = expected - targets.shares[block, onward]
+        residual = expected - targets.observed[block, onward]
         if targets.noisy:
             residual *= residual
             residual *= weight

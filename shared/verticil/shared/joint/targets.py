@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from verticil.shared.arrays import Floats
 from verticil.shared.joint.layout import Layout, Singles
 from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.joint.shrinkage import toward_independence
 from verticil.shared.joint.start import one_way_shares
 
 Rows = TypeVar("Rows", Singles, Floats)
@@ -54,11 +56,13 @@ class Twin:
 
     Attributes:
         shares: (E, E), as of `Targets`.
+        up: (E, E): 1 or -1 for the cells that moved up or down.
         others: as of `Targets`.
         start: (S,): the variables' distributions as these tables have them.
     """
 
     shares: Singles
+    up: NDArray[np.int8]
     others: tuple[OtherTable, ...]
     start: Floats
 
@@ -71,7 +75,8 @@ class Targets:
         layout: of rows.
         n: people.
         noisy: whether noise is on the tables: residuals are then in units of their variance.
-        shares: (E, E): observed, of the people; 0 where nothing was measured.
+        shares: (E, E): what is fitted, of the people; 0 where nothing was measured.
+        observed: (E, E): what was measured; the same but where tables are shrunk.
         weight: (E, E): with noise 1 over the variance of a cell, else 1; 0 where nothing was measured.
         margins: (E,): of every unit, as they were observed.
         plain: (E,): 1 for the entries of a column that is as it is, else 0.
@@ -85,6 +90,7 @@ class Targets:
     n: float
     noisy: bool
     shares: Singles
+    observed: Singles
     weight: Singles
     margins: Singles
     plain: Singles
@@ -94,13 +100,16 @@ class Targets:
     twin: Twin | None
 
 
-def targets(tables: NoisyTables, start: Sequence[Floats], *, layout: Layout | None = None) -> Targets:
+def targets(
+    tables: NoisyTables, start: Sequence[Floats], *, layout: Layout | None = None, shrunk: bool = False
+) -> Targets:
     """The targets of a fit.
 
     Args:
         tables: what was measured.
         start: the distribution of each variable (`start.one_way_shares`); the scatter of the randomization follows from it.
         layout: of the same tables, where it is there already.
+        shrunk: whether tables of pairs with noise are fitted as `shrinkage` has them.
     """
     layout = layout or Layout(tables.n_states, tables.units)
     n, size = tables.people, layout.n_entries
@@ -117,6 +126,7 @@ def targets(tables: NoisyTables, start: Sequence[Floats], *, layout: Layout | No
     others: list[OtherTable] = []
     chosen: list[MeasuredTable] = []
     moved: list[MeasuredTable] = []
+    signs = np.zeros((size, size) if tables.has_noise else 0, np.int8)
     rng = np.random.default_rng(0)  # has nothing to do with the noise that the tables have
     for table in tables.tables:
         if len(table.units) == 1 and table.sigma == 0 and _in_larger(table, tables):
@@ -131,15 +141,25 @@ def targets(tables: NoisyTables, start: Sequence[Floats], *, layout: Layout | No
         if len(table.units) == 2:
             first, second = (layout.entries[unit] for unit in table.units)
             weight[first, second], weight[second, first] = own, own.T
+            if tables.has_noise:
+                signs[first, second], signs[second, first] = up, up.T
         else:
             exact = all(tables.units[unit].channel.is_identity for unit in table.units)
             others.append(OtherTable(table.units, (table.counts / n).astype(np.float32), own.astype(np.float32), exact))
+    observed = shares = _pairs(layout, chosen, n)
+    if shrunk:
+        shares = toward_independence(layout, observed, weight, mean)
     twin = None
     if moved:
         start_of = one_way_shares(dataclasses.replace(tables, tables=tuple(moved), n_records=max(round(n), 1)))
         beyond = [(table.counts / n).astype(np.float32) for table in moved if len(table.units) != 2]
+        of_twin = _pairs(layout, moved, n)
+        if shrunk:
+            row = np.concatenate(start_of)[None].astype(np.float32)
+            of_twin = toward_independence(layout, of_twin, weight, layout.released(row)[0])
         twin = Twin(
-            _pairs(layout, moved, n),
+            of_twin,
+            signs,
             tuple(dataclasses.replace(one, shares=to) for one, to in zip(others, beyond, strict=True)),
             np.concatenate(start_of),
         )
@@ -147,7 +167,8 @@ def targets(tables: NoisyTables, start: Sequence[Floats], *, layout: Layout | No
         layout,
         n,
         tables.has_noise,
-        _pairs(layout, chosen, n),
+        shares,
+        observed,
         weight,
         margins,
         plain,
