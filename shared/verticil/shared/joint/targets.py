@@ -134,14 +134,14 @@ def targets(
         parts = [(mean[p], square[p], per_record[p]) for p in (layout.entries[unit] for unit in table.units)]
         own = _weight(table, n, parts) if tables.has_noise else np.ones(table.counts.shape)
         chosen.append(table)
-        if tables.has_noise:
-            up = rng.integers(0, 2, own.shape) * 2 - 1
+        up = rng.integers(0, 2, own.shape) * 2 - 1 if tables.has_noise else None
+        if up is not None:
             counts = table.counts + MOVED * n * up / np.sqrt(own)
             moved.append(MeasuredTable(units=table.units, counts=counts, sigma=table.sigma))
         if len(table.units) == 2:
             first, second = (layout.entries[unit] for unit in table.units)
             weight[first, second], weight[second, first] = own, own.T
-            if tables.has_noise:
+            if up is not None:
                 signs[first, second], signs[second, first] = up, up.T
         else:
             exact = all(tables.units[unit].channel.is_identity for unit in table.units)
