@@ -7,13 +7,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from support.noisy_tables import PEOPLE, empty, study, truth
+from support.noisy_tables import N_STATES, PEOPLE, SIGMA, empty, study, truth
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.search.protocol import Checkpoint, Interruption, LearningCancelled
 from verticil.shared.errors import DataFault
 from verticil.shared.joint.noisy_tables import MeasuredTable
 from verticil.shared.joint.replicates import redrawn
 from verticil.shared.joint.work import ForeignCheckpoint
+from verticil.shared.privbayes.measuring import automatic_tau
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +50,27 @@ def test_a_given_structure_is_kept_and_weak_edges_go(measured) -> None:
     weaker = learn_from_tables(measured, study(minimum_strength=0.99))
     assert weaker.weak_edges
     assert all(strength.strength >= 0.99 for strength in weaker.edge_strength.values())
+
+
+def test_privbayes_scores_tables_that_others_have_noised(measured) -> None:
+    """A table is within tau, n over 5 sigma, here 83 cells; a pair that may not be one is not."""
+    rule = {"method": "privbayes", "score": "total-variation", "minimum_strength": None}
+    learned = learn_from_tables(measured, study(**rule))
+    dag = learned.network.dag
+    sizes = [np.prod([N_STATES[v] for v in (child, *parents)]) for child, parents in enumerate(dag.parents)]
+    assert max(map(len, dag.parents)) == 2  # max_parents
+    assert max(sizes) <= automatic_tau(PEOPLE, SIGMA)
+    assert learned.way is not None
+    assert learned.way.text == "privbayes with total-variation"
+    first, second = next(iter(dag.edges()))
+    names = (f"v{first}", f"v{second}")
+    without = learn_from_tables(measured, study(**rule, forbidden=(names, names[::-1]))).network.dag
+    assert {(first, second), (second, first)}.isdisjoint(without.edges())
+    # Where the noise is a tenth of the people no table but of one column is allowed.
+    loud = dataclasses.replace(
+        measured, tables=tuple(dataclasses.replace(table, sigma=PEOPLE / 10) for table in measured.tables)
+    )
+    assert not learn_from_tables(loud, study(**rule)).network.dag.edges()
 
 
 def test_the_same_tables_give_the_same_release(measured) -> None:

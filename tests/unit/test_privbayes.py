@@ -10,14 +10,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from verticil.shared.estimation.contingency import pair_table
 from verticil.shared.model.constraints import declared_constraints
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.privbayes.distributions import agreeing, distributions, projected
-from verticil.shared.privbayes.fitting import Fitted, fit, fit_pairs
+from verticil.shared.privbayes.fitting import Fitted, fit
 from verticil.shared.privbayes.measuring import NoisyTable, automatic_tau, noisy_tables, shared_out
 from verticil.shared.privbayes.noise import MEASUREMENTS, Noise
-from verticil.shared.privbayes.scores import exact_scores, noisy_scores, score_of, scores_of_noisy_tables
+from verticil.shared.privbayes.scores import exact_scores, noisy_scores, score_of, scores_of_tables
 from verticil.shared.privbayes.structure import Structure, first_pair, learn_structure, next_pair
 from verticil.shared.release.synthesis import sample_codes
 
@@ -86,6 +87,8 @@ def test_scores_of_a_table_of_records() -> None:
     """Columns 0 and 1 are equal, 2 is independent of both: S = n/2 of two equal halves."""
     columns = [np.array(column, dtype=np.uint8) for column in ([0, 0, 1, 1] * 10, [0, 0, 1, 1] * 10, [0, 1] * 20)]
     assert exact_scores(columns, (2, 2, 2)).tolist() == [[0, 20, 0], [20, 0, 0], [0, 0, 0]]
+    tables = {(a, b): pair_table(columns[a], columns[b], 2, 2) for a, b in ((0, 1), (0, 2), (1, 2))}
+    assert scores_of_tables(tables, 3).tolist() == [[0, 20, 0], [20, 0, 0], [0, 0, 0]]
 
 
 def test_noise_on_scores_is_the_asked_one() -> None:
@@ -360,34 +363,3 @@ def test_scores_from_outside_take_the_place_of_scoring() -> None:
         fit(columns, n_states, key=KEY, noise=noise)
     with pytest.raises(ValueError, match="expected some where a record can be added"):
         Noise(relation="add-remove", scores=1.0, measurement=1.0, records=None)
-
-
-def test_noisy_pair_tables_are_enough() -> None:
-    columns, n_states = chain(20_000)
-    noise = np.random.default_rng(1)
-    pairs = {}
-    for a, b in itertools.combinations(range(5), 2):
-        table = np.zeros((n_states[a], n_states[b]))
-        np.add.at(table, (columns[a], columns[b]), 1)
-        pairs[a, b] = table + noise.normal(0, 20, table.shape)
-    found = fit_pairs(pairs, n_states, deviation=20.0)
-    assert {frozenset(edge) for edge in found.structure.dag.edges()} >= {frozenset((i, i + 1)) for i in range(3)}
-    assert max(map(len, found.structure.dag.parents)) == 1
-    network = found.network(schema_of(n_states))
-    assert all(abs(family.probability.sum(axis=1) - 1).max() < 1e-9 for family in network.families)
-    del pairs[0, 4]
-    with pytest.raises(ValueError, match="attributes 0 and 4: no table of the pair"):
-        fit_pairs(pairs, n_states, deviation=20.0)
-
-
-def test_noise_alone_scores_nothing() -> None:
-    """45 tables of noise on independent columns: the mean score is within 5 standard errors of 0, uncorrected beyond 50."""
-    noise = np.random.default_rng(2)
-    tables = {
-        pair: np.full((12, 12), 1000.0) + noise.normal(0, 10, (12, 12)) for pair in itertools.combinations(range(10), 2)
-    }
-    scores = scores_of_noisy_tables(tables, 10, 10.0)[np.triu_indices(10, 1)]
-    plain = scores_of_noisy_tables(tables, 10, 0.0)[np.triu_indices(10, 1)]
-    error = scores.std() / np.sqrt(45)
-    assert abs(scores.mean()) < 5 * error
-    assert plain.mean() > 50 * error

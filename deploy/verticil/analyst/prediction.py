@@ -6,9 +6,8 @@ from typing import Final
 
 from verticil.shared.joint.prediction import Prediction, predict
 from verticil.shared.study.document import Study
-from verticil.shared.study.protocols import protocol_of
+from verticil.shared.study.protocols import measures_itself, protocol_of
 from verticil.shared.study.tables import tables_deviation
-from verticil.shared.study.vocabulary import METHODS
 
 _MOST: Final = 4000  # categories of all draws together; joint models are for fewer
 
@@ -17,7 +16,7 @@ def predicted(study: Study, n: int) -> Prediction | None:
     """How far records of a study's joint model will be from `n` people; None: it cannot have one, or a far too large one."""
     channels = [unit.transition for unit in study.units]
     rules_it_out = study.release.sample_from == "network" or bool(study.refuses_joint)
-    if rules_it_out or METHODS[study.structure.method].whole_table or not protocol_of(study).counts_families:
+    if rules_it_out or measures_itself(study) or not protocol_of(study).counts_families:
         return None
     if sum(channel.n_states for channel in channels) > _MOST:
         return None

@@ -16,6 +16,7 @@ function of the tables, the number of people and the study.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator
 from statistics import NormalDist
 from typing import Final
@@ -39,8 +40,12 @@ from verticil.shared.model.graph import Dag
 from verticil.shared.model.joint import JointModel
 from verticil.shared.model.network import Family, Marginal, Network, PairEstimate
 from verticil.shared.model.rounding import round_network
+from verticil.shared.privbayes.measuring import automatic_tau
+from verticil.shared.privbayes.scores import scores_of_tables
+from verticil.shared.privbayes.structure import learn_structure
 from verticil.shared.release.shares import model_shares
 from verticil.shared.study.document import Study
+from verticil.shared.study.vocabulary import METHODS
 
 REPLICATES: Final = 20
 """Of the bootstrap. The standard error of a standard deviation from so many is 16 % of it."""
@@ -152,10 +157,32 @@ def _structure(
         return result, None
     auto = Search(method="hill-climb", score="bic" if rule.prefer == "synthesis" else "bic-noise")
     way = auto if rule.method == "auto" else Search(method=rule.method, score=rule.score)
+    if METHODS[way.method].whole_table:
+        return SearchResult(
+            dag=_by_privbayes(tables, of_model, pairs, study),
+            fitness=0.0,
+            generations=0,
+            dropped_edges=(),
+            seed=rule.seed,
+        ), way
     problem = search_problem(pairs.information, study)
     scores = ModelScores(of_model, tables)
     found = run_method(way, problem, study, scores=scores, pairs=pairs, progress=progress, interruption=interruption)
     return found, way
+
+
+def _by_privbayes(tables: NoisyTables, of_model: ModelTables, pairs: PairScores, study: Study) -> Dag:
+    """Algorithms 2 and 3 of PrivBayes on scores that the model has, and none of a pair that differs by no more than noise."""
+    d = len(study.schema)
+    counts = {pair: np.asarray(of_model.counted(pair)[0], np.float64) for pair in itertools.combinations(range(d), 2)}
+    deviation = min(table.sigma for table in tables.tables)
+    return learn_structure(
+        scores_of_tables(counts, d) * pairs.significant,
+        study.schema.n_states,
+        tau=automatic_tau(tables.people, deviation),
+        constraints=study.constraints(),
+        most_attributes=study.structure.max_parents + 1,
+    ).dag
 
 
 def _replicates(

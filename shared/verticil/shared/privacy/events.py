@@ -34,9 +34,8 @@ from verticil.shared.channels.share_noise import DISCRETE, KINDS, ROUNDED
 from verticil.shared.errors import Refusal
 from verticil.shared.privacy.accounts import COLUMNS, KNOWN, MINER_ALONE, OTHERS, PUBLIC, Cost
 from verticil.shared.study.document import Study
-from verticil.shared.study.protocols import protocol_of, recipients_of, sent_units
+from verticil.shared.study.protocols import measures_itself, protocol_of, recipients_of, sent_units
 from verticil.shared.study.tables import tables_of, tables_sigma
-from verticil.shared.study.vocabulary import METHODS
 
 REPLACE_ONE: Final = "replace one person"
 """Tables are neighbours when the columns of one person are others; how many people there are is the same."""
@@ -418,7 +417,7 @@ def _noisy_tables(study: Study, party: str) -> Iterable[PlannedEvent]:
     An owner of all columns draws it alone, and no miner reads them.
     """
     rule = study.tables
-    if rule is None or METHODS[study.structure.method].whole_table:
+    if rule is None or measures_itself(study):
         return
     tables = len(tables_of(study))
     alone = not protocol_of(study).coordinated

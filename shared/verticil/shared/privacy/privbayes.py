@@ -25,7 +25,7 @@ from verticil.shared.privacy.accounts import COLUMNS, PUBLIC, Cost
 from verticil.shared.privacy.events import REPLACE_ONE, EventKind, PlannedEvent, PrivacyEvent, register
 from verticil.shared.privbayes.noise import MEASUREMENTS, Noise, Relation, cells_changed, n_scores, score_change
 from verticil.shared.study.document import Study
-from verticil.shared.study.vocabulary import METHODS
+from verticil.shared.study.protocols import measures_itself
 
 SHARE_OF_SCORES: Final = 0.2
 SHARE_OF_RECORDS: Final = 0.01
@@ -186,7 +186,7 @@ def study_noise(study: Study) -> Noise:
 
 
 def _of_study(study: Study, party: str) -> Iterable[PlannedEvent]:
-    if study.tables is None or not METHODS[study.structure.method].whole_table:
+    if study.tables is None or not measures_itself(study):
         return
     try:
         noise = study_noise(study)

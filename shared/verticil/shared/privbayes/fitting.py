@@ -1,4 +1,4 @@
-"""PrivBayes as a whole: a table's codes, or noisy pair tables, to a network with everything that was measured for it.
+"""PrivBayes as a whole: a table's codes to a network with everything that was measured for it.
 
 Scores and tables are all that is taken from the records; what follows is a function of them. What it costs is said by
 `verticil.shared.privacy.privbayes`, which also makes the `Noise` for a wanted (epsilon, delta).
@@ -6,8 +6,7 @@ Scores and tables are all that is taken from the records; what follows is a func
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +21,7 @@ from verticil.shared.model.schema import Schema
 from verticil.shared.privbayes.distributions import Projection, distributions, projected
 from verticil.shared.privbayes.measuring import NoisyTable, automatic_tau, counted_records, noisy_tables
 from verticil.shared.privbayes.noise import Noise
-from verticil.shared.privbayes.scores import noisy_scores, scores_of_noisy_tables
+from verticil.shared.privbayes.scores import noisy_scores
 from verticil.shared.privbayes.structure import Structure, learn_structure
 
 
@@ -36,7 +35,7 @@ class Fitted:
         distributions: the same as distributions, axes as in the tables.
         tau: most cells of a table.
         n_records: what tau was made from; counted with noise where it is not public, None where tau was given.
-        noise: that was drawn; None: the tables were noisy already.
+        noise: that was drawn.
     """
 
     structure: Structure
@@ -44,7 +43,7 @@ class Fitted:
     distributions: tuple[Floats, ...]
     tau: float
     n_records: float | None
-    noise: Noise | None
+    noise: Noise
 
     def network(self, schema: Schema, *, level: float = 0.95) -> Network:
         """The network, with the estimate and interval of each probability from the noisy counts.
@@ -140,64 +139,6 @@ def fit(
     tables = noisy_tables(columns, n_states, structure.tables, key=key, sigma=noise.measurement)
     ready = _distributions(tables, projection, consistent=consistent)
     return Fitted(structure=structure, tables=tables, distributions=ready, tau=tau, n_records=n, noise=noise)
-
-
-def fit_pairs(
-    tables: Mapping[tuple[int, int], Floats],
-    n_states: Sequence[int],
-    *,
-    deviation: float,
-    tau: float | None = None,
-    projection: Projection = "simplex",
-    consistent: bool = True,
-    constraints: Constraints | None = None,
-) -> Fitted:
-    """PrivBayes where there are noisy pair tables alone: scores from them, at most one parent each, and no more noise.
-
-    Args:
-        tables: (a, b), a < b -> (K_a, K_b), noisy counts of every pair.
-        n_states: K of each attribute.
-        deviation: standard deviation of the noise on each cell.
-        tau, projection, consistent, constraints: see `fit`.
-
-    Raises:
-        ValueError: a pair has no table, there are fewer than two attributes, or the constraints require two parents of one.
-    """
-    if len(n_states) < 2:
-        raise ValueError(f"{len(n_states)} attributes, expected at least two")
-    scores = scores_of_noisy_tables(tables, len(n_states), deviation)
-    n = float(np.mean([table.sum() for table in tables.values()]))
-    tau = automatic_tau(n, deviation) if tau is None else tau
-    structure = learn_structure(scores, n_states, tau=tau, constraints=constraints, most_attributes=2)
-    found: list[NoisyTable] = []
-    for attributes in structure.tables:
-        if len(attributes) > 2:
-            raise ValueError(f"attribute {attributes[-1]} has required parents {attributes[:-1]}, expected at most one")
-        found.append(_of_pair(attributes, tables, n_states, deviation))
-    ready = _distributions(found, projection, consistent=consistent)
-    return Fitted(structure=structure, tables=tuple(found), distributions=ready, tau=tau, n_records=n, noise=None)
-
-
-def _of_pair(
-    attributes: tuple[int, ...],
-    tables: Mapping[tuple[int, int], Floats],
-    n_states: Sequence[int],
-    deviation: float,
-) -> NoisyTable:
-    """One pair's table, or one attribute's from the smallest pair that has it."""
-    v = attributes[0]
-    other = (
-        attributes[1]
-        if len(attributes) == 2
-        else min((u for u in range(len(n_states)) if u != v), key=n_states.__getitem__)
-    )
-    pair = (min(v, other), max(v, other))
-    counts = _arranged(pair, np.asarray(tables[pair], dtype=np.float64), attributes)
-    return NoisyTable(
-        attributes=attributes,
-        counts=counts,
-        deviation=deviation * math.sqrt(n_states[v] * n_states[other] / counts.size),
-    )
 
 
 def _distributions(tables: Sequence[NoisyTable], projection: Projection, *, consistent: bool) -> tuple[Floats, ...]:

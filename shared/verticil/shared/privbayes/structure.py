@@ -43,7 +43,7 @@ class Structure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Rules:
+class Rules:
     """What is allowed, and who must stand before whom: (d, d), [parent, child]."""
 
     allowed: Bools
@@ -51,6 +51,7 @@ class _Rules:
     required: Bools
 
     def ready(self, attribute: int, placed: Sequence[int]) -> bool:
+        """Whether all that must stand before an attribute are placed."""
         waiting = self.before[:, attribute].copy()
         waiting[list(placed)] = False
         return not waiting.any()
@@ -94,7 +95,7 @@ def learn_structure(
     for place, attribute in enumerate(first):
         parents[attribute] = tuple(sorted(first[:place]))
     while len(placed) < len(n_states):
-        child, chosen = _next(scores, n_states, placed, tau, rules, most)
+        child, chosen = next_pair(scores, n_states, placed, tau=tau, rules=rules, most_attributes=most)
         parents[child] = chosen
         tables.append((*chosen, child))
         placed.append(child)
@@ -148,20 +149,23 @@ def first_pair(
 
 
 def next_pair(
-    scores: Ints | Floats, n_states: Sequence[int], placed: Sequence[int], *, tau: float
+    scores: Ints | Floats,
+    n_states: Sequence[int],
+    placed: Sequence[int],
+    *,
+    tau: float,
+    rules: Rules | None = None,
+    most_attributes: int | None = None,
 ) -> tuple[int, tuple[int, ...]]:
     """Algorithm 3: the best further attribute and its parents, ascending, among those that are placed.
 
     Args:
-        scores, n_states, tau: see `learn_structure`.
+        scores, n_states, tau, most_attributes: see `learn_structure`.
         placed: attributes; not all.
+        rules: of the constraints; None: there are none.
     """
-    return _next(scores, n_states, placed, tau, _rules(len(n_states), None), len(n_states))
-
-
-def _next(  # noqa: PLR0917  # one call in each of two functions
-    scores: Ints | Floats, n_states: Sequence[int], placed: Sequence[int], tau: float, rules: _Rules, most: int
-) -> tuple[int, tuple[int, ...]]:
+    rules = rules or _rules(len(n_states), None)
+    most = most_attributes or len(n_states)
     found: list[tuple[float, int, tuple[int, ...]]] = []
     for child in range(len(n_states)):
         if child in placed or not rules.ready(child, placed):
@@ -178,10 +182,10 @@ def _next(  # noqa: PLR0917  # one call in each of two functions
     return -negative, parents
 
 
-def _rules(d: int, constraints: Constraints | None) -> _Rules:
+def _rules(d: int, constraints: Constraints | None) -> Rules:
     if d == 0 or (constraints is not None and len(constraints.names) != d):
         raise ValueError(f"{d} attributes, expected at least one, and as many as the constraints are of")
     nothing: NDArray[np.bool_] = np.zeros((d, d), dtype=np.bool_)
     if constraints is None:
-        return _Rules(allowed=~np.eye(d, dtype=np.bool_), before=nothing, required=nothing)
-    return _Rules(allowed=constraints.allowed, before=constraints.before, required=constraints.required)
+        return Rules(allowed=~np.eye(d, dtype=np.bool_), before=nothing, required=nothing)
+    return Rules(allowed=constraints.allowed, before=constraints.before, required=constraints.required)

@@ -174,12 +174,13 @@ class Protocol(ABC):
                 f"{source}: linkage.mode",
                 f"'{study.linkage.mode}' does not go with the model '{self.name}', expected one of {', '.join(self.linkage)}",
             )
-        if METHODS[study.structure.method].whole_table and not self.whole_table:
+        if METHODS[study.structure.method].whole_table and not self.whole_table and study.tables is None:
+            method = study.structure.method
             fail(
                 f"{source}: structure.method",
-                f"'{study.structure.method}' chooses what is measured of a whole table, which nobody has with the model "
-                f"'{self.name}'",
-                hint=f"the owner of one can: verticil synthesize --method {study.structure.method}",
+                f"'{method}' chooses what is measured of a whole table, which nobody has with the model "
+                f"'{self.name}', or is given noisy tables",
+                hint=f"name [tables], or let the owner of a whole table run verticil synthesize --method {method}",
             )
         if self.shares and study.share is None:
             what = f"expected what is done before parameters are shared with the model '{self.name}'"

@@ -11,6 +11,7 @@ from verticil.shared.study.curator import Curator
 from verticil.shared.study.document import Study
 from verticil.shared.study.peer import Peer
 from verticil.shared.study.protocol import Disclosure, Protocol
+from verticil.shared.study.vocabulary import METHODS
 
 PROTOCOLS: Final = Registry[Protocol]("model")
 
@@ -36,6 +37,11 @@ def protocol_of(study: Study) -> Protocol:
         Misuse: STUDY_UNSUPPORTED, this program does not have it.
     """
     return PROTOCOLS.named(study.model)
+
+
+def measures_itself(study: Study) -> bool:
+    """Whether the method chooses what is measured, of the whole table that its owner has; else it gets tables as they are."""
+    return METHODS[study.structure.method].whole_table and protocol_of(study).whole_table
 
 
 def disclosure(study: Study) -> Disclosure:

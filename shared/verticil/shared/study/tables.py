@@ -19,8 +19,8 @@ from verticil.shared.channels.share_noise import DISCRETE, KINDS
 from verticil.shared.channels.subset import Subset
 from verticil.shared.errors import Misuse
 from verticil.shared.study.document import Study, TablesRule
-from verticil.shared.study.protocols import PROTOCOLS, protocol_of
-from verticil.shared.study.vocabulary import LARGEST_DELTA, MAX_TEXT, METHODS, fail, near_hint
+from verticil.shared.study.protocols import PROTOCOLS, measures_itself, protocol_of
+from verticil.shared.study.vocabulary import LARGEST_DELTA, MAX_TEXT, fail, near_hint
 
 MAX_TABLE_CELLS: Final = 1 << 24
 """Of all tables together: 128 MiB of counts."""
@@ -110,7 +110,7 @@ def check_tables(study: Study, *, source: str) -> None:
         )
     _check_learning(study, source)
     _check_three_way(study, rule, f"{where}.three_way")
-    if METHODS[study.structure.method].whole_table:
+    if measures_itself(study):
         return  # these tables are not measured
     if (cells := _cells(study)) > MAX_TABLE_CELLS:
         fail(

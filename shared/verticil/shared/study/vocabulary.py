@@ -40,7 +40,7 @@ class Method:
         on_pairs: it needs nothing but the scores of pairs; between peers no node has more.
         keys: of the study's structure that go with it and with no other.
         one_parent: a variable has one parent at most.
-        whole_table: it measures its own tables of a whole table: where one organisation has all columns.
+        whole_table: it measures its own tables, where one organisation has all columns; else it needs noisy tables.
     """
 
     scores: tuple[str, ...] = ("mutual-information",)
