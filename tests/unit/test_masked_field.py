@@ -269,7 +269,8 @@ def test_products_of_any_shape_are_those_of_whole_numbers(seed, monkeypatch):
 
 @pytest.mark.parametrize("n", [0, 1, products.MAX_ROWS])
 def test_products_are_exact_at_the_largest_words_and_most_rows(n):
-    """Rows all alike, so that the sums are known: n times one product. Other orders of adding reach other sums on the way."""
+    """Rows all alike, so that the sums are known: n times one product. What doubles hold is asked of the bound itself besides."""
+    assert products.MAX_ROWS * (2**16 - 1) ** 2 < products.MAX_ROWS * (P - 1) < 2**53
     alike = np.full((n, 2), P - 1, np.uint32)
     other = np.full((n, 3), 2**32 - 2**16 - 1, np.uint32)  # below p, the upper limb one less than the largest
     ones = np.full((n, 1), 2**16 - 1, np.uint32)
