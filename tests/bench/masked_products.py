@@ -88,7 +88,7 @@ def three_parties(n: int, sizes: Sequence[Sequence[int]]) -> dict[str, float]:
         widths = sum(sizes[i]), sum(sizes[j])
         seeds = [streams.key_of(bytes(32), "seed", *direction) for direction in ((i, j), (j, i))]
         z, c = np.zeros(widths, np.uint32), np.zeros(widths, np.uint32)
-        for number, rows in enumerate(streams.row_blocks(n, sum(widths))):
+        for number, rows in enumerate(streams.row_blocks(n, streams.block_rows(sum(widths)))):
             height = rows.stop - rows.start
 
             def mask(side: int, number: int = number, height: int = height) -> Words:
@@ -136,7 +136,7 @@ def one_product() -> list[Figure]:
     generator = np.random.default_rng(2)
     left, right = (generator.integers(0, P, (ADULT, width), dtype=np.uint32) for width in (82, 44))
     codes = generator.integers(0, 11, (ADULT, 4), dtype=np.uint8)
-    blocks = list(streams.row_blocks(ADULT, 126))
+    blocks = list(streams.row_blocks(ADULT, streams.block_rows(126)))
 
     def ours() -> Words:
         found = np.zeros((82, 44), np.uint32)

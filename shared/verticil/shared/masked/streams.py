@@ -1,13 +1,12 @@
 """Uniform words of the field from a key, in blocks of rows that can each be made without the others.
 
-    key   = HKDF-SHA-256(secret, info = "verticil/masked/v1" ‖ L(T(field 1)) ‖ L(T(field 2)) ‖ ..), without salt, 32 bytes
-    L(x)  = length of x in bytes as uint32 big-endian ‖ x
-    T(x)  = "b" ‖ x of bytes; "s" ‖ UTF-8 of a text; "i" ‖ x as uint64 big-endian of a whole number from 0 on
+    E(x, y, ..) = L(x) ‖ L(y) ‖ ..,   L(x) = length of x in bytes as uint32 big-endian ‖ x; x is bytes, UTF-8, or decimal digits
+    key = HKDF-SHA-256(secret, info = E("verticil/masked/v1", field 1, field 2, ..)), without salt, 32 bytes
 
-What stands behind "verticil/masked/v1" can be cut in one way only: four bytes say where a field ends, and its first byte what
-it is. So two lists of fields have one key only if they are equal, in number, order, types and values: ("ab", "c") is not ("a",
-"bc"), 1 is not "1", a text is not its UTF-8, and a list is not another with an empty field more (RFC 5869, section 3.2: `info`
-binds a key to its context).
+(model-three.md section 3). E can be cut in one way only, as four bytes say where each field ends: two lists that differ in the
+bytes or the number of their fields have different keys, ("ab", "c") and ("a", "bc"), too (RFC 5869, section 3.2: `info` binds a
+key to its context). A field does not say of what type it was: 1 and "1" are one. So what a place of a list holds is always of
+one type, and a list within a list is one field, its own E.
 
     words = ChaCha20(key, counter 0, nonce 0) (RFC 8439, section 2.4) as uint32 little-endian, those of p or more left out
 
@@ -41,35 +40,51 @@ _CHUNK: Final = 2**14  # words drawn at a time: they stay in the processor's cac
 _PURPOSE: Final = b"verticil/masked/v1"
 
 
+def listed(*fields: Field) -> bytes:
+    """E of some fields, to be hashed, signed, or a field itself; see the module.
+
+    Args:
+        fields: bytes, texts, and whole numbers from 0 on, each below 2^32 bytes.
+
+    Raises:
+        ValueError: a field is none of these.
+
+    >>> listed("ab", 12, b"")
+    b'\\x00\\x00\\x00\\x02ab\\x00\\x00\\x00\\x0212\\x00\\x00\\x00\\x00'
+    """
+    parts = [_plain(field, place) for place, field in enumerate(fields, 1)]
+    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+
+
+def _plain(field: Field, place: int) -> bytes:
+    match field:
+        case bytes():
+            return field
+        case str():
+            return field.encode()
+        case int() if not isinstance(field, bool) and field >= 0:
+            return b"%d" % field
+        case _:
+            kind = type(field).__name__
+            raise ValueError(f"field {place}: {kind}, expected bytes, text, or a whole number from 0 on")
+
+
 def key_of(secret: bytes, *fields: Field) -> bytes:
     """A key, a function of the secret and of the list of fields; see the module.
 
     Args:
         secret: 32 bytes.
-        fields: bytes, texts, and whole numbers from 0 to 2^64 - 1.
+        fields: as in `listed`.
 
     Returns:
         32 bytes.
 
     Raises:
-        ValueError: the secret is not 32 bytes, or a field is none of these.
+        ValueError: the secret is not 32 bytes, or a field is of another kind.
     """
     if len(secret) != 32:
         raise ValueError(f"secret: {len(secret)} bytes, expected 32")
-    return derived_key(secret, _PURPOSE, *(_typed(field, place) for place, field in enumerate(fields, 1)))
-
-
-def _typed(field: Field, place: int) -> bytes:
-    match field:
-        case bytes():
-            return b"b" + field
-        case str():
-            return b"s" + field.encode()
-        case int() if not isinstance(field, bool) and 0 <= field < 2**64:
-            return b"i" + field.to_bytes(8, "big")
-        case _:
-            kind = type(field).__name__
-            raise ValueError(f"field {place}: {kind}, expected bytes, text, or a whole number from 0 to 2^64 - 1")
+    return derived_key(secret, listed(_PURPOSE, *fields))
 
 
 def words(key: bytes, shape: tuple[int, ...]) -> Words:
@@ -110,13 +125,16 @@ def accepted(stream: Callable[[int], bytes], count: int) -> Words:
     return found
 
 
-def row_blocks(n_rows: int, width: int) -> Iterator[slice]:
-    """The rows of each block, a function of the arguments alone.
+def block_rows(width: int) -> int:
+    """How many rows a block is to have.
 
     Args:
-        n_rows: of all people, at least 0.
         width: words of a row, at least 1; of a pair of parties both sides' together, so that both have the same blocks.
     """
-    rows = max(LEAST_ROWS, BLOCK_WORDS // width)
+    return max(LEAST_ROWS, BLOCK_WORDS // width)
+
+
+def row_blocks(n_rows: int, rows: int) -> Iterator[slice]:
+    """The rows of each block: so many, and in the last what is left."""
     for start in range(0, n_rows, rows):
         yield slice(start, min(start + rows, n_rows))
