@@ -70,7 +70,8 @@ def test_words_from_elsewhere_that_are_none_are_told():
 
 
 def test_a_key_is_that_of_the_layout_in_words():
-    info = b"\0\0\0\x12verticil/masked/v1" + b"\0\0\0\3pqr" + b"\0\0\0\2" + "ä".encode() + b"\0\0\0\0" + b"\0\0\0\x0217"
+    parts = [b"verticil/masked/v1", b"pqr", "ä".encode(), b"", b"17"]
+    info = b"".join(bytes(7) + bytes([length]) + part for length, part in zip([18, 3, 2, 0, 2], parts, strict=True))
     expected = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info).derive(KEY)
     assert streams.key_of(KEY, b"pqr", "ä", "", 17) == expected
     assert streams.key_of(bytes(32), b"pqr", "ä", "", 17) != expected
@@ -90,7 +91,7 @@ def test_no_two_lists_of_fields_have_one_key():
             ("c", "ab"),
             ("ab", "", "c"),
         ],
-        *[("a", "b"), ("a\0\0\0\1b",), (streams.listed("a", "b"),), (streams.listed("ab"),)],
+        *[("a", "b"), ("a" + "\0" * 7 + "\1b",), (streams.listed("a", "b"),), (streams.listed("ab"),)],
         *[(streams.listed("a"), "b"), ("a", streams.listed("b")), (streams.listed(streams.listed("a", "b")),)],
         *[(1,), (0,), (10,), (1, 0), (1, 1), (11,), (2**64,), ("mask", 1, 2), ("mask", 12), ("mask", 2, 1), (b"\1",)],
     ]
@@ -138,12 +139,12 @@ def test_words_are_those_of_the_cipher():
 
 
 def test_a_word_of_p_or_more_is_left_out_and_moves_its_own_block_only():
-    """Word 6,660 of the stream of block 2,734 is p + 2: found by trying blocks in turn."""
-    key, others = streams.key_of(KEY, 2734), [streams.key_of(KEY, 2733), streams.key_of(KEY, 2735)]
+    """Word 46,364 of the stream of block 18,298 is p + 4: found by trying blocks in turn."""
+    key, others = streams.key_of(KEY, 18298), [streams.key_of(KEY, 18297), streams.key_of(KEY, 18299)]
     drawn = chacha(key, 65_537)
-    assert np.flatnonzero(drawn >= P).tolist() == [6660]
-    assert np.array_equal(streams.words(key, (65_536,)), np.delete(drawn, 6660))
-    assert np.array_equal(streams.words(key, (6661,)), np.delete(drawn, 6660)[:6661])
+    assert np.flatnonzero(drawn >= P).tolist() == [46364]
+    assert np.array_equal(streams.words(key, (65_536,)), np.delete(drawn, 46364))
+    assert np.array_equal(streams.words(key, (46365,)), np.delete(drawn, 46364)[:46365])
     for other in others:
         assert np.array_equal(streams.words(other, (65_536,)), chacha(other, 65_536))
 

@@ -1,9 +1,9 @@
 """Uniform words of the field from a key, in blocks of rows that can each be made without the others.
 
-    E(x, y, ..) = L(x) ‖ L(y) ‖ ..,   L(x) = length of x in bytes as uint32 big-endian ‖ x; x is bytes, UTF-8, or decimal digits
+    E(x, y, ..) = L(x) ‖ L(y) ‖ ..,   L(x) = length of x in bytes as uint64 big-endian ‖ x; x is bytes, UTF-8, or decimal digits
     key = HKDF-SHA-256(secret, info = E("verticil/masked/v1", field 1, field 2, ..)), without salt, 32 bytes
 
-(model-three.md section 3). E can be cut in one way only, as four bytes say where each field ends: two lists that differ in the
+(model-three.md section 3). E can be cut in one way only, as eight bytes say where each field ends: two lists that differ in the
 bytes or the number of their fields have different keys, ("ab", "c") and ("a", "bc"), too (RFC 5869, section 3.2: `info` binds a
 key to its context). A field does not say of what type it was: 1 and "1" are one. So what a place of a list holds is always of
 one type, and a list within a list is one field, its own E.
@@ -44,16 +44,16 @@ def listed(*fields: Field) -> bytes:
     """E of some fields, to be hashed, signed, or a field itself; see the module.
 
     Args:
-        fields: bytes, texts, and whole numbers from 0 on, each below 2^32 bytes.
+        fields: bytes, texts, and whole numbers from 0 on.
 
     Raises:
         ValueError: a field is none of these.
 
-    >>> listed("ab", 12, b"")
-    b'\\x00\\x00\\x00\\x02ab\\x00\\x00\\x00\\x0212\\x00\\x00\\x00\\x00'
+    >>> listed("ab", 12).hex()
+    '0000000000000002616200000000000000023132'
     """
     parts = [_plain(field, place) for place, field in enumerate(fields, 1)]
-    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
 
 
 def _plain(field: Field, place: int) -> bytes:
