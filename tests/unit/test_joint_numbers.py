@@ -117,7 +117,7 @@ def test_twins_measure_how_far_a_fit_moves_with_its_tables(kind: str, three_way:
     for t in tables.tables:
         places = tuple(aims.layout.entries[unit] for unit in t.units)
         if len(places) == 2:
-            up = aims.twin.up[places].astype(np.float64)
+            up = np.sign(aims.twin.move[places]).astype(np.float64)
             shares = t.counts / tables.people + MOVED * up * plain.variance(tables, margins, t) ** 0.5
         else:
             shares = others[t.units].astype(np.float64)

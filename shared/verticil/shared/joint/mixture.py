@@ -26,7 +26,7 @@ import numpy as np
 from verticil.shared.arrays import Floats
 from verticil.shared.joint.layout import Layout, Singles
 from verticil.shared.joint.stopping import Discrepancy
-from verticil.shared.joint.targets import MOVED, OtherTable, Targets, expected_table, outer_rows
+from verticil.shared.joint.targets import OtherTable, Targets, expected_table, outer_rows
 from verticil.shared.joint.work import Work
 
 FITS: Final = 8
@@ -174,8 +174,7 @@ def residual_gradient(targets: Targets, rows: Singles, stop: Discrepancy, work: 
                 originals.append(own.copy())
             if twin is not None and place >= fits:
                 aim = twin.shares[block, onward]
-                move = np.float32(MOVED) * twin.up[block, onward] * np.sqrt(weight)  # over the variance
-                stop.add_twin((own - originals[place - fits]) * move, True, twins)
+                stop.add_twin((own - originals[place - fits]) * twin.move[block, onward], True, twins)
             residual = _residual(targets, own, aim, weight)
             fit_gradient[:, block] += fit_rows[:, onward] @ residual.T
             fit_gradient[:, block.stop :] += fit_rows[:, block] @ residual[:, width:]

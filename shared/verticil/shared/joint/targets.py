@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from verticil.shared.arrays import Floats
 from verticil.shared.joint.layout import Layout, Singles
@@ -56,13 +55,13 @@ class Twin:
 
     Attributes:
         shares: (E, E), as of `Targets`.
-        up: (E, E): 1 or -1 for the cells that moved up or down.
+        move: (E, E): how far each cell moved, over its variance.
         others: as of `Targets`.
         start: (S,): the variables' distributions as these tables have them.
     """
 
     shares: Singles
-    up: NDArray[np.int8]
+    move: Singles
     others: tuple[OtherTable, ...]
     start: Floats
 
@@ -126,7 +125,7 @@ def targets(
     others: list[OtherTable] = []
     chosen: list[MeasuredTable] = []
     moved: list[MeasuredTable] = []
-    signs = np.zeros((size, size) if tables.has_noise else 0, np.int8)
+    move = np.zeros((size, size) if tables.has_noise else 0, np.float32)
     rng = np.random.default_rng(0)  # has nothing to do with the noise that the tables have
     for table in tables.tables:
         if len(table.units) == 1 and table.sigma == 0 and _in_larger(table, tables):
@@ -142,7 +141,8 @@ def targets(
             first, second = (layout.entries[unit] for unit in table.units)
             weight[first, second], weight[second, first] = own, own.T
             if up is not None:
-                signs[first, second], signs[second, first] = up, up.T
+                far = MOVED * up * np.sqrt(own)
+                move[first, second], move[second, first] = far, far.T
         else:
             exact = all(tables.units[unit].channel.is_identity for unit in table.units)
             others.append(OtherTable(table.units, (table.counts / n).astype(np.float32), own.astype(np.float32), exact))
@@ -159,7 +159,7 @@ def targets(
             of_twin = toward_independence(layout, of_twin, weight, layout.released(row)[0])
         twin = Twin(
             of_twin,
-            signs,
+            move,
             tuple(dataclasses.replace(one, shares=to) for one, to in zip(others, beyond, strict=True)),
             np.concatenate(start_of),
         )
