@@ -54,8 +54,6 @@ discrepancy of the network's own records above 1, in parts of that of independen
 records, 5 % and more of people's. With half of the mixture everywhere, triples of CHILD and ALARM are 10 to 20 % farther at
 epsilon 3; with none of it, pairs of Adult are 2 to 5 %."""
 _SIDE_STEPS: Final = 300  # of a mixture that is not what is published
-_TRIED_STEPS: Final = 150
-"""Of a mixture that is fitted to see whether tables should be shrunk: from 100 to 300 the choice is the same where it matters."""
 _PRODUCT: Final = 0.25  # of the atoms, at most, are those of the product of margins
 _LEAST_ALPHA: Final = 0.5  # below, the model is mostly the product of margins, which a mixture holds as it is
 
@@ -299,7 +297,7 @@ class _Estimate:
                 name,
                 seed=[self._seed, 8],
                 fits=1,
-                steps=_TRIED_STEPS,
+                steps=_SIDE_STEPS,
                 shrunk=shrunk,
             )
             risks.append(float(found["risk"]))
