@@ -27,7 +27,7 @@ from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.estimation.design import ColumnUnit
 from verticil.shared.joint import atoms, guard
 from verticil.shared.joint.layout import Layout, Singles
-from verticil.shared.joint.mixture import FITS, STEPS, fit
+from verticil.shared.joint.mixture import COMPONENTS, FITS, STEPS, fit
 from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
 from verticil.shared.joint.start import one_way_shares
 from verticil.shared.joint.targets import targets
@@ -54,6 +54,7 @@ discrepancy of the network's own records above 1, in parts of that of independen
 records, 5 % and more of people's. With half of the mixture everywhere, triples of CHILD and ALARM are 10 to 20 % farther at
 epsilon 3; with none of it, pairs of Adult are 2 to 5 %."""
 _SIDE_STEPS: Final = 300  # of a mixture that is not what is published
+_TRIED: Final = 25  # components of a mixture that is fitted to see whether tables should be shrunk
 _PRODUCT: Final = 0.25  # of the atoms, at most, are those of the product of margins
 _LEAST_ALPHA: Final = 0.5  # below, the model is mostly the product of margins, which a mixture holds as it is
 
@@ -297,6 +298,7 @@ class _Estimate:
                 name,
                 seed=[self._seed, 8],
                 fits=1,
+                components=_TRIED,
                 steps=_SIDE_STEPS,
                 shrunk=shrunk,
             )
@@ -345,6 +347,7 @@ def _mixture(
     *,
     seed: Sequence[int],
     fits: int = FITS,
+    components: int = COMPONENTS,
     steps: int = STEPS,
     shrunk: bool = False,
 ) -> Arrays:
@@ -352,7 +355,7 @@ def _mixture(
         start = one_way_shares(tables)
         own = fits if layout.n_entries <= _LARGE else (fits + 1) // 2
         aims = targets(tables, start, layout=layout, shrunk=shrunk)
-        found = fit(aims, start, seed=seed, fits=own, steps=steps, work=work)
+        found = fit(aims, start, seed=seed, fits=own, components=components, steps=steps, work=work)
         return {
             "rows": found.rows,
             "steps": np.array(found.steps),
