@@ -79,7 +79,7 @@ def scores_of_tables(tables: Mapping[tuple[int, int], Floats], n_attributes: int
     Returns:
         (d, d), symmetric, the diagonal 0.
 
-    >>> scores_of_tables({(0, 1): np.array([[5.0, 0.0], [0.0, 5.0]])}, 2)[0, 1]
+    >>> float(scores_of_tables({(0, 1): np.array([[5.0, 0.0], [0.0, 5.0]])}, 2)[0, 1])
     5.0
     """
     found = np.zeros((n_attributes, n_attributes))
