@@ -28,6 +28,7 @@ def covered(of: Study, runs: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_intervals_of_measured_and_of_implied_families_cover_what_they_say() -> None:
     """Between .92 and .98 of 200 runs, each kind of family."""
     inside, cells = covered(study(), 200)
