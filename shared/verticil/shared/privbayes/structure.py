@@ -86,8 +86,7 @@ def learn_structure(
     ((1, 0), (1, 2))
     """
     rules = _rules(len(n_states), constraints)
-    most = most_attributes or len(n_states)
-    first = first_pair(scores, n_states, tau=tau, may=rules.joins, most_attributes=most)
+    first = first_pair(scores, n_states, tau=tau, may=rules.joins, most_attributes=most_attributes)
     if not first:
         first = (next(v for v in range(len(n_states)) if rules.ready(v, ())),)
     placed, tables = list(first), [first]
@@ -95,7 +94,7 @@ def learn_structure(
     for place, attribute in enumerate(first):
         parents[attribute] = tuple(sorted(first[:place]))
     while len(placed) < len(n_states):
-        child, chosen = next_pair(scores, n_states, placed, tau=tau, rules=rules, most_attributes=most)
+        child, chosen = next_pair(scores, n_states, placed, tau=tau, rules=rules, most_attributes=most_attributes)
         parents[child] = chosen
         tables.append((*chosen, child))
         placed.append(child)

@@ -35,8 +35,8 @@ from verticil.shared.study.document import Sampling
 Places = NDArray[np.uint32]
 
 _PROPOSALS: Final = 30
-_MANY: Final = 10_000  # records; of more, the proposals for each fall to a third
 """Swaps that are tried for each record."""
+_MANY: Final = 10_000  # records; of more, the proposals for each fall to a third
 _PAIR_LIMIT: Final = 3 * 10**8
 """Pairs of variables looked at in the swaps of one call; of wide tables with many records fewer swaps are tried."""
 _COMPILED_FROM: Final = 10_000  # swaps; below, plain numpy is done before the compiled kernel is loaded
