@@ -79,6 +79,16 @@ BITS = {
     FieldDescriptor.CPPTYPE_UINT64: (0, 2**64),
 }
 METHODS = tuple(name for name in ROLES if name.startswith("/verticil."))
+STREAMED = {
+    "get_alignment",
+    "get_blinded",
+    "get_release",
+    "get_pseudonyms",
+    "get_column",
+    "get_parameters",
+    "get_masked",
+}
+"""Calls whose answer is a stream."""
 FINAL = {"denial", "failure", "withdrawal", "approval", "confirmed_common_sha256", "revocation"}
 """What a party may say about its own study for good."""
 
@@ -119,7 +129,7 @@ class Held:
         real = getattr(self._line, name)
         if name == "close":
             return real
-        if name in {"get_alignment", "get_blinded", "get_release", "get_pseudonyms", "get_column", "get_parameters"}:
+        if name in STREAMED:
 
             async def many(request: Any) -> AsyncIterator[Any]:
                 self._enter(name, request)

@@ -93,6 +93,15 @@ class Party:
         self._note(identity, request)
         raise PeerFault("NOT_READY", "the study has not ended here")
 
+    async def ListMasked(self, identity: Identity, request: peer_pb2.ListMaskedRequest) -> peer_pb2.ListMaskedReply:
+        self._note(identity, request)
+        return peer_pb2.ListMaskedReply(index=set(range(5)) - set(request.have))
+
+    async def GetMasked(self, identity: Identity, request: peer_pb2.GetMaskedRequest) -> AsyncIterator[peer_pb2.Part]:
+        self._note(identity, request)
+        async for part in send_parts(LONG, offset=request.offset, what=f"message {request.index}"):
+            yield part
+
 
 class Nodes:
     """Two authorities of one name; ``rob`` is a party whose certificate is not for servers."""
@@ -218,6 +227,8 @@ async def test_only_parties_may_ask(nodes: Nodes, name: str) -> None:
                 anext(peer.get_column(peer_pb2.GetColumnRequest())),
                 anext(peer.get_parameters(peer_pb2.GetParametersRequest())),
                 peer.get_signature(peer_pb2.GetSignatureRequest()),
+                peer.list_masked(peer_pb2.ListMaskedRequest()),
+                anext(peer.get_masked(peer_pb2.GetMaskedRequest())),
             ):
                 with fails("IDENTITY_REFUSED", "expected role party"):
                     await call

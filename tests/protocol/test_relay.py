@@ -96,6 +96,14 @@ class Service:
         self._note(who, "GetDeletion")
         raise PeerFault("NOT_READY", "the study has not ended here")
 
+    async def ListMasked(self, who: Identity, request: peer_pb2.ListMaskedRequest) -> peer_pb2.ListMaskedReply:
+        self._note(who, "ListMasked")
+        return peer_pb2.ListMaskedReply(index=set(range(5)) - set(request.have))
+
+    def GetMasked(self, who: Identity, request: peer_pb2.GetMaskedRequest) -> AsyncIterator[peer_pb2.Part]:
+        self._note(who, "GetMasked")
+        return self._parts(LONG, request.offset)
+
 
 class Miner:
     """The coordinator's two methods on a real relay, and what a dishonest one may do."""
@@ -184,7 +192,11 @@ async def federation(*names: str, miner: Miner | None = None) -> AsyncIterator[t
 
 
 async def read(peer: Peer, method: str = "get_pseudonyms") -> bytes:
-    requests = {"get_pseudonyms": peer_pb2.GetPseudonymsRequest, "get_column": peer_pb2.GetColumnRequest}
+    requests = {
+        "get_pseudonyms": peer_pb2.GetPseudonymsRequest,
+        "get_column": peer_pb2.GetColumnRequest,
+        "get_masked": peer_pb2.GetMaskedRequest,
+    }
     return await fetch_bytes(
         lambda offset: getattr(peer, method)(requests[method](offset=offset)), limit_bytes=1 << 26, what="whole"
     )
@@ -223,6 +235,8 @@ async def test_feature_12_every_call_passes_with_both_sides_only_dialling_out() 
         assert caught.value.code == "INTERNAL"
         assert "value" not in caught.value.message
         await fails("NOT_READY", alice.get_deletion(peer_pb2.GetDeletionRequest()))
+        assert (await alice.list_masked(peer_pb2.ListMaskedRequest(have=[0, 2]))).index == [1, 3, 4]
+        assert await read(alice, "get_masked") == LONG
         assert {caller for caller, _ in bob.callers} == {"alice"}
         assert {f"/verticil.wire.v1.Peer/{method}" for _, method in bob.callers} == {m for m in ROLES if "Peer/" in m}
         # the other way round, at the same time

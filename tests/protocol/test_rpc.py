@@ -123,6 +123,22 @@ class Miner:
     ) -> coordinator_pb2.TakeRelayReply:
         return coordinator_pb2.TakeRelayReply()
 
+    async def ListMasked(self, identity: Identity, request: peer_pb2.ListMaskedRequest) -> peer_pb2.ListMaskedReply:
+        return peer_pb2.ListMaskedReply(index=set(range(5)) - set(request.have))
+
+    async def GetMasked(self, identity: Identity, request: peer_pb2.GetMaskedRequest) -> AsyncIterator[peer_pb2.Part]:
+        for chunk in make_chunks(bytes(2000), offset=request.offset, chunk_bytes=1000):
+            yield peer_pb2.Part(size=2000, chunk=chunk)
+
+    async def PutMasked(
+        self, identity: Identity, requests: AsyncIterator[coordinator_pb2.PutMaskedRequest]
+    ) -> coordinator_pb2.PutMaskedReply:
+        first = await anext(requests)
+        reader = ChunkReader(offset=0, size=first.size)
+        async for request in requests:
+            reader.read(request.chunk)
+        return coordinator_pb2.PutMaskedReply(committed_offset=reader.offset, complete=reader.offset == first.size)
+
     async def BeginUpload(
         self, identity: Identity, request: coordinator_pb2.BeginUploadRequest
     ) -> coordinator_pb2.BeginUploadReply:
@@ -502,6 +518,12 @@ async def test_both_transports_answer_alike(nodes: Federations) -> None:
             assert (await coordinator.put_blinded(blinded)).complete
             lists = coordinator.get_blinded(coordinator_pb2.GetBlindedRequest(offset=1000))
             assert [item.part.chunk.offset async for item in lists] == [1000]
+            masked = [coordinator_pb2.PutMaskedRequest(size=2000)]
+            masked += [coordinator_pb2.PutMaskedRequest(chunk=chunk) for chunk in make_chunks(bytes(2000))]
+            assert (await coordinator.put_masked(masked)).complete
+            assert (await coordinator.list_masked(peer_pb2.ListMaskedRequest(have=[0, 2]))).index == [1, 3, 4]
+            rest = coordinator.get_masked(peer_pb2.GetMaskedRequest(offset=1000))
+            assert [item.chunk.offset async for item in rest] == [1000]
             assert (await coordinator.begin_upload(coordinator_pb2.BeginUploadRequest(unit=2))).upload_id == "uu"
             assert (await coordinator.poll(coordinator_pb2.PollRequest())).lease_seconds == 7
             scores = await coordinator.put_scores(coordinator_pb2.PutScoresRequest(information=[1, 2]))

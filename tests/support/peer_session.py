@@ -223,6 +223,12 @@ class Wire:
     def get_parameters(self, request):
         return self._stream("get_parameters", request)
 
+    async def list_masked(self, request):
+        return await self._peer("list_masked", request).list_masked(request)
+
+    def get_masked(self, request):
+        return self._stream("get_masked", request)
+
     async def close(self):
         pass
 

@@ -40,7 +40,7 @@ def test_a_service_answers_each_rpc_with_the_messages_of_the_contract(calls: typ
 
 def test_every_rpc_has_roles() -> None:
     assert [path for path, roles in ROLES.items() if not roles] == []
-    assert len([path for path in ROLES if path.startswith("/verticil.wire.v1.")]) == 26
+    assert len([path for path in ROLES if path.startswith("/verticil.wire.v1.")]) == 31
 
 
 @pytest.mark.parametrize(

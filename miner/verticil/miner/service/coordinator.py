@@ -34,7 +34,7 @@ from verticil.shared.transport.chunks import ChunkReader
 from verticil.shared.transport.errors_on_wire import to_detail
 from verticil.shared.transport.fetch import read_chunks
 from verticil.shared.transport.version import answer_hello
-from verticil.wire.v1 import common_pb2, coordinator_pb2
+from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
 R = TypeVar("R", coordinator_pb2.PutPseudonymsRequest, coordinator_pb2.PutBlindedRequest)
 
@@ -481,6 +481,27 @@ class Coordinator:
         """Hand out what others left for the party; see `Relay.take`."""
         with self._presence.call(identity.name):
             return await self._relay.take(identity.name, request)
+
+    async def ListMasked(self, identity: Identity, request: peer_pb2.ListMaskedRequest) -> peer_pb2.ListMaskedReply:
+        """Tell which messages of a round are here for the party."""
+        del identity, request
+        raise PeerFault("NOT_READY", "no masked study")
+
+    async def GetMasked(
+        self, identity: Identity, request: peer_pb2.GetMaskedRequest
+    ) -> AsyncGenerator[peer_pb2.Part, None]:
+        """Send the party a message of a round."""
+        del identity, request
+        for part in tuple[peer_pb2.Part, ...]():
+            yield part
+        raise PeerFault("NOT_READY", "no masked study")
+
+    async def PutMasked(
+        self, identity: Identity, requests: AsyncIterator[coordinator_pb2.PutMaskedRequest]
+    ) -> coordinator_pb2.PutMaskedReply:
+        """Take in (a part of) a message of a round."""
+        del identity, requests
+        raise PeerFault("NOT_READY", "no masked study")
 
 
 def _prove(task: coordinator_pb2.StudyTask, record: StudyRecord, party: str) -> None:

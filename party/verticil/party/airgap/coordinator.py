@@ -5,7 +5,7 @@ the last bundle that was taken in; what that does not say is NOT_READY, as where
 put into the outgoing entries; where the miner would acknowledge something for good, `AnsweredLater` is raised, so that nothing
 counts as told before the miner's next bundle says so. An approval, a list or a column that was lost on its way is so sent again.
 
-Progress is not carried: it would be old when it arrives. Studies between peers are not carried.
+Progress is not carried: it would be old when it arrives. Studies between peers, and those with masked tables, are not carried.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from verticil.shared.disk import write_fault
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.transport.chunks import make_chunks, plain_data
 from verticil.shared.transport.fetch import send_parts
-from verticil.shared.transport.interface import AnsweredLater, Coordinator, Download, Messages, Unary
+from verticil.shared.transport.interface import AnsweredLater, Coordinator, Download, Messages, Unary, Upload
 from verticil.wire.v1 import carried_pb2, common_pb2, coordinator_pb2
 
 Q = TypeVar("Q", bound=Message)
@@ -184,12 +184,16 @@ class OfflineCoordinator(Coordinator):
     # ---- not carried
 
     async def unary(self, method: Unary[Q, R], request: Q) -> R:
-        """Refuse what is asked between peers."""
-        raise _between_peers()
+        """Refuse what is asked in a study between peers or with masked tables."""
+        raise _not_carried()
 
-    def verify_bundle(self, method: Download[Q, R], request: Q) -> AsyncGenerator[R, None]:
-        """Refuse what is asked between peers."""
-        raise _between_peers()
+    async def send(self, method: Upload[Q, R], requests: Messages[Q]) -> R:
+        """Refuse what is sent in a study with masked tables."""
+        raise _not_carried()
+
+    def receive(self, method: Download[Q, R], request: Q) -> AsyncGenerator[R, None]:
+        """Refuse what is read in a study with masked tables."""
+        raise _not_carried()
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -236,7 +240,9 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _between_peers() -> Misuse:
+def _not_carried() -> Misuse:
     return Misuse(
-        "STUDY_UNSUPPORTED", "a study between peers is not carried in files", hint="use the relay: [peer] relay = true"
+        "STUDY_UNSUPPORTED",
+        "a study between peers, or with masked tables, is not carried in files",
+        hint="connect to the miner; for peers that cannot be dialled there is the relay: [peer] relay = true",
     )

@@ -236,6 +236,13 @@ class Coordinator(Calls):
     take_relay = Unary(coordinator_pb2.TakeRelayRequest, coordinator_pb2.TakeRelayReply, _PARTY)
     """Model I: wait at most ``wait_seconds`` for envelopes that others left for the party. Answered at once when the daemon is
     about to stop."""
+    list_masked = Unary(peer_pb2.ListMaskedRequest, peer_pb2.ListMaskedReply, _PARTY)
+    """Model III: wait at most ``wait_seconds`` for messages of the round that the miner has made for the party. Answered at once
+    when the daemon is about to stop."""
+    get_masked = Download(peer_pb2.GetMaskedRequest, peer_pb2.Part, _PARTY)
+    """Model III: read one of these messages, from an offset."""
+    put_masked = Upload(coordinator_pb2.PutMaskedRequest, coordinator_pb2.PutMaskedReply, _PARTY)
+    """Model III: send (a part of) a message of the round to the miner, or ask for the committed offset."""
 
 
 class Control(Calls):
@@ -274,6 +281,10 @@ class Peer(Calls):
     """The other party's signature of the manifest that it assembled."""
     get_deletion = Unary(peer_pb2.GetDeletionRequest, peer_pb2.GetDeletionReply, _PARTY)
     """What the other party signs that it has deleted of the caller's."""
+    list_masked = Unary(peer_pb2.ListMaskedRequest, peer_pb2.ListMaskedReply, _PARTY)
+    """Which messages of a round the other party has made for the caller."""
+    get_masked = Download(peer_pb2.GetMaskedRequest, peer_pb2.Part, _PARTY)
+    """Read one of these messages, from an offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

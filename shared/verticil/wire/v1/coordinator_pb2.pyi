@@ -247,7 +247,9 @@ class ReportRequest(_message.Message):
 
     @_builtins.property
     def commitment(self) -> _common_pb2.Commitment:
-        """order-commitment: this party's row order; dh-psi: the common list that it accepts"""
+        """order-commitment: this party's row order; dh-psi: the common list that it accepts. Model III, whose parties link among
+        themselves: n and the digest of the common order, in each mode, and no nodes.
+        """
 
     def __init__(
         self,
@@ -889,3 +891,64 @@ class RelayEnvelope(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RelayEnvelope: _TypeAlias = RelayEnvelope  # noqa: Y015
+
+@_typing.final
+class PutMaskedRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EFFECTIVE_DIGEST_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
+    SIZE_FIELD_NUMBER: _builtins.int
+    SHA256_FIELD_NUMBER: _builtins.int
+    CHUNK_FIELD_NUMBER: _builtins.int
+    effective_digest: _builtins.bytes
+    """in the first message, as all but the chunk"""
+    index: _builtins.int
+    """as in ListMaskedRequest"""
+    size: _builtins.int
+    """bytes of the whole file"""
+    sha256: _builtins.bytes
+    """of the whole file"""
+    @_builtins.property
+    def chunk(self) -> _common_pb2.Chunk:
+        """absent in a pure question"""
+
+    def __init__(
+        self,
+        *,
+        effective_digest: _builtins.bytes = ...,
+        index: _builtins.int = ...,
+        size: _builtins.int = ...,
+        sha256: _builtins.bytes = ...,
+        chunk: _common_pb2.Chunk | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk", "effective_digest", b"effective_digest", "index", b"index", "sha256", b"sha256", "size", b"size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutMaskedRequest: _TypeAlias = PutMaskedRequest  # noqa: Y015
+
+@_typing.final
+class PutMaskedReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMITTED_OFFSET_FIELD_NUMBER: _builtins.int
+    COMPLETE_FIELD_NUMBER: _builtins.int
+    committed_offset: _builtins.int
+    complete: _builtins.bool
+    """and taken in"""
+    def __init__(
+        self,
+        *,
+        committed_offset: _builtins.int = ...,
+        complete: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_offset", b"committed_offset", "complete", b"complete"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PutMaskedReply: _TypeAlias = PutMaskedReply  # noqa: Y015

@@ -432,3 +432,81 @@ class Held(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Held: _TypeAlias = Held  # noqa: Y015
+
+@_typing.final
+class ListMaskedRequest(_message.Message):
+    """Model III. A message is named by its index in the list of all messages of the round, which follows from its plan."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EFFECTIVE_DIGEST_FIELD_NUMBER: _builtins.int
+    HAVE_FIELD_NUMBER: _builtins.int
+    WAIT_SECONDS_FIELD_NUMBER: _builtins.int
+    effective_digest: _builtins.bytes
+    wait_seconds: _builtins.int
+    """at most 60: asked of the miner, which answers when there is one; a party answers at once"""
+    @_builtins.property
+    def have(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """indices of messages that the caller has"""
+
+    def __init__(
+        self,
+        *,
+        effective_digest: _builtins.bytes = ...,
+        have: _abc.Iterable[_builtins.int] | None = ...,
+        wait_seconds: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["effective_digest", b"effective_digest", "have", b"have", "wait_seconds", b"wait_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListMaskedRequest: _TypeAlias = ListMaskedRequest  # noqa: Y015
+
+@_typing.final
+class ListMaskedReply(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INDEX_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def index(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """ascending"""
+
+    def __init__(
+        self,
+        *,
+        index: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListMaskedReply: _TypeAlias = ListMaskedReply  # noqa: Y015
+
+@_typing.final
+class GetMaskedRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EFFECTIVE_DIGEST_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    effective_digest: _builtins.bytes
+    index: _builtins.int
+    offset: _builtins.int
+    def __init__(
+        self,
+        *,
+        effective_digest: _builtins.bytes = ...,
+        index: _builtins.int = ...,
+        offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["effective_digest", b"effective_digest", "index", b"index", "offset", b"offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetMaskedRequest: _TypeAlias = GetMaskedRequest  # noqa: Y015

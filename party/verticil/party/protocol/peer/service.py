@@ -195,6 +195,26 @@ class PeerService:
         body = await self._answer(identity.name, self._deletion, request.study_digest)
         return peer_pb2.GetDeletionReply(deletion=self._node.signing_key.sign(body))
 
+    async def ListMasked(self, identity: Identity, request: peer_pb2.ListMaskedRequest) -> peer_pb2.ListMaskedReply:
+        """Tell which messages of a round are here for the caller.
+
+        Raises:
+            PeerFault: NOT_READY.
+        """
+        del identity, request
+        raise PeerFault("NOT_READY", "no masked study")
+
+    async def GetMasked(self, identity: Identity, request: peer_pb2.GetMaskedRequest) -> AsyncGenerator[peer_pb2.Part]:
+        """Send a message of a round to its recipient.
+
+        Raises:
+            PeerFault: NOT_READY.
+        """
+        del identity, request
+        for part in tuple[peer_pb2.Part, ...]():
+            yield part
+        raise PeerFault("NOT_READY", "no masked study")
+
     async def _answer(self, caller: str, find: Callable[[str, R], T], request: R) -> T:
         """What a worker thread finds, or the error as it may leave the site."""
         try:
