@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from verticil.simulation.containers import _compose
+from verticil.simulation.containers import Role, _compose
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 DAEMONS = ("miner", "census_bureau", "employer", "tax_office")
@@ -89,9 +89,9 @@ def test_daemons_are_probed_by_a_program_that_starts_no_python(compose: dict[str
     assert (DEPLOY / "verticil-probe").read_text(encoding="utf-8").startswith("#!/bin/sh\n")
 
 
-def written(parties: tuple[str, ...]) -> dict[str, Any]:
+def written(parties: tuple[str, ...], role: Role = "party") -> dict[str, Any]:
     """What `study run --on compose` writes."""
-    return yaml.safe_load(_compose(parties, seeded=False))
+    return yaml.safe_load(_compose(parties, seeded=False, role=role))
 
 
 @pytest.mark.parametrize("where", ["shipped", "written by study run"])
@@ -108,14 +108,31 @@ def test_every_container_has_limits_and_its_log_is_rotated(compose: dict[str, An
             assert service["healthcheck"]["test"] == ["CMD", "verticil-probe", f"/federation/{name}/state"]
 
 
+def test_with_masked_tables_the_parties_images_and_the_key_service_differ_and_nothing_else() -> None:
+    services = yaml.safe_load((DEPLOY / "compose-masked.yaml").read_text(encoding="utf-8"))["services"]
+    assert {name: set(service) for name, service in services.items()} == {
+        "keys": {"command"},
+        **{party: {"image", "build"} for party in PARTIES},
+    }
+    assert services["keys"]["command"][-2:] == ["--model", "masked"]
+    assert {(services[name]["image"], services[name]["build"]["target"]) for name in PARTIES} == {
+        ("verticil-peer:0.1.0", "peer")
+    }
+    images = {
+        name: service["image"].split(":")[0] for name, service in written(PARTIES, role="peer")["services"].items()
+    }
+    assert {name for name, image in images.items() if image == "verticil-peer"} == set(PARTIES)
+
+
 @pytest.mark.machine
-@pytest.mark.parametrize("where", ["shipped", "written by study run"])
+@pytest.mark.parametrize("where", ["shipped", "masked", "written by study run"])
 def test_compose_accepts_the_file(tmp_path: Path, where: str, program: Callable[[str], str]) -> None:
     path = DEPLOY / "compose.yaml"
-    if where != "shipped":
+    if where == "written by study run":
         (path := tmp_path / "compose.yaml").write_text(_compose(PARTIES, seeded=False), encoding="utf-8")
+    second = ["-f", str(DEPLOY / "compose-masked.yaml")] if where == "masked" else []
     done = subprocess.run(
-        [program("docker-compose"), "-f", str(path), "config", "-q"],
+        [program("docker-compose"), "-f", str(path), *second, "config", "-q"],
         capture_output=True,
         text=True,
         cwd=tmp_path,

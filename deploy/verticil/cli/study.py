@@ -567,7 +567,7 @@ def _on_tables(
         if on is Place.local:
             simulate(study, trial.tables, out=out / "release", id_column=trial.id_column, seed=trial.seed)
         else:
-            tables, compose = trial.tables, () if prepare else engine()
+            tables, compose = trial.tables, () if prepare else engine(study)
             made = lay_out_containers(out, path, study, tables, id_column=trial.id_column, seed=trial.seed)
             if prepare:
                 return None

@@ -62,6 +62,7 @@ def write_federation(
     endpoint: str | None,
     peers: Mapping[str, str] | None = None,
     sealing: Mapping[str, str] | None = None,
+    miner_sealing: str | None = None,
 ) -> Path:
     """Write federation.toml, the public document that is the same at every site.
 
@@ -73,6 +74,7 @@ def write_federation(
         endpoint: host:port of the miner; None: there is none.
         peers: host:port of each party that serves its peers; "relay" for one that is reached through the miner.
         sealing: public sealing key of each party that has one, hexadecimal.
+        miner_sealing: the miner's, where there is a miner and it has one.
 
     Raises:
         Misuse: FILE_EXISTS, FILE_MISSING.
@@ -80,7 +82,8 @@ def write_federation(
     """
     text = f"schema = 1\nname = {quoted(name)}\nca_certificate = {quoted(ca_certificate)}\nca_sha256 = {quoted(ca_sha256)}\n\n"
     if endpoint is not None:
-        text += f"[miner]\nendpoint = {quoted(endpoint)}   # must be a SAN of the miner's certificate\n\n"
+        text += f"[miner]\nendpoint = {quoted(endpoint)}   # must be a SAN of the miner's certificate\n"
+        text += f"sealing_key = {quoted(miner_sealing)}\n\n" if miner_sealing else "\n"
     if peers:
         text += "[peers]   # where each party serves the others\n"
         text += "".join(f"{party} = {quoted(address)}\n" for party, address in peers.items()) + "\n"

@@ -175,7 +175,15 @@ class _Drill:
                 self._lines[party] = await stack.enter_async_context(Line(port))
             for node in (*made.parties.values(), made.analyst):
                 here = port if node == made.analyst else self._lines[node.name].port
-                set_endpoint(node, self._federation, f"127.0.0.1:{here}", ca_sha256=made.ca_sha256)
+                set_endpoint(
+                    node,
+                    self._federation,
+                    f"127.0.0.1:{here}",
+                    ca_sha256=made.ca_sha256,
+                    peers=made.peers,
+                    sealing=made.sealing,
+                    miner_sealing=made.miner_sealing,
+                )
             self._slow(SLOW_SECONDS)
             for party, node in made.parties.items():
                 await self.children.start_party(party, node)

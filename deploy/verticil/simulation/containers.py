@@ -3,7 +3,8 @@
 `lay_out_containers` writes one folder per node (as `provision` makes them, with its table in it) and ``compose.yaml``: a miner,
 a container for each party and the analyst's, confined as in deploy/compose.yaml. Each mounts its own node's folder and nothing
 else; each party shares a network with the miner and with nobody else; no network reaches the outside. `bring_up` needs an
-engine and the images of deploy/Dockerfile, named verticil-party:VERSION and verticil-miner:VERSION; it takes the containers
+engine and the images of deploy/Dockerfile, named verticil-party:VERSION and verticil-miner:VERSION (verticil-peer:VERSION where
+the parties meet, which they do through the miner, sealed); it takes the containers
 down again, whatever happens.
 
 The certificates are a demonstration's (marked, valid for a day): approval is automatic under them, and nowhere else.
@@ -20,9 +21,10 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from verticil.pki.files import write_new
+from verticil.shared.config import RELAY
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
@@ -32,7 +34,10 @@ from verticil.simulation.provision import OPEN_LIMITS, Provisioned, provision
 _PORT: Final = 8443
 
 
-def image(role: Literal["party", "miner"]) -> str:
+Role: TypeAlias = Literal["party", "peer", "miner"]
+
+
+def image(role: Role) -> str:
     """The image that a node of this role runs: of this version of the program. The analyst's is the miner's."""
     return f"verticil-{role}:{version('verticil')}"
 
@@ -53,7 +58,8 @@ def lay_out_containers(
         Misuse: STUDY_UNSUPPORTED for a study that no miner carries out; USAGE, a party has no table.
         DataFault: a table cannot be read; DISK_FULL.
     """
-    if not protocol_of(study).coordinated:
+    protocol = protocol_of(study)
+    if not protocol.coordinated:
         hint = "simulate it in one process: --on local"
         raise Misuse("STUDY_UNSUPPORTED", f"study '{study.id}': model '{study.model}' in containers", hint=hint)
     root = folder / "federation"
@@ -73,14 +79,17 @@ def lay_out_containers(
         listen=f"0.0.0.0:{_PORT}",
         hosts=("miner", "localhost", "127.0.0.1"),
         seed=seed,
+        peers=dict.fromkeys(study.parties, RELAY) if protocol.parties_meet else None,
+        masked=protocol.parties_meet,
     )
     shutil.copyfile(study_toml, made.analyst / "study.toml")
-    write_new(folder / "compose.yaml", _compose(study.parties, seeded=seed is not None))
+    role: Role = "peer" if protocol.parties_meet else "party"
+    write_new(folder / "compose.yaml", _compose(study.parties, seeded=seed is not None, role=role))
     return made
 
 
-def engine() -> tuple[str, ...]:
-    """The compose command of this machine, when it can start the nodes' image.
+def engine(study: Study) -> tuple[str, ...]:
+    """The compose command of this machine, when it can start the images of a study's nodes.
 
     Raises:
         Misuse: USAGE, there is no such command, or no image, or no engine runs.
@@ -90,7 +99,8 @@ def engine() -> tuple[str, ...]:
     if found is None:
         hint = "install Docker with compose, or only write the files: --prepare"
         raise Misuse("USAGE", "docker compose: no such command", hint=hint)
-    for role in ("party", "miner"):
+    roles: tuple[Role, ...] = ("peer" if protocol_of(study).parties_meet else "party", "miner")
+    for role in roles:
         name = image(role)
         if _run("docker", "image", "inspect", name):
             build = f"docker build -f deploy/Dockerfile --target {role} -t {name} ."
@@ -133,13 +143,13 @@ def _run(*command: str, shown: bool = False) -> int:
         return 127
 
 
-def _compose(parties: Sequence[str], *, seeded: bool) -> str:
+def _compose(parties: Sequence[str], *, seeded: bool, role: Role = "party") -> str:
     """The compose file; names of parties are safe in YAML and as services (`is_party_name`)."""
     miner = ["miner", "run", "--config", "/federation/miner/miner.toml", *(["--seed-derived"] if seeded else [])]
     services = _service("miner", miner, role="miner", networks=[*parties, "analyst"], after={})
     for name in parties:
         command = ["party", "run", "--config", f"/federation/{name}/party.toml"]
-        services += _service(name, command, role="party", networks=[name], after={"miner": "service_healthy"})
+        services += _service(name, command, role=role, networks=[name], after={"miner": "service_healthy"})
     services += _service(
         "analyst",
         ["--folder", "/federation/analyst"],
@@ -156,7 +166,7 @@ def _service(
     name: str,
     command: Sequence[str],
     *,
-    role: Literal["party", "miner"],
+    role: Role,
     networks: Sequence[str],
     after: Mapping[str, str],
     program: Sequence[str] = (),
@@ -178,7 +188,7 @@ def _service(
 
 
 _PROBE: Final = "interval: 10s, timeout: 10s, retries: 3, start_period: 30s"
-_MEMORY: Final = {"party": "${PARTY_MEMORY:-2g}", "miner": "${MINER_MEMORY:-4g}"}
+_MEMORY: Final = {"party": "${PARTY_MEMORY:-2g}", "peer": "${PARTY_MEMORY:-2g}", "miner": "${MINER_MEMORY:-4g}"}
 _HEAD: Final = """# One study as containers, by `verticil study run --on compose`. The tables and all nodes' keys lie beside it.
 # A container that takes more memory than its limit is ended: PARTY_MEMORY and MINER_MEMORY in the environment raise it (16g).
 version: "3.8"

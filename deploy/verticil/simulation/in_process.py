@@ -95,7 +95,7 @@ def simulate(
         seed: derive site secrets and linkage key from it, so that the same call gives the same release; None: random.
         compare: measure the distances to the real joint data (`verticil.shared.evaluation.fidelity`).
         wrap: for tests: put something between each party and the miner, given the party's name and its connection.
-        wrap_peer: for tests: put something between two parties of a study between peers, see `WrapPeer`.
+        wrap_peer: for tests: put something between two parties that meet, see `WrapPeer`.
         step: called with every change, in words.
 
     Returns:
@@ -123,7 +123,16 @@ def simulate(
                 run_peers, made, document, folder, seeded=seed is not None, wrap=wrap, wrap_peer=wrap_peer, step=step
             )
         else:
-            run = partial(run_federation, made, document, folder, seeded=seed is not None, wrap=wrap, step=step)
+            run = partial(
+                run_federation,
+                made,
+                document,
+                folder,
+                seeded=seed is not None,
+                wrap=wrap,
+                wrap_peer=wrap_peer,
+                step=step,
+            )
         n_common = _in_own_loop(run)
         result = _result(made, folder, document, n_common=n_common, compare=compare, seed=seed)
         if target is None:
@@ -157,8 +166,9 @@ def _provision(place: Path, study: Study, tables: Tables, *, id_column: str, see
         seed=seed,
         # Nobody dials these: parties of one process are joined by memory.
         peers=None
-        if protocol.coordinated
+        if protocol.coordinated and not protocol.parties_meet
         else {site.name: f"localhost:{2 + number}" for number, site in enumerate(sites)},
+        masked=protocol.parties_meet,
     )
 
 
@@ -169,6 +179,7 @@ async def run_federation(
     *,
     seeded: bool,
     wrap: Callable[[str, Coordinator], Coordinator] | None = None,
+    wrap_peer: WrapPeer | None = None,
     clock: Callable[[], dt.datetime] | None = None,
     step: Callable[[str], None] = lambda _line: None,
 ) -> int:
@@ -179,7 +190,7 @@ async def run_federation(
         study: the proposal.
         release: folder to make.
         seeded: the secrets come from a seed; the manifest says so.
-        wrap, step: as for `simulate`.
+        wrap, wrap_peer, step: as for `simulate`.
         clock: UTC now, for tests; the machine's when absent.
 
     Returns:
@@ -191,6 +202,7 @@ async def run_federation(
     from verticil.shared.config import load_federation
     from verticil.shared.identity.pki import load_credentials, utc_now
     from verticil.shared.study.canonical import to_bytes
+    from verticil.shared.study.protocols import protocol_of
     from verticil.shared.transport.fetch import fetch_release
     from verticil.shared.transport.in_memory import InMemoryControl
     from verticil.simulation.analyst import follow_study
@@ -204,7 +216,16 @@ async def run_federation(
     stop = asyncio.Event()
     async with serving_miner(made, now, seeded=seeded) as node:
         control = InMemoryControl(node.control, analyst.identity)
-        parties = _parties(made, node, stop, between=False, seeded=seeded, wrap=wrap, clock=now)
+        parties = _parties(
+            made,
+            node,
+            stop,
+            between=protocol_of(study).parties_meet,
+            seeded=seeded,
+            wrap=wrap,
+            wrap_peer=wrap_peer,
+            clock=now,
+        )
         try:
             digest = (await control.submit_study(control_pb2.SubmitStudyRequest(proposal=to_bytes(study)))).study_digest
             try:

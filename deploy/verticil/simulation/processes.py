@@ -93,6 +93,7 @@ async def _start_miner(made: Provisioned, children: Children, *extra: str) -> in
             ca_sha256=made.ca_sha256,
             peers=made.peers,
             sealing=made.sealing,
+            miner_sealing=made.miner_sealing,
         )
     return port
 
@@ -160,17 +161,17 @@ async def provisioned(
     folder: Path, *, model: str, rows: int | None, seed: int | None, step: Step, relay: bool = False
 ) -> Provisioned:
     """Lay out the demonstration's federation in ``folder/federation``."""
-    coordinated = PROTOCOLS.named(model).coordinated
+    protocol = PROTOCOLS.named(model)
     made = await asyncio.to_thread(
         provision_demo,
         folder / "federation",
-        endpoint="127.0.0.1:1" if coordinated or relay else None,
+        endpoint="127.0.0.1:1" if protocol.coordinated or relay else None,
         listen="127.0.0.1:0",
         hosts=("127.0.0.1", "localhost"),
         seed=seed,
         rows=rows,
         model=model,
-        peers=None if coordinated else _addresses(relay=relay),
+        peers=_addresses(relay=relay) if protocol.parties_meet or not protocol.coordinated else None,
     )
     step("certificates (ephemeral, marked), keys and three sites' tables laid out")
     return made
@@ -191,8 +192,8 @@ async def run_demo(
     Args:
         out: an existing, empty folder; gets ``release`` (or, between peers, ``parties/NAME/release``), the authority's ``ca.crt``
             and, with `keep`, ``federation``.
-        model: with a miner in the middle, or between peers.
-        relay: between peers, none of whom can be dialled: what they tell each other passes through a miner, sealed.
+        model: with a miner in the middle, between peers, or with masked tables, between peers and a miner.
+        relay: no party can be dialled: what they tell each other passes through a miner, sealed.
         rows: how many common people; None: all.
         seed: derive the sites' secrets from it (the manifest says so); None: random.
         keep: keep the nodes' folders: configurations, keys, state, logs.

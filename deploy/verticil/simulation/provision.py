@@ -28,7 +28,8 @@ from verticil.shared.config import RELAY, read_toml
 from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import public_key_text
-from verticil.shared.membership.installation import public_sealing_key
+from verticil.shared.membership.installation import make_sealing_key, public_sealing_key
+from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.reading import simulation_seed_from
 from verticil.simulation.federations import adult
 
@@ -89,7 +90,8 @@ class Provisioned:
         ca_certificate: the authority's certificate (each node has a copy).
         ca_sha256: its SHA-256.
         peers: host:port of the parties that serve their peers, or "relay".
-        sealing: the parties' public sealing keys, where some are reached through the miner.
+        sealing: the parties' public sealing keys, where some are reached through the miner or studies are masked.
+        miner_sealing: the miner's, where studies are masked.
     """
 
     root: Path
@@ -100,6 +102,7 @@ class Provisioned:
     ca_sha256: str
     peers: Mapping[str, str] = field(default_factory=dict)
     sealing: Mapping[str, str] = field(default_factory=dict)
+    miner_sealing: str | None = None
 
 
 def derived_secret(seed: int | None, purpose: str) -> bytes:
@@ -148,6 +151,7 @@ def set_endpoint(
     ca_sha256: str,
     peers: Mapping[str, str] | None = None,
     sealing: Mapping[str, str] | None = None,
+    miner_sealing: str | None = None,
 ) -> None:
     """Write the node's federation.toml anew, when the miner's port has become known."""
     (node / "federation.toml").unlink(missing_ok=True)
@@ -159,6 +163,7 @@ def set_endpoint(
         endpoint=endpoint,
         peers=peers or {},
         sealing=sealing or {},
+        miner_sealing=miner_sealing,
     )
 
 
@@ -252,6 +257,7 @@ def provision(
     hosts: tuple[str, ...],
     seed: int | None = None,
     peers: Mapping[str, str] | None = None,
+    masked: bool = False,
 ) -> Provisioned:
     """Make the nodes' folders below `root`; a folder that exists gets what it lacks.
 
@@ -264,7 +270,8 @@ def provision(
         listen: host:port that the miner binds.
         hosts: names and addresses in the certificates of nodes that others dial.
         seed: derive site secrets and the linkage key from it; None: random.
-        peers: host:port of each party that serves its peers (Model I), or "relay"; None: parties only dial out.
+        peers: host:port of each party that serves its peers, or "relay"; None: parties only dial out.
+        masked: the policies permit masked tables, and the sealing keys of all parties and the miner are pinned.
     """
     addresses = dict(peers or {})
     parties = {site.name: root / site.name for site in sites}
@@ -281,10 +288,19 @@ def provision(
             shutil.copyfile(authority / "ca.crt", node / "ca.crt")
             serves = role is Role.MINER or (role is Role.PARTY and addresses.get(name, RELAY) != RELAY)
             issued = issue(authority, name, role, node / "pki", hosts=hosts if serves else (), days=1)
-            if issued.sealing_key is not None and RELAY in addresses.values():
+            if issued.sealing_key is not None and (masked or RELAY in addresses.values()):
                 sealing[name] = public_sealing_key(issued.sealing_key)
+        miner_sealing = public_sealing_key(make_sealing_key(miner / "pki" / "miner.seal")[0]) if masked else None
         for node in (*roles, *parties.values()):
-            set_endpoint(node, federation, endpoint, ca_sha256=ca_sha256, peers=addresses, sealing=sealing)
+            set_endpoint(
+                node,
+                federation,
+                endpoint,
+                ca_sha256=ca_sha256,
+                peers=addresses,
+                sealing=sealing,
+                miner_sealing=miner_sealing,
+            )
     if endpoint is not None:
         write_new(miner / "miner.toml", _miner_toml(listen))
         if seed is not None:
@@ -306,6 +322,7 @@ def provision(
         ca_sha256=ca_sha256,
         peers=addresses,
         sealing=sealing,
+        miner_sealing=miner_sealing,
     )
 
 
@@ -339,6 +356,7 @@ def provision_demo(
         hosts=hosts,
         seed=seed,
         peers=peers,
+        masked=PROTOCOLS.named(model).parties_meet,
     )
     study = adult.study_text(model)
     if rows is not None:
@@ -352,6 +370,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Provision the demonstration's federation (one-shot key service).")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--endpoint", required=True)
+    parser.add_argument("--model", default="central", help="of the study; parties that meet do so through the miner")
     parser.add_argument(
         "--seed", type=int, help="derive the sites' secrets from it; the miner must say so: --seed-derived"
     )
@@ -365,6 +384,8 @@ def main() -> None:
         listen=f"0.0.0.0:{port}",
         hosts=(host, "localhost", "127.0.0.1"),
         seed=arguments.seed,
+        model=arguments.model,
+        peers=dict.fromkeys(adult.PARTIES, RELAY) if PROTOCOLS.named(arguments.model).parties_meet else None,
     )
 
 
