@@ -209,7 +209,7 @@ async def test_a_restored_site_goes_on_and_an_old_backup_never_makes_the_ledger_
     running = asyncio.create_task(federation.run(older, stop, accept_older=True))
     async with asyncio.timeout(30):
         while len(rows(older)) < 2:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
     stop.set()
     await running
     assert [(row.study, row.charged) for row in rows(older)] == [
@@ -442,7 +442,7 @@ async def noticed(folder: Path, digest: bytes) -> None:
     with Site.open(load_party(folder / "party.toml")) as site:
         async with asyncio.timeout(30):
             while not site.state.knows(digest):
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.01)
 
 
 async def test_purge_takes_what_ended_studies_left_and_nothing_that_accounts_for_them(federation: Federation) -> None:

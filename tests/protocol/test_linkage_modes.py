@@ -277,7 +277,7 @@ class Federation:
                     studies = await asyncio.to_thread(PartyState(database).studies)
                 if studies and studies[-1].task.state == State.FAILED and not self.left(name):
                     return
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.01)
 
     def left(self, name: str) -> list[Path]:
         """What is on a party's disk of its linkage."""
@@ -429,12 +429,10 @@ async def test_another_linkage_key_fails_as_an_order_does(federate):
 
 async def test_fewer_rows_than_the_minimum_never_reach_the_others(federate):
     federation = await federate(2, "order-commitment", minimum=61)
-    await federation.submit()
-    federation.start()
-    async with asyncio.timeout(20):
-        while not any("report failure" in wire.calls for wire in federation.wires["north"]):
-            await asyncio.sleep(0)
-    assert not any("report commitment" in wire.calls for wire in federation.wires["north"])
+    summary = await failed_before_randomization(federation)  # a party that hears of it first does not tell it again
+    assert summary.failure.code == "LINKAGE_TOO_SMALL"
+    calls = {name: [call for wire in federation.wires[name] for call in wire.calls] for name in federation.parties}
+    assert all("report approval" in called and "report commitment" not in called for called in calls.values())
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -464,7 +462,7 @@ async def test_a_table_without_a_usable_row_has_too_few_in_common(federate, mode
     federation.start()
     async with asyncio.timeout(20):
         while not any("report failure" in wire.calls for wire in federation.wires["south"]):
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
     with Database(federation.root / "south" / "state") as database:
         failure = PartyState(database).studies()[-1].failure
     assert failure is not None

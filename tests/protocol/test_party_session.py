@@ -244,7 +244,7 @@ async def test_several_approvers_must_agree_in_the_same_content(manual):
     request = control_pb2.GetStudyRequest(study_digest=digest)
     async with asyncio.timeout(20):  # the others are told how many there are, and not who
         while (north := (await manual.control().get_study(request)).study.parties[0]).approvers != 1:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
     assert (north.waiting_for, north.approvers_needed, north.stage) == ("approval", 2, "approving")
     # The data change: the first vote was for something else.
     path = manual.root / "north" / "people.csv"
@@ -259,7 +259,7 @@ async def test_several_approvers_must_agree_in_the_same_content(manual):
 async def until_void(federation: Federation) -> None:
     async with asyncio.timeout(20):
         while "approval-void" not in audited(federation, "north"):
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
 
 
 async def test_a_table_that_changes_after_approval_waits_for_a_new_approval_and_the_study_goes_on(manual):
@@ -278,7 +278,7 @@ async def test_a_table_that_changes_after_approval_waits_for_a_new_approval_and_
     manual.start("north")
     async with asyncio.timeout(20):  # others see who is waited for, also after a restart, and not why
         while len(manual.wires["north"]) < 2 or "progress" not in manual.wires["north"][1].reported:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
     study = (await manual.control().get_study(control_pb2.GetStudyRequest(study_digest=digest))).study
     assert study.parties[0].stage == "approving"
     assert (study.state, study.parties[0].waiting_for) == (State.ALIGNING, "linkage")
@@ -317,7 +317,7 @@ async def test_a_table_that_changes_after_its_list_was_sent_is_no_mixture_of_two
         await asyncio.to_thread(commands.approve, manual.config(name), "trial", "officer")
     async with asyncio.timeout(20):
         while "get_alignment" not in manual.calls("north"):  # its list is at the miner
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
     await manual.stop("north")
     change_table(manual)
     if removed:

@@ -204,7 +204,7 @@ class Federation:
         with Site.open(self.config(name)) as site:
             async with asyncio.timeout(30):
                 while not await asyncio.to_thread(holds, site):
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(0.01)
 
     def columns(self, digest: bytes) -> list[str]:
         folder = self.node.store.study(digest).root / "columns"

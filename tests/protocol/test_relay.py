@@ -178,7 +178,7 @@ class Site:
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not holds():
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
 
 
 @contextlib.asynccontextmanager
