@@ -291,7 +291,7 @@ async def _work(node: Node, coordinator: OfflineCoordinator, task: coordinator_p
 
 
 def _study(node: Node, coordinator: OfflineCoordinator, digest: bytes) -> CentralStudy:
-    study = study_of_miner(node, digest)
+    study = study_of_miner(node, None, digest)
     study.coordinator = coordinator
     return study
 

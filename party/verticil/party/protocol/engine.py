@@ -138,13 +138,15 @@ class StudyRun(ABC):
     Attributes:
         waited_out: codes that end no study: its step is tried again.
         looks_again: nothing wakes the study when those who are waited for go on: it is looked at again after a while.
+        backoff: makes the waits between looks at it; None: the engine's.
         data: the people's data.
         transfer: what is under way to others.
         waited_for: who was waited for after the last step that ended so, and for what.
     """
 
     waited_out: ClassVar[Set[str]] = TRIED_AGAIN
-    looks_again: ClassVar[bool] = True
+    looks_again: bool = True
+    backoff: Callable[[], Backoff] | None = None
 
     def __init__(self, node: Node, digest: bytes) -> None:
         self.node = node
@@ -344,29 +346,31 @@ class Engine(Generic[R]):
         """Do a study's steps; between them, and after the end, wait for others, or for a word of this site's people."""
         if digest not in self._runs:
             self._runs[digest] = await asyncio.to_thread(self._make, digest)
-        run, backoff, waited_for = self._runs[digest], self._backoff(), ""
+        run, waited_for = self._runs[digest], ""
+        backoff = (run.backoff or self._backoff)()
         ready(run)
         with logs.fields(study=digest.hex()[:12]):
             while True:
                 wake.clear()
-                again = run.looks_again
+                tried_again = False
                 try:
                     outcome = await run.step()
                     self._node.waiting.note(run.digest, None)
                 except VerticilError as error:
                     self._node.waiting.note(run.digest, error)
-                    outcome, again = Outcome.WAITING, await self._went_wrong(run, wake, error) or again
+                    outcome, tried_again = Outcome.WAITING, await self._went_wrong(run, wake, error)
                 except Exception as error:  # noqa: BLE001 (one study's fault must not stop the others; the text may hold data)
                     fault = without_text(error, method="study")
                     message = fault.message.replace("the other side", "this party")
                     await self._fail(run, InternalFault("INTERNAL", message, hint=fault.hint))
-                    outcome, again = Outcome.WAITING, True  # a step that fails whatever is tried must not spin
+                    outcome, tried_again = Outcome.WAITING, True  # a step that fails whatever is tried must not spin
                 if outcome is Outcome.DONE:
                     backoff.reset()
                     continue
                 if run.waited_for != waited_for:  # a part of what is waited for has come
                     waited_for = run.waited_for
                     backoff.reset()
+                again = tried_again or run.looks_again
                 again = again and outcome is not Outcome.ENDED  # it may still be revoked: a wake has it looked at
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(backoff.next_seconds() if again else None):

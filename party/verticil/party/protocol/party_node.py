@@ -90,6 +90,9 @@ class PeerNode:
         network: how peers reach this party.
         started: called when peers are served, with the port, where there is one.
         accept_older: charge first what the peers sign that they have of this party.
+
+    Attributes:
+        between: as given.
     """
 
     def __init__(
@@ -100,7 +103,7 @@ class PeerNode:
         started: Callable[[int | None], None] | None = None,
         accept_older: bool = False,
     ) -> None:
-        self._between = between
+        self.between = between
         self._network = network
         self._accept_older = accept_older
         self._started = started
@@ -120,8 +123,8 @@ class PeerNode:
         Raises:
             VerticilError: what no retry mends at this machine.
         """
-        node, peers = self._between.node, self._between.peers
-        service = PeerService(node, self._between.store, software=self._between.software)
+        node, peers = self.between.node, self.between.peers
+        service = PeerService(node, self.between.store, software=self.between.software)
         failure: list[VerticilError] = []
         try:
             async with self._network.serve(service) as port:
@@ -153,7 +156,7 @@ class PeerNode:
         backoff = _backoff()
         while names:
             await asyncio.sleep(backoff.next_seconds())
-            names = await charge_held(self._between.node, self._between.peers, names)
+            names = await charge_held(self.between.node, self.between.peers, names)
 
     async def _confirmed(self) -> None:
         """Ask the peers for the receipts of what they deleted after a revocation of this party, until all have confirmed."""
@@ -161,7 +164,7 @@ class PeerNode:
         while True:
             self._written.clear()
             try:
-                done = await collect_confirmations(self._between)
+                done = await collect_confirmations(self.between)
             except VerticilError as error:
                 if ends_the_daemon(error):
                     raise
@@ -175,7 +178,7 @@ class PeerNode:
     def _studies(self) -> list[bytes]:
         return [
             record.digest
-            for record in self._between.node.site.state.studies()
+            for record in self.between.node.site.state.studies()
             if not protocol_of(approval.parsed(record.task.proposal)).coordinated
         ]
 
@@ -206,7 +209,8 @@ class PartyNode:
         self._backoff = Backoff()
         self._contested = Backoff(growth=4.0, longest_seconds=_CONTESTED_SECONDS)
         self._problem = ""
-        self._engine = Engine(node, functools.partial(study_of_miner, node))
+        between = None if peers is None else peers.between
+        self._engine = Engine(node, functools.partial(study_of_miner, node, between))
         self._named: set[tuple[bytes, str]] = set()
 
     async def run(self, stop: asyncio.Event) -> None:

@@ -41,13 +41,14 @@ class PartyProtocol:
     """What a party does for the studies of one protocol; exactly one of the first two is given.
 
     Attributes:
-        told_by_miner: makes the work on a study that the miner sends, where the protocol is `coordinated`; else None.
+        told_by_miner: makes the work on a study that the miner sends, where the protocol is `coordinated`; else None. It
+            gets what this party shares with its peers, too; None: party.toml has no ``[peer]``.
         between_parties: makes the work on a study that every party's operator loads, where it is not; else None.
         serves: methods of the ``Peer`` service that answer for its studies. ``Hello``, ``GetStudyDigest`` and ``GetDeletion``
             answer for every study between parties.
     """
 
-    told_by_miner: Callable[[Node, bytes], CentralStudy] | None = None
+    told_by_miner: Callable[[Node, bytes, PeerContext | None], CentralStudy] | None = None
     between_parties: Callable[[PeerContext, bytes], PeerStudy] | None = None
     serves: Set[str] = frozenset()
 
@@ -81,12 +82,12 @@ def party_protocol(study: Study) -> PartyProtocol:
     return PROTOCOLS.named(study.model)()
 
 
-def study_of_miner(node: Node, digest: bytes) -> CentralStudy:
+def study_of_miner(node: Node, between: PeerContext | None, digest: bytes) -> CentralStudy:
     """Return the work on a study that the miner sent, under its own protocol. Blocks."""
     make = party_protocol(parsed(node.site.state.study(digest).task.proposal)).told_by_miner
     if make is None:
         raise ValueError("no miner tells a study that its operators load")
-    return make(node, digest)
+    return make(node, digest, between)
 
 
 def study_of_parties(between: PeerContext, digest: bytes) -> PeerStudy:
@@ -100,7 +101,7 @@ def study_of_parties(between: PeerContext, digest: bytes) -> PeerStudy:
 def _central() -> PartyProtocol:
     from verticil.party.protocol.central.study import CentralStudy
 
-    return PartyProtocol(told_by_miner=CentralStudy)
+    return PartyProtocol(told_by_miner=lambda node, digest, _: CentralStudy(node, digest))
 
 
 def _peer() -> PartyProtocol:

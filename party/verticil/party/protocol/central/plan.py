@@ -73,8 +73,34 @@ def plan(
     Returns:
         The step; `Step.REST` when it is others' turn.
     """
+    missing = own_units - receipted - set(record.task.units_received)
+    return common(
+        record,
+        automatic=automatic,
+        leftovers=bool(spooled),
+        review=review,
+        countersigns=countersigns,
+        unproven=unproven,
+    ) or _after_approval(record, State(record.task.state), missing=missing, spooled=spooled)
+
+
+def common(
+    record: StudyRecord,
+    *,
+    automatic: bool,
+    leftovers: bool,
+    review: Review | None,
+    countersigns: bool,
+    unproven: str,
+) -> Plan | None:
+    """The next step of any study that a miner tells: agreement, review, ends; None: it is that of its protocol.
+
+    Args:
+        leftovers: something is kept that a study needs only while it goes on.
+        record, automatic, review, countersigns, unproven: as of `plan`.
+    """
     state = State(record.task.state)
-    if (over := _over(record, state, spooled=spooled)) is not None:
+    if (over := _over(record, state, leftovers=leftovers)) is not None:
         return over
     if unproven:
         return Plan(step=Step.REST, stage=unproven)
@@ -84,25 +110,23 @@ def plan(
         return _before_agreement(record)
     if state is State.REVIEW and review is not None:
         return _review(review, countersigns=countersigns)
-    return _after_approval(
-        record, state, missing=own_units - receipted - set(record.task.units_received), spooled=spooled
-    )
+    return None
 
 
-def _over(record: StudyRecord, state: State, *, spooled: Set[int]) -> Plan | None:
+def _over(record: StudyRecord, state: State, *, leftovers: bool) -> Plan | None:
     """What is left to do when nothing more is sent for the study; None: it goes on."""
     if record.revocation_sent is not None:
-        return _revoked(state, told=record.revocation_sent, spooled=spooled)
+        return _revoked(state, told=record.revocation_sent, leftovers=leftovers)
     if is_final(state):
-        return Plan(step=Step.CLEAR if spooled else Step.REST, stage=_ending(record, state))
+        return Plan(step=Step.CLEAR if leftovers else Step.REST, stage=_ending(record, state))
     if record.failure is not None or record.denial_sent is not None:
         return _given_up(record)
     return None
 
 
-def _revoked(state: State, *, told: bool, spooled: Set[int]) -> Plan:
+def _revoked(state: State, *, told: bool, leftovers: bool) -> Plan:
     after = " after its publication" if state is State.PUBLISHED else ""
-    if spooled:
+    if leftovers:
         return Plan(step=Step.CLEAR, stage=f"revoked{after}")
     if told:
         return Plan(step=Step.REST, stage=f"revoked{after}")

@@ -62,7 +62,7 @@ class CentralStudy(StudyRun):
     """
 
     waited_out: ClassVar[Set[str]] = TOWARDS_THE_MINER
-    looks_again: ClassVar[bool] = False
+    looks_again = False
     coordinator: Coordinator
 
     def __init__(self, node: Node, digest: bytes) -> None:
@@ -88,7 +88,7 @@ class CentralStudy(StudyRun):
             unproven=claim_words(unknown) if unknown else "",
         )
 
-    async def act(self, step: StrEnum, record: StudyRecord) -> None:
+    async def act(self, step: StrEnum, record: StudyRecord) -> str | None:
         """See `StudyRun.act`: whatever is waited for, the miner's next task says."""
         actions: Mapping[StrEnum, Callable[[StudyRecord], Awaitable[None]]] = {
             Step.CLEAR: self._clear,
@@ -106,6 +106,7 @@ class CentralStudy(StudyRun):
             Step.TELL_COUNTERSIGNATURE: self._tell_countersignature,
         }
         await actions[step](record)
+        return None
 
     async def rest(self, record: StudyRecord) -> Outcome:
         """See `StudyRun.rest`: a study that has ended may still be revoked."""

@@ -1,19 +1,20 @@
 """The common people: the running list passes along the parties in the study's order, and the last one's is common to all.
 
 With linkage ``order-commitment`` no list passes: every party gives its signed commitment to the order of its rows to all
-others, and each compares them all by itself.
+others, and each compares them all by itself. With ``dh-psi`` blinded lists go round (`verticil.party.protocol.peer.ring`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Collection, Sequence
 
 from google.protobuf.message import DecodeError
 
 from verticil.party.dataset.linkage import PSEUDONYM_BYTES, check_common_size, check_own_size
 from verticil.party.local_dataset import LocalDataset
-from verticil.party.protocol.peer import lists
+from verticil.party.protocol.peer import lists, ring
 from verticil.party.protocol.peer.artifact_store import Kind
 from verticil.party.protocol.peer.context import PeerStudyContext
 from verticil.shared.alignment.merkle import Tree, common_tree
@@ -30,8 +31,20 @@ _LARGEST_LIST = 2**31
 broke, and a limit of our own size would tell how many people we have."""
 
 
+def is_listed(items: Collection[tuple[Kind, str]], parties: Sequence[str]) -> bool:
+    """Whether this party has made what the others wait for: `make_running_list` has nothing left to do.
+
+    Args:
+        items: of the study, in the artifact store.
+        parties: of the study.
+    """
+    named = {kind: {name for which, name in items if which is kind} for kind in Kind}
+    made = named[Kind.RUNNING] or named[Kind.COMMITMENT]
+    return bool(made) or len(named[Kind.BLINDED] & named[Kind.STEPS]) == len(parties)
+
+
 async def make_running_list(context: PeerStudyContext) -> None:
-    """Store what this party has in common with those before it, for its successor.
+    """Store what this party has in common with those before it, for its successor; with ``dh-psi`` see `ring.blind_lists`.
 
     Raises:
         WaitedForError: the predecessor's list is not there yet.
@@ -39,6 +52,9 @@ async def make_running_list(context: PeerStudyContext) -> None:
         PeerFault: ALIGNMENT_MISMATCH.
         Refusal: APPROVAL_VOID, LINKAGE_TOO_SMALL.
     """
+    if context.mode == "dh-psi":
+        await ring.blind_lists(context)
+        return
     holding = await context.approved()
     if context.mode == "order-commitment":
         check_own_size(holding.n_records, context.minimum)
@@ -49,7 +65,7 @@ async def make_running_list(context: PeerStudyContext) -> None:
 
 
 async def take_common_list(context: PeerStudyContext) -> None:
-    """Get the common list, check it, and store it for good.
+    """Get the common list, check it, and store it for good; with ``dh-psi`` see `ring.find_common_people`.
 
     Raises:
         WaitedForError: it is not there yet.
@@ -57,6 +73,9 @@ async def take_common_list(context: PeerStudyContext) -> None:
         PeerFault: ALIGNMENT_MISMATCH, it contradicts this party's lists, or is another one than was accepted before.
         Refusal: APPROVAL_VOID, LINKAGE_TOO_SMALL.
     """
+    if context.mode == "dh-psi":
+        await ring.find_common_people(context)
+        return
     holding = await context.approved()
     if context.mode == "order-commitment":
         await _compare_orders(context, holding)

@@ -22,7 +22,7 @@ from verticil.party.policy import approval
 from verticil.party.protocol.context import agreement
 from verticil.party.protocol.disclosure import words_of
 from verticil.party.protocol.engine import Outcome, StudyRun
-from verticil.party.protocol.peer import alignment, learning, publication, ring
+from verticil.party.protocol.peer import alignment, learning, publication
 from verticil.party.protocol.peer.artifact_store import Kind, kept_after
 from verticil.party.protocol.peer.context import PeerContext, PeerStudyContext, known_structure
 from verticil.party.protocol.peer.network import all_of
@@ -112,12 +112,8 @@ class PeerStudy(StudyRun):
             return await action(record)
         context = await asyncio.to_thread(self._context, record)
         match step:
-            case Step.LIST if context.mode == "dh-psi":
-                await ring.blind_lists(context)
             case Step.LIST:
                 await alignment.make_running_list(context)
-            case Step.COMMON if context.mode == "dh-psi":
-                await ring.find_common_people(context)
             case Step.COMMON:
                 await alignment.take_common_list(context)
             case _:
@@ -177,8 +173,7 @@ class PeerStudy(StudyRun):
             approvals=named[Kind.APPROVAL],
             agreed=agreed,
             committing=proposal.linkage.mode != "keyed-hash",
-            listed=bool(named[Kind.RUNNING] or named[Kind.COMMITMENT])
-            or len(named[Kind.BLINDED] & named[Kind.STEPS]) == len(proposal.parties),
+            listed=alignment.is_listed(items, proposal.parties),
             common=bool(named[Kind.COMMON]) and record.n_common is not None,
             structure=structure is not None,
             wanted=learning.wanted_units(study, me, structure) if agreed else frozenset(),
