@@ -191,16 +191,16 @@ def test_a_limit_that_is_missing_is_refused_and_one_that_is_stated_is_held(
     generous = dict.fromkeys(("max_epsilon_per_column", "max_epsilon_per_study"), 50.0) | {"max_share_epsilon": 0.001}
     (missing,) = said(policy_of(tmp_path, **generous))
     assert "party.toml states no limit for this account" in missing
-    assert f"policy.max_{name}_epsilon, policy.max_{name}_delta, policy.max_{name}_epsilon_lifetime" in missing
+    assert ", ".join(f"policy.{key}" for key in reader.keys) in missing
     drawn = [item.event for item in events.planned(release_study, "clinic")]
     cost = together(event for event in drawn if math.isfinite(cost_of(event).epsilon))
     assert said(policy_of(tmp_path, **generous, **{name: limits(cost.epsilon)})) == []
     (short,) = said(policy_of(tmp_path, **generous, **{name: limits(cost.epsilon * 0.99)}))
     assert f"epsilon {cost.epsilon:.4g} of this party's people" in short
-    assert f"policy.max_{name}_epsilon" in short
+    assert f"policy.{reader.keys[0]}" in short
     (without,) = said(policy_of(tmp_path, **generous, **{name: limits(cost.epsilon, 0.0)}))
     assert "delta 1e-06 of this party's people" in without
-    assert f"policy.max_{name}_delta" in without
+    assert f"policy.{reader.keys[1]}" in without
 
 
 def test_the_limits_of_everybody_hold_over_a_lifetime(ledger: Ledger, tmp_path: Path) -> None:
@@ -236,9 +236,10 @@ def test_nothing_is_charged_for_a_reader_whose_limits_are_gone_since(
         ),
         ("max_public_delta = 1e-6\n", "max_public_delta_lifetime: missing, expected a number beside max_public_delta"),
         (
-            "max_dealer_delta = 1e-6\nmax_dealer_delta_lifetime = 1e-6\n",
-            "max_dealer_epsilon: missing, expected a number beside max_dealer_delta",
+            "max_floor_delta_per_study = 1e-6\nmax_floor_delta_lifetime = 1e-6\n",
+            "max_floor_epsilon_per_study: missing, expected a number beside max_floor_delta_per_study",
         ),
+        ("max_dealer_epsilon = 1.0\n", "max_dealer_epsilon: is called max_floor_epsilon_per_study"),
         ("max_public_epsilon = -1.0\nmax_public_epsilon_lifetime = 1.0\n", "max_public_epsilon: got -1"),
         ("max_nobody_epsilon = 1.0\n", "max_nobody_epsilon"),
     ],

@@ -49,14 +49,13 @@ from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import (
     COLUMNS,
-    COLUMNS_FOR_OTHERS,
-    MINER_ALONE,
     NOTHING,
     READERS,
     Account,
     Cost,
     Reader,
     Shortage,
+    left_for,
 )
 from verticil.shared.privacy.events import PrivacyEvent, RandomizedColumn, kind_of
 from verticil.shared.privacy.figures import epsilon_exceeds
@@ -166,12 +165,8 @@ def _charged_once(releases: Sequence[Release], found: Sequence[Assessment]) -> t
 
 def _left_of(event: PrivacyEvent, charged: Collection[str]) -> PrivacyEvent | None:
     """What of a draw is to be charged where the same values were charged for these readers; None: nothing."""
-    if COLUMNS.name in charged or event.reader in charged:
-        return None
-    if event.reader == COLUMNS.name and MINER_ALONE in charged:
-        left = replace(event, reader=COLUMNS_FOR_OTHERS)
-        return None if left.reader in charged else left
-    return event
+    left = left_for(event.reader, charged)
+    return None if left is None else replace(event, reader=left)
 
 
 class Ledger(LedgerSums):

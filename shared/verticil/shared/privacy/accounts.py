@@ -2,8 +2,9 @@
 
 Readers are nested. Everybody sees what is published. The miner, or the peers, see that and the randomized columns that they
 read; what is published after such a study is a function of those columns (and of what parties shared with noise), so everybody's
-account counts them too, at most too much. A dealer together with a partner (masked tables) may see more than both, which only its
-own account counts. An account is one data set's, at one party: several parties' ledgers that record one event are not added up.
+account counts them too, at most too much. A dealer together with a partner (masked tables) can read the randomized columns of a
+party that nobody else sees, and tables with less noise than others have: only its own account counts these. An account is one
+data set's, at one party: several parties' ledgers that record one event are not added up.
 
 Where a miner publishes nothing but a function of noisy tables (a study's ``tables``), the columns are drawn for the miner alone,
 and everybody else's account counts the tables in their place. The miner's does not: they are a function of columns that it has.
@@ -14,6 +15,7 @@ An account without limits admits nothing of its own reader: a limit that nobody 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,6 +63,12 @@ OTHERS: Final = "others"
 """Of an event: what everybody but the miner is told of such columns."""
 COLUMNS_FOR_OTHERS: Final = "others-columns"
 """Of an event: such columns once something else is published of them, too: everybody's account counts them from then on."""
+MASKED: Final = "masked"
+"""Of an event: what everybody and the miner are told of a masked study; a dealer with a partner is told of it by other events."""
+COLUMNS_AFTER_DEALER: Final = "columns-after-dealer"
+"""Of an event: columns that a dealer with a partner could have read before, and now whoever reads columns, and everybody."""
+MINER_AFTER_DEALER: Final = "miner-after-dealer"
+"""Of an event: columns that a dealer with a partner could have read before, and now the miner, as with `MINER_ALONE`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,14 +102,14 @@ READERS: Final = (
     Reader(
         name="columns",
         words="whoever reads columns: the miner, or the peers",
-        counts=frozenset({"columns", "public", MINER_ALONE}),
+        counts=frozenset({"columns", "public", MINER_ALONE, MASKED, COLUMNS_AFTER_DEALER, MINER_AFTER_DEALER}),
         keys=("max_epsilon_per_study", "max_share_delta", "max_epsilon_lifetime", "max_delta_lifetime"),
     ),
     Reader(
         name="public",
         words="everybody, by what is published",
-        counts=frozenset({"columns", "public", OTHERS, COLUMNS_FOR_OTHERS}),
-        own=frozenset({OTHERS}),
+        counts=frozenset({"columns", "public", OTHERS, COLUMNS_FOR_OTHERS, MASKED, COLUMNS_AFTER_DEALER}),
+        own=frozenset({OTHERS, MASKED}),
         keys=(
             "max_public_epsilon",
             "max_public_delta",
@@ -114,16 +122,40 @@ READERS: Final = (
         words="a dealer of masks together with the partner",
         counts=frozenset({"columns", "public", "dealer", MINER_ALONE}),
         keys=(
-            "max_dealer_epsilon",
-            "max_dealer_delta",
-            "max_dealer_epsilon_lifetime",
-            "max_dealer_delta_lifetime",
+            "max_floor_epsilon_per_study",
+            "max_floor_delta_per_study",
+            "max_floor_epsilon_lifetime",
+            "max_floor_delta_lifetime",
         ),
     ),
 )
 COLUMNS, PUBLIC, DEALER = READERS
 KNOWN: Final = frozenset[str]().union(*(reader.counts for reader in READERS))
 """The names that an event may have for its reader."""
+
+_OF_COLUMNS: Final = {
+    frozenset(reader.name for reader in READERS if reader.sees(name)): name
+    for name in (COLUMNS.name, MINER_ALONE, COLUMNS_FOR_OTHERS, DEALER.name, COLUMNS_AFTER_DEALER, MINER_AFTER_DEALER)
+}
+"""By the accounts that count them: for whom columns are drawn."""
+
+
+def left_for(name: str, charged: Iterable[str]) -> str | None:
+    """For whom columns are still to be charged, where the same values were charged before.
+
+    Args:
+        name: for whom they are drawn.
+        charged: for whom they were charged.
+
+    Returns:
+        A name that the accounts count which counted none of these charges; None: nothing is left.
+
+    >>> left_for("columns", ["miner"]), left_for("miner", ["dealer"]), left_for("dealer", ["columns"])
+    ('others-columns', 'miner-after-dealer', None)
+    """
+    before = tuple(charged)
+    left = [reader.name for reader in READERS if reader.sees(name) and not any(map(reader.sees, before))]
+    return _OF_COLUMNS.get(frozenset(left), name) if left else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

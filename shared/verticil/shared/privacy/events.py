@@ -126,14 +126,19 @@ class DiscreteGaussianCounts(PrivacyEvent):
             )
         if self.epsilon is not None and not 0 < self.epsilon < math.inf:
             raise ValueError(f"noise for epsilon {self.epsilon:g}, expected a finite number > 0")
-        each = self.sigma / math.sqrt(max(self.contributors, 1))
+        each = self.sigma / math.sqrt(max(self.draws, 1))
         if not 1 <= self.contributors <= MOST_CONTRIBUTORS:
             raise ValueError(f"{self.contributors} contributors of noise, expected 1 to {MOST_CONTRIBUTORS}")
-        if self.contributors > 1 and each < LEAST_SIGMA_OF_A_SUM * (1 - 1e-12):
+        if self.draws > 1 and each < LEAST_SIGMA_OF_A_SUM * (1 - 1e-12):
             raise ValueError(
                 f"noise of sigma {each:.4g} of each of {self.contributors} contributors, expected at least "
                 f"{LEAST_SIGMA_OF_A_SUM:g}: below it nothing is proved of their sum"
             )
+
+    @property
+    def draws(self) -> int:
+        """How many draws make up a noise of parameter `sigma`."""
+        return self.contributors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,115 @@
+"""Masked tables (Model III): what they tell everybody, and what they tell a dealer of masks together with a partner.
+
+Every counted contributor draws noise for every table across parties, of such a size that what is left without t of them is what
+the statement needs; a party draws all of it for its own tables (model-three.md, sections 4 and 6). So one event is of all
+tables, for everybody and for the miner. A dealer with its partner knows its own draws and reads the randomized columns of a
+party row by row: for these two the columns are charged, and the tables with the noise that they do not know.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from verticil.shared.channels.loss import ApproximateLoss, DiscreteGaussianLoss, Loss, delta_at, epsilon_at
+from verticil.shared.masked.field import P
+from verticil.shared.privacy.accounts import MASKED, Cost
+from verticil.shared.privacy.events import DiscreteGaussianCounts, EventKind, register
+
+CHECK: Final = (3 / P) ** 2
+"""The chance at most that an ordered pair passes both checks with a row that is not one-hot (model-three.md, section 4)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskedTables(DiscreteGaussianCounts):
+    """Tables of randomized columns were opened, with noise that several contributors drew, each unseen by the others.
+
+    Attributes:
+        sigma: parameter of the noise that N - t of them draw together on a count across parties, and the owner alone on one of
+            its own tables.
+        contributors: N, that draw noise across parties.
+        tolerate: t, that may know their noise or leave it out; 1 <= t < N.
+        missing: how many draws this reader knows, or were left out: t for everybody, more for a dealer with its partner.
+        checks: how often (m^2 + 12 T_3) a check of rows can fail, each with the probability `CHECK`; added to delta.
+        reader: `MASKED`, everybody and the miner; or a dealer with its partner.
+
+    Raises:
+        ValueError: a parameter is out of its range.
+    """
+
+    tolerate: int
+    missing: int
+    checks: int
+    reader: str = MASKED
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.tolerate <= self.missing < self.contributors:
+            raise ValueError(
+                f"{self.missing} draws missing of {self.contributors}, {self.tolerate} tolerated: expected at least one "
+                "tolerated, no fewer missing than tolerated, and fewer missing than there are"
+            )
+        DiscreteGaussianCounts.__post_init__(self)
+        if not 0 < self.checks * CHECK < self.delta:
+            raise ValueError(
+                f"{self.checks} checks at delta {self.delta:g}: expected some, and a delta above {CHECK:g} each"
+            )
+
+    @property
+    def draws(self) -> int:
+        """How many draws make up a noise of parameter `sigma`: those of N - t."""
+        return self.contributors - self.tolerate
+
+    @property
+    def left(self) -> float:
+        """The parameter of the noise that the reader does not know, people."""
+        return self.sigma * math.sqrt((self.contributors - self.missing) / self.draws)
+
+    @property
+    def drawn(self) -> float:
+        """The parameter of the noise on a count across parties when nobody leaves theirs out, people."""
+        return self.sigma * math.sqrt(self.contributors / self.draws)
+
+
+def _losses(event: MaskedTables, changed: int | None = None) -> Counter[Loss]:
+    counts = 2 * event.tables if changed is None else changed
+    checks = ApproximateLoss(epsilon=0.0, delta=event.checks * CHECK)
+    return Counter({DiscreteGaussianLoss(sigma=event.left): counts, checks: 1})
+
+
+def _cost(event: MaskedTables) -> Cost:
+    losses = _losses(event)
+    if event.epsilon is not None and delta_at(losses, event.epsilon) <= event.delta:
+        return Cost(epsilon=event.epsilon, delta=event.delta)
+    return Cost(epsilon=epsilon_at(losses, event.delta), delta=event.delta)
+
+
+def _words(event: MaskedTables) -> str:
+    cost = _cost(event)
+    told = f"epsilon {cost.epsilon:.4g}, delta {cost.delta:.4g}"
+    if event.reader == MASKED:
+        return (
+            f"{event.tables} tables of randomized columns are opened with discrete Gaussian noise of standard deviation "
+            f"{event.drawn:.4g} on counts across parties, drawn by {event.contributors}, and {event.sigma:.4g} within one party: "
+            f"{told} for everybody, the miner too, while at most {event.tolerate} of them know theirs or leave it out. Nobody "
+            "but a dealer with its partner sees a row"
+        )
+    return (
+        f"a dealer of masks with its partner knows noise on the {event.tables} tables that others do not; what is left has a "
+        f"standard deviation of {event.left:.4g}: {told} for these two, besides the rows that they can read"
+    )
+
+
+register(
+    EventKind(
+        name="masked-tables",
+        event=MaskedTables,
+        cost=_cost,
+        words=_words,
+        of_study=lambda _study, _party: (),
+        losses=_losses,
+        add_or_remove=lambda event: _losses(event, event.tables),
+        deviation=lambda event: event.drawn,
+    )
+)
