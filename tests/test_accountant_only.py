@@ -45,8 +45,9 @@ EXCEPTIONS: Mapping[str, str] = {
     "verticil.shared.study.rules:_check_subset": "the range in which subset selection can be sampled",
     "verticil.shared.study.approval:check_not_weaker": "compares two matrices, states neither",
     "verticil.shared.study.peer:_check_share": "whether the noise that is asked for can be drawn",
-    "verticil.shared.study.tables:check_tables": "the same of noise on tables",
+    "verticil.shared.study.table_rules:check_tables": "the same of noise on tables",
     "verticil.shared.study.tables:tables_sigma": "makes the noise that the accountant charges; tests/unit/test_study_tables.py",
+    "verticil.shared.study.masked:plan_of": "writes what the study asks into the plan that all compare",
     "verticil.shared.study.peer:peer_statement": "the figures of a release; a test here compares them with the accountant's",
     "verticil.shared.study.peer:PeerStatement": "writes those figures down",
     # the noise itself, which is made of what the study asks
@@ -67,7 +68,12 @@ EXCEPTIONS: Mapping[str, str] = {
 
 FIGURE = {"epsilon", "epsilons", "delta", "deltas"}
 PRIMITIVE = FIGURE | {"gamma", "sigma", "posterior", "slack"}
-NOT_PRIMITIVES = {"LEAST_SIGMA", "LARGEST_SIGMA", "LARGEST_EPSILON"}  # ranges of what can be drawn
+NOT_PRIMITIVES = {
+    "LEAST_SIGMA",
+    "LEAST_SIGMA_OF_A_SUM",
+    "LARGEST_SIGMA",
+    "LARGEST_EPSILON",
+}  # ranges of what can be drawn
 MATHEMATICS = {
     "fsum",
     "sum",

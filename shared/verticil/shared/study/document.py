@@ -394,6 +394,26 @@ class TablesRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MaskedRule:
+    """How nobody comes to see a row: ``[masked]``, where tables are computed by secret sharing (`study.masked`).
+
+    Attributes:
+        dealer: who deals the masks of a pair of parties: a third ``party``, or the ``miner``; None: a party, where the study was
+            proposed with three or more of them, else the miner.
+        tolerate: t, so many of those who draw noise may know theirs or leave it out.
+        max_bytes: most payload of all messages of a round, each counted once.
+        count_miner: the miner draws noise too, and is counted among those who do.
+        unchecked: parties whose rows nobody checks.
+    """
+
+    dealer: Literal["party", "miner"] | None = None
+    tolerate: int = 1
+    max_bytes: int = 4 * 2**30
+    count_miner: bool = False
+    unchecked: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PublishRule:
     """Who has to see the release before it is published: ``[publish] countersign = "none" | "quorum" | "all"``, ``quorum = N``.
 
@@ -468,7 +488,8 @@ class Study:
         structure, parameters, release: what is learned and published.
         breach: what no unit may allow; None: the study has no such rule.
         share: Model I: what is done before parameters are shared; None in Model II only.
-        tables: Model II: the noise on the tables that everything is learned from; None: it is learned from the columns.
+        tables: the noise on the tables that everything is learned from; None (Model II): it is learned from the columns.
+        masked: Model III: who deals, and what is tolerated; None: as `MaskedRule` has it.
         quorum: when a study that waits for a party ends; None: on its last valid day.
         publish: who countersigns the release before it is published; None: no party does.
         left_out: of an effective study that is a sub-model: the parties of the proposal that are not in it; never in a proposal.
@@ -491,6 +512,7 @@ class Study:
     breach: Annotated[Breach | None, LATER] = None
     share: Annotated[ShareRule | None, LATER] = None
     tables: Annotated[TablesRule | None, LATER] = None
+    masked: Annotated[MaskedRule | None, LATER] = None
     quorum: Annotated[QuorumRule | None, LATER] = None
     publish: Annotated[PublishRule | None, Key(later=True, read=_read_publish, write=_write_publish)] = None
     left_out: Annotated[tuple[LeftOut, ...], LATER] = ()

@@ -10,11 +10,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar, Literal
 
 from verticil.shared.json_document import Json
 from verticil.shared.model.graph import Dag
 from verticil.shared.study.document import Study, Unit
+from verticil.shared.study.tables import tables_deviation, tables_of
 from verticil.shared.study.vocabulary import METHODS, fail
 
 
@@ -118,10 +120,12 @@ class Protocol(ABC):
             every party loads it, every party states what it computed, and every party signs.
         parties_meet: coordinated, and the parties serve each other besides; every node's sealing key is pinned.
         shares: the parties share statistics of their own raw data: the study has a ``share`` table.
+        masks: tables are computed of masked columns: the study may have a ``masked`` table.
         counts_families: the miner has tables of whole families, so it leaves parents out of those that are too large.
         whole_table: one organisation has all columns, and may choose which tables of them it measures.
         sources: what the network is estimated from, for the description of the synthetic records.
         privacy_note: what the statement on the randomized columns says besides; it begins with a blank, or is empty.
+        randomization_default: that table of a study that has none; empty: such a study says of every column how it is randomized.
     """
 
     name: ClassVar[str]
@@ -130,10 +134,12 @@ class Protocol(ABC):
     coordinated: ClassVar[bool]
     parties_meet: ClassVar[bool] = False
     shares: ClassVar[bool]
+    masks: ClassVar[bool] = False
     counts_families: ClassVar[bool]
     whole_table: ClassVar[bool] = False
     sources: ClassVar[str]
     privacy_note: ClassVar[str]
+    randomization_default: ClassVar[Mapping[str, object]] = MappingProxyType({})
 
     @abstractmethod
     def read_by(self, study: Study, index: int, dag: Dag | None = None) -> tuple[str, ...] | None:
@@ -160,6 +166,14 @@ class Protocol(ABC):
     def shared_tables(self, study: Study, party: str) -> int:
         """How many tables of its own raw data a party shares something of; all of them carry the noise that `share` asks for."""
         return 0
+
+    def readable(self, study: Study) -> tuple[int, ...]:
+        """The units whose randomized values anybody but their owner can come to have, ascending: those that are sent."""
+        return tuple(index for index in range(len(study.units)) if self.read_by(study, index) != ())
+
+    def table_deviations(self, study: Study) -> tuple[float, ...]:
+        """The standard deviation of the noise on each count, people, of each of `tables_of`; raises as `tables_sigma`."""
+        return (tables_deviation(study),) * len(tables_of(study))
 
     def check(self, study: Study, *, source: str) -> None:
         """Check what this protocol asks of a study, which keeps the rules of all protocols already.
@@ -189,6 +203,12 @@ class Protocol(ABC):
             fail(f"{source}: share", f"missing, {what}")
         if not self.shares and study.share is not None:
             fail(f"{source}: share", f"does not go with the model '{self.name}'", hint="remove it")
+        if not self.masks and study.masked is not None:
+            fail(
+                f"{source}: masked",
+                f"goes with the model 'masked', got '{self.name}'",
+                hint="remove it, or set the model",
+            )
 
     def check_unit(self, unit: Unit, *, where: str) -> None:  # noqa: B027 - most protocols take every scheme
         """Check what this protocol asks of one draw, a study's or one that a party declares.

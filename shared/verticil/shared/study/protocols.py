@@ -9,6 +9,7 @@ from verticil.shared.registry import Registry
 from verticil.shared.study.central import Central
 from verticil.shared.study.curator import Curator
 from verticil.shared.study.document import Study
+from verticil.shared.study.masked import Masked
 from verticil.shared.study.peer import Peer
 from verticil.shared.study.protocol import Disclosure, Protocol
 from verticil.shared.study.vocabulary import METHODS
@@ -28,6 +29,7 @@ def register(protocol: Protocol) -> None:
 register(Central())
 register(Peer())
 register(Curator())
+register(Masked())
 
 
 def protocol_of(study: Study) -> Protocol:
@@ -47,6 +49,11 @@ def measures_itself(study: Study) -> bool:
 def disclosure(study: Study) -> Disclosure:
     """What finding the common people reveals in a study, to whom."""
     return protocol_of(study).linkage[study.linkage.mode]
+
+
+def table_deviations(study: Study) -> tuple[float, ...]:
+    """The standard deviation of the noise on each count of each of a study's tables, see `Protocol.table_deviations`."""
+    return protocol_of(study).table_deviations(study)
 
 
 def sent_units(study: Study, dag: Dag | None = None) -> tuple[int, ...]:

@@ -69,7 +69,7 @@ def read_study(path: Path) -> Study:
             "expires": _expires(table),
             "parties": _parties(table),
             "schema": schema,
-            "units": _units(table, schema),
+            "units": _units(table, schema, model),
             "structure": _structure(table.table("structure", optional=True), schema),
             "share": _share(table, model),
             "quorum": _quorum(table),
@@ -191,7 +191,7 @@ def _parties(table: Table) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _units(table: Table, schema: Schema) -> tuple[Unit, ...]:
+def _units(table: Table, schema: Schema, model: str) -> tuple[Unit, ...]:
     assigned = _assign(table.tables("randomization", optional=True))
     explicit: list[Unit] = []
     for names, item in assigned.items():
@@ -204,6 +204,8 @@ def _units(table: Table, schema: Schema) -> tuple[Unit, ...]:
     if table.has("randomization_default"):
         default = table.table("randomization_default")
         schemes.check_keys(default)
+    elif (usual := PROTOCOLS.named(model).randomization_default) and not table.has("allocate"):
+        default = Table(usual, source=table.source, code=table.code, where="randomization_default", file=True)
     taken = {name for names in assigned for name in names}
     left = [variable for variable in schema.variables if variable.name not in taken]
     others: Sequence[Unit] = ()

@@ -23,9 +23,9 @@ from verticil.shared.estimation.estimators import ESTIMATORS
 from verticil.shared.model.schema import Missing, Variable
 from verticil.shared.study.codebook import bin_labels, check_letters, check_text
 from verticil.shared.study.document import StructureRule, Study, Unit
-from verticil.shared.study.protocols import protocol_of, sent_units
+from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.schemes import SCHEMES
-from verticil.shared.study.tables import check_tables
+from verticil.shared.study.table_rules import check_tables
 from verticil.shared.study.vocabulary import (
     MAX_CELLS,
     MAX_COMBINATIONS,
@@ -244,7 +244,7 @@ def _check_units(study: Study, *, source: str) -> None:
 
 
 def check_breach(study: Study, *, source: str) -> None:
-    """Check every unit that is sent against the study's breach rule; without one, nothing.
+    """Check every unit that others can read against the study's breach rule; without one, nothing.
 
     The structure must be one that the rules accept: between peers it decides what is sent.
 
@@ -255,7 +255,7 @@ def check_breach(study: Study, *, source: str) -> None:
     if rule is None:
         return
     found: list[str] = []
-    for unit in (study.units[index] for index in sent_units(study)):
+    for unit in (study.units[index] for index in protocol_of(study).readable(study)):
         ratio = gamma(unit.transition)
         if rule.possible(ratio):
             level = "infinite" if ratio is None else f"{float(ratio):.6g}"

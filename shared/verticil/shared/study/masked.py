@@ -1,0 +1,469 @@
+"""The protocol ``masked`` (Model III): the parties and a miner compute noisy tables together, and nobody sees a row.
+
+The page is model-three.md. What stands here follows from the study alone: who deals the masks of which pair of parties, who is
+counted for noise and how much each of them draws, whom it stops, how many bytes it takes; with the number of people it is the
+`Plan` that every contributor makes by itself and compares with the others'. Every contributor is an operator of its own, by its
+name. Tables of three columns are refused until they can be computed so.
+
+Who deals, with ``dealer = "party"``: for each pair of parties a third one. Where coalitions of two or more are tolerated, the one
+that makes the fewest new pairs of a dealer with its partner, since these are covered by no noise; then the one that has the least
+to multiply so far (categories of both sides); then the last in the study's order, which has fewer pairs to come.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Final
+
+from verticil.shared.channels.discrete_gaussian import LARGEST_SIGMA, LEAST_SIGMA_OF_A_SUM
+from verticil.shared.channels.subset import Subset
+from verticil.shared.errors import Misuse
+from verticil.shared.masked.field import check_capacity
+from verticil.shared.masked.plan import LEAST_PARTIES, MAX_COUNTED, Plan
+from verticil.shared.model.graph import Dag
+from verticil.shared.record import encode
+from verticil.shared.study.central import MEMBERS
+from verticil.shared.study.document import MaskedRule, Study, Unit
+from verticil.shared.study.protocol import Disclosure, Protocol
+from verticil.shared.study.tables import cells_of, tables_of, tables_sigma
+from verticil.shared.study.vocabulary import MAX_SAFE, fail
+
+MINER: Final = "miner"
+FLOOR: Final = 6.0
+"""Epsilon of a column of which the study says nothing: what a dealer together with its partner can learn of it."""
+RUNS: Final = 2
+"""Of the check of rows (model-three.md section 4.3)."""
+
+_N_ONLY: Final = "how many people all parties have in common, and nothing else of any list"
+_LINKAGE: Final = {
+    "keyed-hash": Disclosure(
+        mode="keyed-hash",
+        miner=_N_ONLY,
+        parties=f"{MEMBERS}; and which of its own people are at all parties before it in the study's order",
+        together="every party has the linkage key: it, or a miner with its help, can look up every id that it can guess in the "
+        "lists that it gets",
+    ),
+    "order-commitment": Disclosure(
+        mode="order-commitment",
+        miner=_N_ONLY,
+        parties="that all tables hold the same people in the same order; where they do not, which blocks of 1024 rows are equal,"
+        " and how many rows each table has",
+        together="every party has the linkage key: where tables differ, it, or a miner with its help, can test a guess of a "
+        "whole block of 1024 ids in their order",
+    ),
+    "dh-psi": Disclosure(
+        mode="dh-psi",
+        miner=_N_ONLY,
+        parties=f"{MEMBERS}; how many people every other party has, and how many any of them share, but of none of its own"
+        " people that they are at some of the others only",
+        together="a party can learn whether the people whom it puts into its list are at all the others, and all the others"
+        " together at which of them such a person is, during the study only and not by guessing afterwards; a party that does"
+        " not follow the protocol can have other people taken for common ones, and does not learn who they are",
+    ),
+}
+
+
+def rule_of(study: Study) -> MaskedRule:
+    """What the study says in ``[masked]``, or what holds where it says nothing."""
+    return study.masked or MaskedRule()
+
+
+def deals_by_party(study: Study) -> bool:
+    """Whether a third party deals the masks of each pair, and not the miner; of a sub-model, as the proposal had it."""
+    named = rule_of(study).dealer
+    return len(study.parties) + len(study.left_out) > LEAST_PARTIES if named is None else named == "party"
+
+
+def counted(study: Study) -> tuple[str, ...]:
+    """The contributors that draw noise for tables across parties: the parties, and the miner if the study says so."""
+    return (*study.parties, MINER) if rule_of(study).count_miner else study.parties
+
+
+def widths(study: Study) -> dict[str, int]:
+    """S of each party: the categories of all its units."""
+    return {
+        party: sum(study.units[unit].transition.n_states for unit in study.units_of(party)) for party in study.parties
+    }
+
+
+def dealers(study: Study) -> tuple[str, ...]:
+    """Who deals each pair of parties, in the order of ``itertools.combinations``; see the module.
+
+    Raises:
+        Misuse: STUDY_INVALID, a third party is to deal and there is none.
+    """
+    pairs = tuple(itertools.combinations(study.parties, 2))
+    if not deals_by_party(study):
+        return (MINER,) * len(pairs)
+    if len(study.parties) <= LEAST_PARTIES:
+        fail(
+            f"study '{study.id}': masked.dealer",
+            f"got 'party' with {len(study.parties)} parties, expected at least {LEAST_PARTIES + 1}: the dealer of a pair has no "
+            "columns in it",
+            hint='use dealer = "miner"',
+        )
+    wide, several = widths(study), rule_of(study).tolerate > 1
+    load = dict.fromkeys(study.parties, 0)
+    together: set[frozenset[str]] = set()
+    found: list[str] = []
+    for pair in pairs:
+        costs = (
+            (
+                sum(several and frozenset((name, partner)) not in together for partner in pair),
+                load[name],
+                -position,
+                name,
+            )
+            for position, name in enumerate(study.parties)
+            if name not in pair
+        )
+        dealer = min(costs)[-1]
+        load[dealer] += sum(wide[name] for name in pair)
+        together |= {frozenset((dealer, partner)) for partner in pair}
+        found.append(dealer)
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exposure:
+    """What a dealer can read together with a partner: randomized values, row by row.
+
+    Attributes:
+        dealer, partner: who would have to work together.
+        owners: whose columns, in the study's order: all pairs that the one deals and the other is in.
+        units: the columns, ascending. Nothing covers them but their own draw: the floor.
+    """
+
+    dealer: str
+    partner: str
+    owners: tuple[str, ...]
+    units: tuple[int, ...]
+
+
+def exposed(study: Study) -> tuple[Exposure, ...]:
+    """Who can read whose columns, of all pairs of a dealer and a partner; dealers in the order of contributors."""
+    read: dict[tuple[str, str], set[str]] = {}
+    for (one, other), dealer in zip(itertools.combinations(study.parties, 2), dealers(study), strict=True):
+        read.setdefault((dealer, one), set()).add(other)
+        read.setdefault((dealer, other), set()).add(one)
+    return tuple(
+        Exposure(
+            dealer=dealer,
+            partner=partner,
+            owners=tuple(party for party in study.parties if party in owners),
+            units=tuple(index for index, unit in enumerate(study.units) if unit.owner in owners),
+        )
+        for dealer in (*study.parties, MINER)
+        for partner in study.parties
+        if (owners := read.get((dealer, partner)))
+    )
+
+
+def covered(study: Study) -> Iterator[tuple[str, ...]]:
+    """The coalitions that the stated epsilon and delta hold against: the largest, in the order of contributors.
+
+    Each has `tolerate` counted contributors, no dealer together with a partner of its, and, where it is not counted, the miner,
+    if that makes no such two; a miner that can be in none of them is one by itself. Smaller coalitions are covered, too.
+    There can be very many: take the first.
+    """
+    apart = {frozenset((item.dealer, item.partner)) for item in exposed(study)}
+    names, size = counted(study), rule_of(study).tolerate
+
+    def larger(some: tuple[str, ...], start: int) -> Iterator[tuple[str, ...]]:
+        if len(some) == size:
+            yield some
+            return
+        for position in range(start, len(names)):
+            if not any(frozenset((names[position], name)) in apart for name in some):
+                yield from larger((*some, names[position]), position + 1)
+
+    alone = MINER not in names
+    for some in larger((), 0):
+        joins = MINER not in names and not any(frozenset((MINER, name)) in apart for name in some)
+        alone = alone and not joins
+        yield (*some, MINER) if joins else some
+    if alone:
+        yield (MINER,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payload:
+    """Bytes of the messages of a round by kind; hellos, seeds, tosses and seals are below 1 MB and are not in it.
+
+    Attributes:
+        masked: U, each partner's of each party.
+        checks: corrections and shares of the check, both runs, of those whose rows are checked.
+        products: Z.
+        shares: of all tables, each party's to the miner.
+        opened: the tables, to each party.
+        relayed: what a relay carries, where parties reach each other through one: all that goes between parties, in and out.
+    """
+
+    masked: int
+    checks: int
+    products: int
+    shares: int
+    opened: int
+    relayed: int
+
+    @property
+    def once(self) -> int:
+        """Of all kinds, each message counted once: what `max_bytes` bounds."""
+        return self.masked + self.checks + self.products + self.shares + self.opened
+
+    @property
+    def through_a_relay(self) -> int:
+        """Of all kinds, with what a relay carries counted in and out."""
+        return self.once + self.relayed // 2
+
+
+def bytes_of(study: Study, n_people: int) -> Payload:
+    """The payload of a round (model-three.md section 3, "Sizes").
+
+    U is 4 n S_i for each partner; the check 12 n u_i for each partner and run: 4 of the correction from the party to the dealer,
+    8 of what verifier and dealer tell each other; Z is 4 S_i S_j; a share has 4 bytes for each cell, an opened table 8.
+
+    Args:
+        study: the study.
+        n_people: n.
+    """
+    wide, unchecked = widths(study), rule_of(study).unchecked
+    pairs = tuple(zip(itertools.combinations(study.parties, 2), dealers(study), strict=True))
+    units = {party: 0 if party in unchecked else len(study.units_of(party)) for party in study.parties}
+    masked = sum(4 * n_people * (wide[one] + wide[other]) for (one, other), _ in pairs)
+    checks = {pair: 12 * RUNS * n_people * sum(units[name] for name in pair) for pair, _ in pairs}
+    products = {(one, other): 4 * wide[one] * wide[other] for (one, other), _ in pairs}
+    between = masked + sum(checks[pair] + products[pair] for pair, dealer in pairs if dealer != MINER)
+    return Payload(
+        masked=masked,
+        checks=sum(checks.values()),
+        products=sum(products.values()),
+        shares=4 * cells_of(study) * len(study.parties),
+        opened=8 * cells_of(study) * len(study.parties),
+        relayed=2 * between,
+    )
+
+
+def slot_milliseconds(study: Study, n_people: int) -> int:
+    """How long a slot is: 250 ms and four times the work of the largest pair, so that what begins in one is done in the next.
+
+    The work is n (S_i S_j + 50 (S_i + S_j) + 200 runs (u_i + u_j)) ns, for products, streams and checks, and 2000 ns for each
+    cell of all tables, for noise and pads; as measured on one core (tests/bench/masked_products.py), rounded up. A machine that
+    is slower yet waits for the slot after, and says so.
+    """
+    wide = widths(study)
+    units = {party: len(study.units_of(party)) for party in study.parties}
+    row = max(
+        wide[one] * wide[other] + 50 * (wide[one] + wide[other]) + 200 * RUNS * (units[one] + units[other])
+        for one, other in itertools.combinations(study.parties, 2)
+    )
+    return 250 + math.ceil(4 * (n_people * row + 2000 * cells_of(study)) / 1_000_000)
+
+
+def _sigma_each(study: Study) -> float:
+    """sigma_c: the least double with sigma_c^2 (N - t) >= sigma^2, compared in whole numbers."""
+    needed, left = Fraction(tables_sigma(study)) ** 2, len(counted(study)) - rule_of(study).tolerate
+    each = math.sqrt(needed / left)
+    while Fraction(each) ** 2 * left < needed:
+        each = math.nextafter(each, math.inf)
+    while Fraction(below := math.nextafter(each, 0)) ** 2 * left >= needed:
+        each = below
+    return each
+
+
+def plan_of(study: Study, n_people: int, *, proposal: bytes = b"", round: int = 1) -> Plan:  # noqa: A002 - the plan's own word
+    """The plan of a round: a function of the effective study and the number of people.
+
+    Args:
+        study: the effective study, which keeps all rules.
+        n_people: n, of the common list.
+        proposal: SHA-256 of the study as it was submitted; empty: it is the effective one, as no party declared anything.
+        round: 1 for the first.
+
+    Raises:
+        Misuse: STUDY_UNSUPPORTED, so many people are too many, for `max_bytes` or for the field.
+    """
+    if study.tables is None:
+        raise ValueError(f"study '{study.id}' has no [tables]")
+    effective = hashlib.sha256(encode(study)).digest()
+    rule, each = rule_of(study), _sigma_each(study)
+    _check_bytes(study, n_people, source=f"study '{study.id}'")
+    return Plan(
+        study=proposal or effective,
+        effective=effective,
+        round=round,
+        parties=study.parties,
+        miner=MINER,
+        operators={name: name for name in (*study.parties, MINER)},
+        n_people=n_people,
+        linkage=study.linkage.mode,
+        owners=tuple(study.parties.index(unit.owner) for unit in study.units),
+        sizes=tuple(unit.transition.n_states for unit in study.units),
+        tables=tables_of(study),
+        dealers=dealers(study),
+        counted=counted(study),
+        tolerate=rule.tolerate,
+        epsilon=study.tables.epsilon,
+        delta=study.tables.delta,
+        sigma=tables_sigma(study).as_integer_ratio(),
+        sigma_each=each.as_integer_ratio(),
+        unchecked=tuple(party for party in study.parties if party in rule.unchecked),
+        slot_milliseconds=slot_milliseconds(study, n_people),
+    )
+
+
+def _check_bytes(study: Study, n_people: int, *, source: str) -> None:
+    most, payload = rule_of(study).max_bytes, bytes_of(study, n_people)
+    if payload.once > most:
+        raise Misuse(
+            "STUDY_UNSUPPORTED",
+            f"{source}: masked.max_bytes: a round with {n_people} people has {payload.once} bytes of messages, expected at most "
+            f"{most}",
+            hint="raise masked.max_bytes, or take columns or categories out",
+        )
+
+
+class Masked(Protocol):
+    """Model III."""
+
+    name = "masked"
+    summary = "the organisations and a miner compute noisy tables together, and nobody sees a row"
+    coordinated = True
+    shares = False
+    masks = True
+    counts_families = True
+    sources = "noisy tables that nobody counted alone"
+    privacy_note = (
+        " No column is read by anybody: masked ones leave, and noisy tables are opened. A dealer of masks that works together "
+        "with the partner it dealt to can read the randomized columns of the other; the sum is for these two."
+    )
+    randomization_default: ClassVar[Mapping[str, object]] = {"scheme": "symmetric", "epsilon": FLOOR}
+    linkage = _LINKAGE
+
+    def read_by(self, study: Study, index: int, dag: Dag | None = None) -> tuple[str, ...]:
+        """Nobody reads a column."""
+        return ()
+
+    def readable(self, study: Study) -> tuple[int, ...]:
+        """All units: by a dealer with its partner."""
+        return tuple(range(len(study.units)))
+
+    def learner(self, study: Study, child: int) -> None:
+        """The miner learns every family, from the opened tables."""
+
+    def searches_scores(self, study: Study) -> bool:
+        """The miner has the tables, and computes scores itself."""
+        return False
+
+    def not_permitted(self, study: Study, party: str, recipients: Collection[str]) -> Iterator[str]:
+        """Masked columns go to every other party, shares of tables to the miner."""
+        strangers = [name for name in (*study.parties, MINER) if name != party and name not in recipients]
+        if strangers:
+            yield f"model 'masked': {', '.join(strangers)} not in policy.recipients"
+
+    def table_deviations(self, study: Study) -> tuple[float, ...]:
+        """Within a party one draw of its owner; across parties the sum of those of all who are counted."""
+        within, across = tables_sigma(study), math.sqrt(len(counted(study))) * _sigma_each(study)
+        return tuple(
+            across if len({study.units[unit].owner for unit in table}) > 1 else within for table in tables_of(study)
+        )
+
+    def check(self, study: Study, *, source: str) -> None:
+        """Check who takes part, who deals, and that the noise can be drawn and covers somebody.
+
+        Raises:
+            Misuse: STUDY_INVALID; STUDY_UNSUPPORTED.
+        """
+        super().check(study, source=source)
+        if study.tables is None:
+            fail(
+                f"{source}: tables",
+                "missing, expected the epsilon and delta of the noise with the model 'masked'",
+                hint="for example: [tables] with epsilon = 1.0 and delta = 1e-9",
+            )
+        if study.tables.three_way:
+            raise Misuse(
+                "STUDY_UNSUPPORTED",
+                f"{source}: tables.three_way: tables of three columns cannot be computed with the model 'masked' yet, "
+                "expected none",
+                hint="remove it; of one party's columns a compound (jointly) has the table",
+            )
+        _check_names(study, source)
+        _check_rule(study, source)
+        _check_noise(study, source)
+        least = study.linkage.minimum_common_records
+        _check_bytes(study, least, source=source)
+        check_capacity(least, max(self.table_deviations(study)))
+
+    def check_unit(self, unit: Unit, *, where: str) -> None:
+        """A set of categories has no one-hot row."""
+        if isinstance(unit.transition, Subset):
+            fail(
+                where,
+                "'subset' releases a set of categories for each person, expected one category with the model 'masked'",
+                hint="use 'symmetric'",
+            )
+
+
+def _check_names(study: Study, source: str) -> None:
+    if len(study.parties) < LEAST_PARTIES:
+        fail(
+            f"{source}: party",
+            f"there is one [[party]], expected at least {LEAST_PARTIES} with the model 'masked'",
+            hint="one organisation alone makes its tables with verticil synthesize",
+        )
+    if MINER in study.parties:
+        fail(f"{source}: party", f"a party has the name '{MINER}', expected another one", hint="rename the party")
+    names, rule = [*study.parties, *(item.party for item in study.left_out)], rule_of(study)
+    for position, name in enumerate(rule.unchecked):
+        if name not in names or name in rule.unchecked[:position]:
+            fail(f"{source}: masked.unchecked", f"'{name[:80]}' is no party of the study, or stands there twice")
+
+
+def _check_rule(study: Study, source: str) -> None:
+    rule, where = rule_of(study), f"{source}: masked"
+    least = study.quorum.minimum if study.quorum is not None and study.quorum.minimum is not None else None
+    parties = len(study.parties) if least is None else least
+    of = "parties" if least is None else "parties of the smallest sub-model (quorum.min)"
+    if not 1 <= rule.max_bytes <= MAX_SAFE:
+        fail(f"{where}.max_bytes", f"got {rule.max_bytes}, expected 1 to {MAX_SAFE}")
+    if (n := len(counted(study))) > MAX_COUNTED:
+        fail(
+            where, f"{n} contributors draw noise, expected at most {MAX_COUNTED}", hint="propose it with fewer parties"
+        )
+    most = min(parties + rule.count_miner, parties) - 1
+    if not 1 <= rule.tolerate <= most:
+        fail(
+            f"{where}.tolerate",
+            f"got {rule.tolerate}, expected 1 to {most} with {parties} {of}",
+            hint="so many of those who draw noise may know theirs or leave it out",
+        )
+    if deals_by_party(study) and parties <= LEAST_PARTIES:
+        fail(
+            f"{where}.dealer",
+            f"a third party deals the masks of a pair, with {parties} {of}, expected at least {LEAST_PARTIES + 1}",
+            hint='use dealer = "miner"',
+        )
+    if not any(len(set(some) & set(counted(study))) == rule.tolerate for some in itertools.islice(covered(study), 1)):
+        fail(
+            f"{where}.tolerate",
+            f"got {rule.tolerate}, and any {rule.tolerate} of those who draw noise are a dealer with its partner, whom no noise "
+            "stops: nobody would be covered",
+            hint='use tolerate = 1, or dealer = "miner"',
+        )
+
+
+def _check_noise(study: Study, source: str) -> None:
+    each = _sigma_each(study)
+    if not LEAST_SIGMA_OF_A_SUM <= each <= LARGEST_SIGMA:
+        fail(
+            f"{source}: tables",
+            f"noise of {each:.4g} people by each of {len(counted(study))} contributors, expected {LEAST_SIGMA_OF_A_SUM:g} to "
+            f"{LARGEST_SIGMA:g}: only so is a sum of theirs what the proof speaks of",
+            hint="choose a smaller epsilon or more columns, or fewer parties; where there is too much, the opposite",
+        )

@@ -1,0 +1,120 @@
+"""What a study may ask of noise on its tables (``[tables]``, `verticil.shared.study.tables`)."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from verticil.shared.channels.subset import Subset
+from verticil.shared.errors import Misuse
+from verticil.shared.study.document import Study, TablesRule
+from verticil.shared.study.protocols import PROTOCOLS, measures_itself, protocol_of
+from verticil.shared.study.tables import cells_of, tables_of, tables_sigma
+from verticil.shared.study.vocabulary import LARGEST_DELTA, MAX_TEXT, fail, near_hint
+
+MAX_TABLE_CELLS: Final = 1 << 24
+"""Of all tables together: 128 MiB of counts."""
+
+
+def check_tables(study: Study, *, source: str) -> None:
+    """Check what a study asks of noise on tables; without it, nothing.
+
+    Args:
+        study: the study; its units and its structure are checked already.
+        source: name of the document, for messages.
+
+    Raises:
+        Misuse: STUDY_INVALID, or STUDY_UNSUPPORTED of what needs records.
+    """
+    rule = study.tables
+    if rule is None:
+        return
+    where = f"{source}: tables"
+    if not protocol_of(study).counts_families:
+        able = " or ".join(f"'{protocol.name}'" for protocol in PROTOCOLS if protocol.counts_families)
+        fail(
+            where,
+            f"goes with the model {able}, where a miner counts, got '{study.model}'",
+            hint="remove it; [share] is the noise on what parties share with each other",
+        )
+    if not 0 < rule.epsilon < math.inf:
+        fail(f"{where}.epsilon", f"got {rule.epsilon:g}, expected a finite number > 0")
+    if not 0 < rule.delta <= LARGEST_DELTA:
+        fail(
+            f"{where}.delta",
+            f"got {rule.delta:g}, expected more than 0 and at most {LARGEST_DELTA:g}",
+            hint="delta is the chance that the promise fails: take far less than 1 in the number of people",
+        )
+    _check_learning(study, source)
+    _check_three_way(study, rule, f"{where}.three_way")
+    if measures_itself(study):
+        return  # these tables are not measured
+    if (cells := cells_of(study)) > MAX_TABLE_CELLS:
+        fail(
+            where,
+            f"{len(tables_of(study))} tables with {cells} cells, expected at most {MAX_TABLE_CELLS}",
+            hint="merge categories, or take columns out",
+        )
+    try:
+        tables_sigma(study)
+    except ValueError as error:
+        fail(where, str(error), hint="choose a larger epsilon or delta, or fewer columns")
+
+
+def _check_learning(study: Study, source: str) -> None:
+    """Nothing may need more than the tables and a joint model of them: no sets, and no counts as if they were people."""
+    for unit in study.units:
+        if isinstance(unit.transition, Subset):
+            fail(
+                f"{source}: {unit.text}",
+                "'subset' releases a set of categories for each person, which stands in several cells of a table, and noise on "
+                "tables is calibrated for one",
+                hint="use 'symmetric'",
+            )
+    if study.structure.score == "bdeu":
+        raise Misuse(
+            "STUDY_UNSUPPORTED",
+            f"{source}: structure.score: 'bdeu' takes counts for people, and with noise on tables (tables) there are none",
+            hint="use 'bic'",
+        )
+    if study.parameters.estimator == "inverse":
+        fail(
+            f"{source}: parameters.estimator",
+            "'inverse' needs counts of whole families, and with noise on tables (tables) there are tables of pairs",
+            hint="keep em",
+        )
+
+
+def _check_three_way(study: Study, rule: TablesRule, where: str) -> None:
+    found: set[tuple[int, ...]] = set()
+    for names in rule.three_way:
+        shown = ", ".join(name[:MAX_TEXT] for name in names)
+        for name in names:
+            if name not in study.schema:
+                fail(
+                    where,
+                    f"'{name[:MAX_TEXT]}' is not a variable of the study",
+                    hint=near_hint(name, study.schema.names),
+                )
+        if len(set(names)) < 3:
+            fail(where, f"'{shown}' names a column twice, expected three different ones")
+        units = tuple(sorted(set(map(study.unit_of, names))))
+        if len(units) < 3:
+            fail(
+                where,
+                f"'{shown}': some of them are randomized in one draw, so a table of a pair has them",
+                hint="remove it",
+            )
+        if units in found:
+            fail(where, f"'{shown}': the table of these three stands there already, expected it once")
+        found.add(units)
+        cells, most = (
+            math.prod(study.units[unit].transition.n_states for unit in units),
+            study.structure.max_family_cells,
+        )
+        if cells > most:
+            fail(
+                where,
+                f"'{shown}': a table of {cells} cells, expected at most {most}",
+                hint="merge categories, or raise structure.max_family_cells",
+            )

@@ -1,0 +1,315 @@
+"""``model = "masked"``: what a study may ask, who deals, who is covered and who is not, its plan and its bytes."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.documents import study_toml
+from support.studies import numbered, study_of
+from verticil.shared.channels.privacy import Breach, epsilon
+from verticil.shared.channels.subset import subset_selection
+from verticil.shared.errors import Misuse
+from verticil.shared.masked.plan import Plan
+from verticil.shared.record import decode, encode
+from verticil.shared.study import canonical, rules
+from verticil.shared.study.document import MaskedRule, QuorumRule, Study, TablesRule
+from verticil.shared.study.masked import (
+    bytes_of,
+    covered,
+    dealers,
+    deals_by_party,
+    exposed,
+    plan_of,
+    slot_milliseconds,
+)
+from verticil.shared.study.protocols import table_deviations
+from verticil.shared.study.reading import read_study
+from verticil.shared.study.tables import tables_of, tables_sigma
+
+SIZES = {"a": (2, 3), "b": (4,), "c": (5, 2), "d": (3,), "e": (2,)}
+ADULT = {"one": (9, 42, 7, 16, 8), "two": (15, 6, 5, 16, 2), "three": (20, 20, 22)}
+
+
+def masked(parties: int, *, sizes: dict[str, tuple[int, ...]] = SIZES, **said: Any) -> Study:
+    """A study of the first so many parties; `said` in ``[masked]``."""
+    names = list(sizes)[:parties]
+    variables = [
+        dataclasses.replace(variable, name=f"{name}{place}")
+        for name in names
+        for place, variable in enumerate(numbered(sizes[name], name))
+    ]
+    rule = MaskedRule(**said) if said else None
+    return study_of(
+        variables,
+        epsilon=6.0,
+        model="masked",
+        tables=TablesRule(epsilon=1.0, delta=1e-9),
+        masked=rule,
+        parameters=dataclasses.replace(study_of(variables).parameters, prior_count=None),
+        structure={"method": "hill-climb", "score": "bic"},
+    )
+
+
+def refused(study: Study) -> Misuse:
+    with pytest.raises(Misuse) as error:
+        rules.check(study, source="study")
+    return error.value
+
+
+# ---- reading
+
+
+def test_it_is_read_from_a_file_with_a_floor_of_six_and_enters_the_digest(tmp_path: Path) -> None:
+    columns = ("north.sex: f m", "north.age: young old", "south.visits: few many")
+    text = study_toml(*columns, minimum=100, keys='model = "masked"\n')
+    tables = "[tables]\nepsilon = 1\ndelta = 1e-9\n"
+
+    def read(text: str) -> Study:
+        (tmp_path / "study.toml").write_text(text)
+        return read_study(tmp_path / "study.toml")
+
+    said = read(text + tables + '[masked]\ndealer = "miner"\ntolerate = 1\nunchecked = ["south"]\n')
+    assert said.masked == MaskedRule(dealer="miner", unchecked=("south",))
+    assert canonical.from_bytes(canonical.to_bytes(said)) == said
+    plain = read(text + tables)
+    assert plain.masked is None
+    assert [(unit.scheme, round(epsilon(unit.transition), 9)) for unit in plain.units] == [("symmetric", 6.0)] * 3
+    assert canonical.digest(plain) != canonical.digest(said)
+    with pytest.raises(Misuse, match=r"masked\.dealer"):
+        read(text + tables + '[masked]\ndealer = "nobody"\n')
+    with pytest.raises(Misuse, match=r"masked.*unknown key 'deal'"):
+        read(text + tables + '[masked]\ndeal = "miner"\n')
+    with pytest.raises(Misuse, match=r"masked: goes with the model 'masked', got 'central'"):
+        read(study_toml(*columns, epsilon=2.0) + tables + '[masked]\ndealer = "miner"\n')
+
+
+# ---- the plan
+
+
+def test_a_plan_is_a_function_of_the_study_and_the_people_and_has_one_form() -> None:
+    study = masked(3)
+    rules.check(study, source="study")
+    plan = plan_of(study, 1000)
+    assert plan == plan_of(study, 1000)
+    assert decode(Plan, encode(plan), source="plan") == plan
+    assert plan.digest != plan_of(study, 1001).digest
+    assert plan.digest != plan_of(study, 1000, round=2).digest
+    assert plan_of(study, 1000, proposal=b"\1" * 32).study == b"\1" * 32
+    assert plan.effective == canonical.digest(study) == plan.study
+    assert plan.tables == tables_of(study)
+    assert (plan.owners, plan.sizes) == ((0, 0, 1, 2, 2), (2, 3, 4, 5, 2))
+    assert [plan.columns_of(name) for name in plan.parties] == [5, 4, 7]
+    assert [plan.dealer_of(one, other) for one, other in (("a", "b"), ("c", "a"), ("b", "c"))] == ["c", "b", "a"]
+    assert plan.units_of("c") == (3, 4)
+    assert [plan.crosses(table) for table in ((0, 1), (0, 2))] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("parties", "said"), [(2, {}), (3, {}), (3, {"count_miner": True}), (5, {"tolerate": 2, "dealer": "miner"})]
+)
+def test_what_each_draws_is_the_least_double_that_leaves_sigma_without_those_tolerated(
+    parties: int, said: dict[str, Any]
+) -> None:
+    study = masked(parties, **said)
+    plan = plan_of(study, 1000)
+    each, left = Fraction(*plan.sigma_each), len(plan.counted) - plan.tolerate
+    assert Fraction(*plan.sigma) == Fraction(tables_sigma(study))
+    assert each**2 * left >= Fraction(*plan.sigma) ** 2 > Fraction(math.nextafter(float(each), 0)) ** 2 * left
+    across, within = math.sqrt(len(plan.counted)) * float(each), tables_sigma(study)
+    assert table_deviations(study) == tuple(across if plan.crosses(table) else within for table in plan.tables)
+    assert [plan.deviation(table) for table in plan.tables] == pytest.approx(table_deviations(study))
+
+
+SPOILED: dict[str, dict[str, Any]] = {
+    "one name": {"parties": ("a", "a", "c")},
+    "no name": {"parties": ("a", "", "c")},
+    "UTF-8": {"miner": "\ud800"},
+    "operators": {"operators": {"a": "a"}},
+    "one operator": {"operators": {"a": "x", "b": "b", "c": "x", "miner": "miner"}},
+    "an owner beyond": {"owners": (0, 0, 1, 2, 3)},
+    "a size less": {"sizes": (2, 3, 4, 5)},
+    "a unit beyond": {"tables": ((0, 5),)},
+    "not ascending": {"tables": ((1, 0),)},
+    "negative": {"tables": ((-1, 0),)},
+    "a table twice": {"tables": ((0, 1), (0, 1))},
+    "no table": {"tables": ()},
+    "a dealer in its pair": {"dealers": ("a", "b", "a")},
+    "a dealer less": {"dealers": ("c", "b")},
+    "a stranger deals": {"dealers": ("c", "b", "x")},
+    "counted in another order": {"counted": ("b", "a", "c")},
+    "tolerate none": {"tolerate": 0},
+    "tolerate all": {"tolerate": 3},
+    "epsilon": {"epsilon": math.inf},
+    "not in lowest terms": {"sigma": (2, 2)},
+    "no double": {"sigma_each": (10**30 + 1, 10**29)},
+    "too little": {"sigma_each": (3, 1)},
+    "below 0": {"sigma": (-30, 1)},
+    "unchecked stranger": {"unchecked": ("x",)},
+    "round": {"round": 0},
+    "people": {"n_people": 0},
+}
+
+
+@pytest.mark.parametrize("what", SPOILED)
+def test_a_plan_whose_parts_do_not_go_together_is_none(what: str) -> None:
+    with pytest.raises((ValueError, Misuse)):
+        dataclasses.replace(plan_of(masked(3), 1000), **SPOILED[what])
+
+
+def test_too_many_people_for_the_field_or_for_the_bytes_are_refused() -> None:
+    study = masked(3, max_bytes=2**52)
+    with pytest.raises(Misuse, match="counts of 2147483648 people"):
+        plan_of(study, 2**31)
+    assert bytes_of(masked(3), 10**8).once > 4 * 2**30
+    with pytest.raises(Misuse, match="max_bytes"):
+        plan_of(masked(3), 10**8)
+
+
+# ---- who deals, and who is covered
+
+
+@pytest.mark.parametrize("parties", [3, 4, 5])
+def test_a_third_party_deals_and_the_work_is_spread(parties: int) -> None:
+    study = masked(parties, sizes=dict.fromkeys("abcde", (3,)))
+    assert deals_by_party(study)
+    found = dealers(study)
+    assert all(dealer not in pair for pair, dealer in zip(itertools.combinations(study.parties, 2), found, strict=True))
+    dealt = [found.count(name) for name in study.parties]
+    assert max(dealt) - min(dealt) <= 1
+    assert dealers(masked(parties, dealer="miner")) == ("miner",) * math.comb(parties, 2)
+
+
+def test_with_two_parties_the_miner_deals_and_reads_with_either() -> None:
+    study = masked(2)
+    assert dealers(study) == ("miner",)
+    assert [(item.partner, item.owners, item.units) for item in exposed(study)] == [
+        ("a", ("b",), (2,)),
+        ("b", ("a",), (0, 1)),
+    ]
+    assert list(covered(study)) == [("a",), ("b",), ("miner",)]
+    assert list(covered(masked(2, count_miner=True))) == [("a",), ("b",), ("miner",)]
+
+
+def test_a_miner_that_deals_reads_with_one_party_the_columns_of_all_others() -> None:
+    study = masked(3, dealer="miner")
+    assert [(item.dealer, item.partner, item.owners) for item in exposed(study)] == [
+        ("miner", "a", ("b", "c")),
+        ("miner", "b", ("a", "c")),
+        ("miner", "c", ("a", "b")),
+    ]
+    two = masked(3, dealer="miner", tolerate=2)
+    rules.check(two, source="study")
+    assert list(covered(two)) == [("a", "b"), ("a", "c"), ("b", "c"), ("miner",)]
+
+
+def test_with_three_parties_that_deal_any_two_are_a_dealer_with_its_partner() -> None:
+    study = masked(3)
+    assert list(covered(study)) == [("a", "miner"), ("b", "miner"), ("c", "miner")]
+    assert {(item.dealer, item.partner): item.owners for item in exposed(study)} == {
+        ("a", "b"): ("c",),
+        ("a", "c"): ("b",),
+        ("b", "a"): ("c",),
+        ("b", "c"): ("a",),
+        ("c", "a"): ("b",),
+        ("c", "b"): ("a",),
+    }
+
+
+@pytest.mark.parametrize("parties", [4, 5])
+@pytest.mark.parametrize("dealer", ["party", "miner"])
+def test_the_coalitions_that_are_covered_are_those_that_a_search_of_all_finds(parties: int, dealer: str) -> None:
+    """By brute force over all sets of contributors; with third parties of four, one coalition of two is covered."""
+    for tolerate in (1, 2):
+        study = masked(parties, dealer=dealer, tolerate=tolerate)
+        apart = {frozenset((item.dealer, item.partner)) for item in exposed(study)}
+        names = (*study.parties, "miner")
+        good = [
+            set(some)
+            for size in range(1, parties + 2)
+            for some in itertools.combinations(names, size)
+            if len(set(some) - {"miner"}) <= tolerate
+            and not any(frozenset(two) in apart for two in itertools.combinations(some, 2))
+        ]
+        largest = [some for some in good if len(some - {"miner"}) == tolerate or some == {"miner"}]
+        largest = [some for some in largest if not any(some < other for other in good)]
+        assert sorted(map(sorted, covered(study))) == sorted(map(sorted, largest))
+        if (parties, dealer, tolerate) == (4, "party", 2):
+            assert len(list(covered(study))) == 1
+
+
+# ---- what is refused
+
+
+def test_what_a_masked_study_may_not_ask_is_refused_by_name() -> None:
+    def problem(study: Study) -> str:
+        return refused(study).message
+
+    three = masked(3)
+    rules.check(three, source="study")
+    assert "there is one [[party]], expected at least 2" in problem(masked(1))
+    assert "masked.tolerate: got 0, expected 1 to 2" in problem(masked(3, tolerate=0))
+    assert "masked.tolerate: got 3, expected 1 to 2" in problem(masked(3, tolerate=3))
+    assert "masked.tolerate: got 2, expected 1 to 1" in problem(masked(2, tolerate=2, count_miner=True))
+    assert "any 2 of those who draw noise are a dealer with its partner" in problem(masked(3, tolerate=2))
+    assert "masked.dealer: a third party deals" in problem(masked(2, dealer="party"))
+    assert "'x' is no party of the study" in problem(masked(3, unchecked=("x",)))
+    assert "stands there twice" in problem(masked(3, unchecked=("a", "a")))
+    assert "masked.max_bytes: got 0" in problem(masked(3, max_bytes=0))
+    assert "masked.max_bytes: a round with 1 people has" in problem(masked(3, max_bytes=100))
+    assert "tables: missing" in problem(dataclasses.replace(three, tables=None))
+    weak = dataclasses.replace(three, tables=TablesRule(epsilon=40.0, delta=1e-3))
+    assert "by each of 3 contributors, expected 3 to 16384" in problem(weak)
+    triple = TablesRule(epsilon=1.0, delta=1e-9, three_way=(("a0", "b0", "c0"),))
+    assert refused(dataclasses.replace(three, tables=triple)).code == "STUDY_UNSUPPORTED"
+    sub = dataclasses.replace(three, quorum=QuorumRule(deadline_seconds=3600, minimum=2))
+    assert "with 2 parties of the smallest sub-model (quorum.min)" in problem(sub)
+    assert "the name 'miner'" in problem(masked(3, sizes={"a": (2,), "miner": (2,), "c": (2,)}))
+    many = dict.fromkeys((f"p{place:02}" for place in range(26)), (2,))
+    assert "26 contributors draw noise, expected at most 25" in problem(masked(26, sizes=many))
+    linkage = dataclasses.replace(three.linkage, minimum_common_records=2**31)
+    asked = dataclasses.replace(masked(3, max_bytes=2**52), linkage=linkage)
+    assert "counts of 2147483648 people" in problem(asked)
+
+
+def test_a_set_of_categories_is_refused_and_a_raw_column_is_not() -> None:
+    study = masked(3, sizes={"a": (9,), "b": (4,), "c": (5,)})
+    unit = study.units[0]
+    sets = dataclasses.replace(unit, scheme="subset", transition=subset_selection(9, epsilon=1.0))
+    assert "'subset'" in refused(dataclasses.replace(study, units=(sets, *study.units[1:]))).message
+    rules.check(dataclasses.replace(study, units=tuple(study_of(study.schema.variables).units)), source="study")
+
+
+def test_a_breach_rule_holds_for_columns_that_only_a_dealer_with_its_partner_can_read() -> None:
+    study = dataclasses.replace(masked(3), breach=Breach(prior=0.1, posterior=0.5))
+    assert "has gamma" in refused(study).message
+
+
+# ---- bytes and time
+
+
+def test_the_bytes_are_those_of_the_page() -> None:
+    """Adult over three parties (model-three.md section 3, "Sizes"): U 49.0 MB, check of two runs 20.3 MB, the rest below 1 MB."""
+    study = masked(3, sizes=ADULT)
+    assert [sum(sizes) for sizes in ADULT.values()] == [82, 44, 62]
+    payload = bytes_of(study, 32_561)
+    assert round(payload.masked / 1e6, 1) == 49.0
+    assert round(payload.checks / 1e6, 1) == 20.3
+    assert payload.products + payload.shares + payload.opened < 1e6
+    assert payload.once <= 75e6
+    assert payload.through_a_relay <= 2.1 * payload.once
+    assert bytes_of(masked(3, sizes=ADULT, unchecked=tuple(ADULT)), 32_561).checks == 0
+    by_miner = bytes_of(masked(3, sizes=ADULT, dealer="miner"), 32_561)
+    assert by_miner.once == payload.once
+    assert by_miner.relayed == 2 * payload.masked
+
+
+def test_a_slot_is_longer_for_more_people_and_short_for_few() -> None:
+    assert 250 <= slot_milliseconds(masked(3), 100) < 300
+    assert 1000 < slot_milliseconds(masked(3, sizes=ADULT), 32_561) < 10_000
