@@ -22,7 +22,7 @@ def missing(page: str, section: str) -> bool:
     if page not in PAGES:
         return True
     return bool(section) and not re.search(
-        rf"^#+ {re.escape(section)}\.? ", PAGES[page].read_text(encoding="utf-8"), re.M
+        rf"^(?:#+ |\*\*){re.escape(section)}\.? ", PAGES[page].read_text(encoding="utf-8"), re.M
     )
 
 
