@@ -43,6 +43,7 @@ from verticil.shared.airgap.bundle import pack as pack_bundle
 from verticil.shared.airgap.bundle import parse_statement as parse_carried_statement
 from verticil.shared.airgap.bundle import unpack as unpack_bundle
 from verticil.shared.airgap.exchange import Journal, load_journal, store_journal
+from verticil.shared.alignment.statements import common_body, parse_common
 from verticil.shared.artifact import pack, unpack
 from verticil.shared.audit import entries
 from verticil.shared.audit import verify as verify_audit
@@ -272,6 +273,10 @@ def make_decoders(
         "shared.artifact.unpack": Decoder(
             lambda data: unpack(data, 5, 1000), pack(np.arange(1000, dtype=np.uint8) % 5, 5)
         ),
+        "shared.alignment.statements.parse_common": Decoder(
+            parse_common,
+            common_body(mode="dh-psi", study=bytes(32), party="clinic", n_common=32, common_sha256=sha256_of_common),
+        ),
         "shared.formats.deletion.parse_deletion": Decoder(parse_deletion, deletion),
         "shared.formats.deletion.parse_peer_deletion": Decoder(parse_peer_deletion, deleted_at_peer),
         "shared.formats.deletion.parse_peer_holding": Decoder(parse_peer_holding, held_at_peer),
@@ -465,6 +470,7 @@ NAMES = (
     "shared.airgap.bundle.parse_entry",
     "shared.airgap.bundle.parse_statement",
     "shared.artifact.unpack",
+    "shared.alignment.statements.parse_common",
     "shared.formats.deletion.parse_deletion",
     "shared.formats.deletion.parse_peer_deletion",
     "shared.formats.deletion.parse_peer_holding",

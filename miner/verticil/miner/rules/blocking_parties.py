@@ -6,13 +6,14 @@ A closed list of words, so that what the analyst reads depends on no party's dat
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import Failure, StudyRecord
 from verticil.shared.errors import Refusal
 from verticil.shared.study.document import LeftOut, Study
+from verticil.shared.study.protocols import is_masked
 from verticil.shared.study.states import State
 from verticil.shared.study.sub_model import left_out_words, obstacle, parse_sub_model
 
@@ -21,22 +22,24 @@ DENIAL: Final = "denial"
 LINKAGE: Final = "linkage"
 CONFIRMATION: Final = "confirmation"
 COLUMNS: Final = "columns"
+MESSAGES: Final = "messages"
 
 
-def missing(study: Study, record: StudyRecord, stage: State) -> Mapping[str, str]:
+def missing(study: Study, record: StudyRecord, stage: State, waited_for: Collection[str] = ()) -> Mapping[str, str]:
     """What the study waits for at each party that it waits for, in the study's order.
 
     Args:
         study: as it is carried out.
         record: its facts.
         stage: the state; of a study that has ended, the last stage that it reached.
+        waited_for: of masked tables: those whose messages the miner's part of the round waits for.
 
     Returns:
-        Party -> approval, denial (it denied, and a quorum bears it), linkage (its part of it), confirmation (of the common list)
-        or columns.
+        Party -> approval, denial (it denied, and a quorum bears it), linkage (its part of it), confirmation (of the common list),
+        columns, or messages (of a round).
     """
     found: dict[str, str] = {}
-    linked = linked_parties(record, study)
+    linked, masked = linked_parties(record, study), is_masked(study)
     for party in study.parties:
         if stage is State.AWAITING_APPROVAL and party in record.declined:
             found[party] = DENIAL
@@ -46,6 +49,9 @@ def missing(study: Study, record: StudyRecord, stage: State) -> Mapping[str, str
             found[party] = LINKAGE
         elif stage is State.ALIGNING and record.n_common is not None and party not in record.confirmed:
             found[party] = CONFIRMATION
+        elif masked:
+            if stage in {State.PREPARING, State.UPLOADING} and party in waited_for:
+                found[party] = MESSAGES
         elif stage in {State.PREPARING, State.UPLOADING} and not record.columns.keys() >= set(study.units_of(party)):
             found[party] = COLUMNS
     return found
@@ -63,7 +69,9 @@ def deadline(study: Study, record: StudyRecord) -> dt.datetime | None:
     )
 
 
-def overdue(study: Study, record: StudyRecord, stage: State, now: dt.datetime) -> Mapping[str, str]:
+def overdue(
+    study: Study, record: StudyRecord, stage: State, now: dt.datetime, waited_for: Collection[str] = ()
+) -> Mapping[str, str]:
     """What was missing, as `missing` says it, when the deadline passed; nothing: it has not passed, or nothing was.
 
     Columns that had come and were damaged at the miner since are not the party's delay.
@@ -74,7 +82,7 @@ def overdue(study: Study, record: StudyRecord, stage: State, now: dt.datetime) -
     had_come = record.columns.keys() | record.damaged.keys()
     return {
         party: what
-        for party, what in missing(study, record, stage).items()
+        for party, what in missing(study, record, stage, waited_for).items()
         if what != COLUMNS or not had_come >= set(study.units_of(party))
     }
 

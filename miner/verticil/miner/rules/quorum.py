@@ -24,6 +24,7 @@ from verticil.shared.errors import Misuse
 from verticil.shared.record import encode
 from verticil.shared.study import approval, canonical
 from verticil.shared.study.document import Absence, LeftOut, Study
+from verticil.shared.study.protocols import is_masked
 from verticil.shared.study.states import State
 from verticil.shared.study.sub_model import SubModel, obstacle
 
@@ -38,7 +39,7 @@ def discard_left_out(session: Session, record: StudyRecord) -> None:
 def at_deadline(session: Session, record: StudyRecord) -> bool:
     """Go on without the parties that are missing when the deadline has passed, or fail; whether a fact was added."""
     study, stage = session.current(record), session.state(record)
-    absent = blocking_parties.overdue(study, record, stage, session.clock())
+    absent = blocking_parties.overdue(study, record, stage, session.clock(), session.waited_for(record.digest))
     if not absent:
         return False
     why = _obstacle(study, record, stage, absent)
@@ -59,6 +60,8 @@ def _obstacle(study: Study, record: StudyRecord, stage: State, absent: Mapping[s
         return "it is one already, and nobody is left out twice"
     if stage not in {State.AWAITING_APPROVAL, State.ALIGNING} or record.n_common is not None:
         return "the common list is fixed, and a second one would tell who is missing from the first"
+    if stage is State.ALIGNING and is_masked(study):
+        return "its parties link among themselves, and a second linkage would tell who is missing from the first"
     if stage is State.ALIGNING and study.linkage.mode == "dh-psi":
         return "linkage 'dh-psi' has begun, and needs the keys of all who began it"
     return obstacle(study, set(absent))

@@ -3,11 +3,11 @@
 Order rules. A study is submitted; each of its parties approves or denies; with the last approval the effective study is fixed;
 each party sends its pseudonym list (or what its mode of linkage has in its place, see `linking`); with the last list the common
 people are found; each party confirms the common list; with the last confirmation each party sends its own units; with the last
-unit the study is learned and, where the study asks for it once enough parties have countersigned the release, published. A call
-that comes too early is NOT_READY, one that comes after the end says how the study ended, one that repeats what is done already
-succeeds. A party's failure, a denial, a revocation, the analyst's withdrawal, the miner's operator (`submission`) or the last
-valid day ends a study that is not published. A declared quorum goes on without parties that are missing at the deadline
-(`quorum`).
+unit (of masked tables: with the opening of the round, `rounds`) the study is learned and, where the study asks for it once
+enough parties have countersigned the release, published. A call that comes too early is NOT_READY, one that comes after the end
+says how the study ended, one that repeats what is done already succeeds. A party's failure, a denial, a revocation, the
+analyst's withdrawal, the miner's operator (`submission`) or the last valid day ends a study that is not published. A declared
+quorum goes on without parties that are missing at the deadline (`quorum`).
 
 Every rule reads durable facts and adds at most one fact per transaction, so a restart needs no recovery: the same rules
 applied to the same facts go on where they stopped. All functions block.
@@ -23,7 +23,7 @@ import functools
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from cryptography import x509
@@ -40,6 +40,7 @@ from verticil.shared.identity.signing import verify_signed
 from verticil.shared.release.evidence import read_countersignature
 from verticil.shared.study import approval, canonical
 from verticil.shared.study.document import Study
+from verticil.shared.study.protocols import is_masked
 from verticil.shared.study.states import Facts, State, derive, is_final
 from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
 from verticil.wire.v1 import common_pb2
@@ -111,6 +112,8 @@ class Session:
         self.clock = clock
         self.authority = authority
         self.revocations = revocations
+        self.waited_for: Callable[[bytes], Collection[str]] = lambda _digest: ()
+        """Those whose messages the round of a masked study waits for (`rounds`)."""
         self._sign = sign
         self._studies = DecodedStudies()
         self._parties: dict[bytes, frozenset[str]] = {}
@@ -178,8 +181,8 @@ class Session:
             pseudonyms=linked_parties(record, study),
             aligned=record.n_common is not None,
             confirmed=record.confirmed,
-            units_expected=len(study.units),
-            units_received=len(record.columns),
+            units_expected=len(study.parties) if is_masked(study) else len(study.units),
+            units_received=len(self.received(record)),
             uploading=record.uploading,
             estimating=record.learning is not None,
             learning=record.learning == "learning",
@@ -189,6 +192,13 @@ class Session:
             withdrawn=record.withdrawn,
             expired=record.expired or self.overdue(record),
         )
+
+    def received(self, record: StudyRecord) -> Collection[int | str]:
+        """What has come of what the study is learned from: units; of masked tables, once they are opened, the parties' shares."""
+        study = self.current(record)
+        if not is_masked(study):
+            return record.columns.keys()
+        return () if record.learning is None else study.parties
 
     def overdue(self, record: StudyRecord) -> bool:
         """Whether the study's last valid day, or that of an approval, has passed."""
@@ -200,7 +210,9 @@ class Session:
 
     def missing(self, record: StudyRecord) -> Mapping[str, str]:
         """What the study waits for, or waited for when it ended, at which party; see `standing.missing`."""
-        return blocking_parties.missing(self.current(record), record, self.stage(record))
+        return blocking_parties.missing(
+            self.current(record), record, self.stage(record), self.waited_for(record.digest)
+        )
 
     def _approvals(self, record: StudyRecord) -> list[approval.Approval]:
         """Those of the parties that the study is carried out with."""
@@ -452,12 +464,12 @@ class Session:
         if not is_final(self.state(record)):
             self.catalogue.fail(digest, Failure(code=failure.code, message=message, hint=_printable(failure.hint)))
 
-    def own_unit(self, effective_digest: bytes, unit: int, party: str) -> StudyRecord:
-        """The study in which this party may upload this unit.
+    def of_effective(self, effective_digest: bytes, party: str) -> StudyRecord:
+        """The study that became this effective study, which the party is in; of several, one that has not ended.
 
         Raises:
             Misuse: STUDY_UNKNOWN.
-            PeerFault: PARTY_UNKNOWN; NOT_OWNER; MESSAGE_INVALID, there is no such unit.
+            PeerFault: PARTY_UNKNOWN.
         """
         digests = self.catalogue.with_effective(effective_digest) if len(effective_digest) == 32 else ()
         candidates = [self.record(digest) for digest in digests]
@@ -468,6 +480,16 @@ class Session:
             )
         record = next((item for item in candidates if not is_final(self.state(item))), candidates[0])
         self.position(record, party)
+        return record
+
+    def own_unit(self, effective_digest: bytes, unit: int, party: str) -> StudyRecord:
+        """The study in which this party may upload this unit.
+
+        Raises:
+            Misuse: STUDY_UNKNOWN.
+            PeerFault: PARTY_UNKNOWN; NOT_OWNER; MESSAGE_INVALID, there is no such unit.
+        """
+        record = self.of_effective(effective_digest, party)
         units = self.effective(record).units
         if unit >= len(units):
             raise PeerFault("MESSAGE_INVALID", f"unit {unit}: the study has units 0 to {len(units) - 1}")

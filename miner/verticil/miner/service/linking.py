@@ -1,8 +1,9 @@
 """What parties ask of the miner in linkage ``order-commitment`` and ``dh-psi``: row orders, blinded lists, statements.
 
-A statement counts when its party signed it and it says exactly what the miner computes from what came with it. A blinded list
-is taken from the party whose turn it is, and given to the next one only: only the miner sees two lists, and the miner
-sees only blinded ones.
+A statement counts when its party signed it and it says exactly what the miner computes from what came with it; of masked
+tables, whose parties link among themselves, it comes alone, and is compared with the others'
+(`verticil.miner.storage.linkage`). A blinded list is taken from the party whose turn it is, and given to the next one only:
+only the miner sees two lists, and the miner sees only blinded ones.
 """
 
 from __future__ import annotations
@@ -17,15 +18,32 @@ from verticil.miner.rules.session import Session
 from verticil.miner.storage.intake import ArrivingList
 from verticil.miner.storage.records import StoredBlinded, StoredList, StoredSignature, StudyRecord
 from verticil.shared.alignment.merkle import Tree
-from verticil.shared.alignment.statements import blinded_body, check_statement, common_body, receiver, sender
+from verticil.shared.alignment.statements import (
+    blinded_body,
+    check_statement,
+    common_body,
+    parse_common,
+    receiver,
+    sender,
+)
 from verticil.shared.errors import PeerFault
 from verticil.shared.study.document import Study
+from verticil.shared.study.protocols import is_masked
 from verticil.shared.study.states import State
 from verticil.shared.transport.fetch import send_parts
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 Begun = tuple[ArrivingList[Any], StoredList]
 """A list that is on its way, and what is stored of it."""
+
+
+def between_parties(record: StudyRecord) -> PeerFault:
+    """The answer to a party that sends the miner of a masked study what belongs to the other parties only."""
+    return PeerFault(
+        "MESSAGE_INVALID",
+        f"study '{record.study_id}': its tables are masked, expected neither lists nor columns at the miner",
+        hint="the parties link among themselves; only sealed messages of the round come here",
+    )
 
 
 class Linking:
@@ -39,7 +57,7 @@ class Linking:
         self._session = session
 
     def commit(self, digest: bytes, party: str, commitment: common_pb2.Commitment) -> None:
-        """Record a party's row order, or with dh-psi the common list that it accepts; blocks.
+        """Record a party's row order, or with dh-psi, or of masked tables, the common list that it accepts; blocks.
 
         Raises:
             PeerFault: MESSAGE_INVALID, not a tree, or not what the party signed; STUDY_MISMATCH, it stated another row order
@@ -48,8 +66,11 @@ class Linking:
         session, record = self._session, self._session.record(digest)
         session.position(record, party)
         study = session.current(record)
-        mode, tree = study.linkage.mode, None
-        if mode == "order-commitment":
+        mode, tree, masked = study.linkage.mode, None, is_masked(study)
+        if masked:
+            said = parse_common(commitment.statement.body)
+            n_common, common_sha256 = said.n_common, said.common_sha256
+        elif mode == "order-commitment":
             try:
                 tree = Tree(n_records=commitment.n_records, nodes=tuple(commitment.nodes))
             except ValueError as error:
@@ -63,7 +84,7 @@ class Linking:
             raise PeerFault("MESSAGE_INVALID", f"study '{record.study_id}': linkage '{mode}' has no commitments")
         body = common_body(mode=mode, study=digest, party=party, n_common=n_common, common_sha256=common_sha256)
         what = f"study '{record.study_id}': statement of the common list"
-        if mode == "dh-psi" and commitment.statement.body != body:
+        if mode == "dh-psi" and not masked and commitment.statement.body != body:
             raise PeerFault(
                 "ALIGNMENT_MISMATCH",
                 f"study '{record.study_id}': party '{party}' found another common list than the miner",
@@ -81,13 +102,13 @@ class Linking:
         if held is None:
             session.require(record, State.ALIGNING)
             added = session.catalogue.linkage.add_commitment(
-                digest, party, StoredSignature.of(commitment.statement), tree=tree, confirms=mode == "dh-psi"
+                digest, party, StoredSignature.of(commitment.statement), tree=tree, confirms=masked or mode == "dh-psi"
             )
             held = None if added else session.record(digest).commitments[party]
         if held is not None and held.body != body:
             raise PeerFault(
                 "STUDY_MISMATCH",
-                f"study '{record.study_id}': party '{party}' stated another row order before",
+                f"study '{record.study_id}': party '{party}' stated another row order or common list before",
                 hint="the table or the linkage key changed after it was sent; the study must be submitted anew",
             )
 
@@ -166,6 +187,8 @@ class Linking:
         self._session.position(record, party)
         study = self._session.current(record)
         n_parties = len(study.parties)
+        if is_masked(study):
+            raise between_parties(record)
         if study.linkage.mode != "dh-psi" or owner >= n_parties or hop >= n_parties:
             raise PeerFault(
                 "MESSAGE_INVALID",

@@ -4,6 +4,8 @@
 - ``order-commitment``: every party's tree is there; all are equal, or the study ends with ALIGNMENT_MISMATCH, which names the
   first block of rows that differs.
 - ``dh-psi``: every list has been blinded by every party; the last hops are intersected.
+- Masked tables, in every mode: the parties have linked among themselves, and each has signed how many people they found and a
+  digest of their order; all are equal, or the study ends with ALIGNMENT_MISMATCH. Nobody's list comes here.
 
 Contract, section 2. A pseudonym is 16 bytes and means nothing to the miner; a list is strictly ascending, which also means that
 no pseudonym is there twice. The common list is ascending too, so every node computes the same order; its SHA-256 lets
@@ -27,8 +29,10 @@ from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.records import StudyRecord
 from verticil.miner.storage.store import StudyFiles, write_durably
 from verticil.shared.alignment.merkle import common_tree
-from verticil.shared.alignment.statements import sender
+from verticil.shared.alignment.statements import parse_common, sender
+from verticil.shared.errors import PeerFault
 from verticil.shared.study.document import Study
+from verticil.shared.study.protocols import is_masked
 
 PSEUDONYM_BYTES: Final = 16
 TOKEN_BYTES: Final = 32
@@ -126,7 +130,7 @@ def _intersect(ascending: Sequence[Pseudonyms], lists: Sequence[Pseudonyms]) -> 
 def linked_parties(record: StudyRecord, study: Study) -> frozenset[str]:
     """The parties of the study that have done all that others wait for before the common people can be found."""
     parties = frozenset(study.parties)  # a list of one that was left out may still have come
-    if study.linkage.mode == "order-commitment":
+    if is_masked(study) or study.linkage.mode == "order-commitment":
         return parties & record.commitments.keys()
     if study.linkage.mode == "dh-psi":
         missing = {
@@ -164,6 +168,8 @@ def find_common(
     Raises:
         PeerFault: ALIGNMENT_MISMATCH, the tables are not in the same order.
     """
+    if is_masked(study):
+        return _agreed(catalogue, record, study, minimum)
     if study.linkage.mode == "order-commitment":
         return _compare(catalogue, record, study, minimum)
     places = [positions[party] for party in study.parties]
@@ -182,6 +188,23 @@ def find_common(
             record.digest, n_common=alignment.n_common, common_sha256=alignment.common_sha256, bitmaps=bitmaps
         )
     return alignment.n_common
+
+
+def _agreed(catalogue: Catalogue, record: StudyRecord, study: Study, minimum: int) -> int:
+    """What all parties say of the people that they found among themselves."""
+    said = [(party, parse_common(record.commitments[party].body)) for party in study.parties]
+    first, told = said[0]
+    others = [party for party, it in said if (it.n_common, it.common_sha256) != (told.n_common, told.common_sha256)]
+    if others:
+        raise PeerFault(
+            "ALIGNMENT_MISMATCH",
+            f"study '{record.study_id}': party '{first}' has another common list than "
+            + ", ".join(f"'{party}'" for party in others),
+            hint="one of them has another table, linkage key or row order; nothing was masked; submit the study anew",
+        )
+    if told.n_common >= minimum:
+        catalogue.align(record.digest, n_common=told.n_common, common_sha256=told.common_sha256, bitmaps={})
+    return told.n_common
 
 
 def _compare(catalogue: Catalogue, record: StudyRecord, study: Study, minimum: int) -> int:

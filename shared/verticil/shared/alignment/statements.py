@@ -1,7 +1,8 @@
 """What parties sign while they align: canonical bodies that the checking side writes anew and compares.
 
-Nothing is ever read out of a body: the checker knows every figure already, from the list that came with it or from its own
-computation, and the body is right when it is exactly the one that follows from them. `check_common` is what stands between the
+Nothing is read out of a body where the checker knows every figure already, from the list that came with it or from its own
+computation: the body is right when it is exactly the one that follows from them. Only a miner whose parties link among
+themselves (Model III) has nothing else, and reads what they say (`parse_common`). `check_common` is what stands between the
 miner and a party's randomization: every party of the study has signed the same common list.
 
 Does not: say who computes what (`verticil.party.dataset.blinding`, `verticil.miner.storage.linkage`).
@@ -10,13 +11,16 @@ Does not: say who computes what (`verticil.party.dataset.blinding`, `verticil.mi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import ClassVar
 
 import rfc8785
 
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
+from verticil.shared.record import Count, Sha256, decode
 from verticil.wire.v1 import common_pb2
 
 
@@ -57,6 +61,32 @@ def common_body(*, mode: str, study: bytes, party: str, n_common: int, common_sh
             "common_sha256": common_sha256.hex(),
         }
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Common:
+    """What `common_body` says; attributes as its arguments."""
+
+    MARK: ClassVar = {"form": "verticil/common/v1"}
+
+    mode: str
+    study: Sha256
+    party: str
+    n_common: Count
+    common_sha256: Sha256
+
+
+def parse_common(body: bytes) -> Common:
+    """Read a statement of `common_body`; the signature is checked by the caller.
+
+    >>> said = common_body(mode="dh-psi", study=bytes(32), party="clinic", n_common=7, common_sha256=bytes(32))
+    >>> parse_common(said).n_common
+    7
+
+    Raises:
+        PeerFault: MESSAGE_INVALID.
+    """
+    return decode(Common, body, source="statement of the common list")
 
 
 def blinded_body(*, study: bytes, owner: str, hop: int, party: str, size: int, sha256: bytes) -> bytes:

@@ -4,7 +4,8 @@ The miner's statement is that it has deleted what a party sent.
 
 It is written when the party's randomized columns leave the miner's disk: because a party took its approval back, because the
 study ended without a release, or because the days of retention have passed. Pseudonyms, alignment and transfers under way were
-deleted before. It names every artifact that was deleted by the SHA-256 of its receipt, so that the party can compare the two.
+deleted before. Of masked tables, of which no column was there, it says that the miner's part of the round is gone. It names
+every artifact that was deleted by the SHA-256 of its receipt, so that the party can compare the two.
 
 What it is not: a proof. The signer says what it did with the files of its state directory; copies that it made before,
 its backups, and what a release already says of the data are not in it.
@@ -29,7 +30,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from verticil.shared.record import Count, Key, Sha256, decode
+from verticil.shared.record import LATER, Count, Key, Sha256, decode
 
 Why = Literal["revoked", "ended", "retention"]
 
@@ -46,6 +47,7 @@ class Deletion:
         why: a party revoked; the study ended without a release; or the days of retention have passed.
         miner: who deleted.
         deleted_at: UTC, whole seconds.
+        masked: what was deleted is the miner's part of a round of masked tables: its keys and noise, shares and messages.
     """
 
     MARK: ClassVar = {"form": "verticil/deletion/v1"}
@@ -57,6 +59,7 @@ class Deletion:
     why: Why
     miner: str
     deleted_at: dt.datetime
+    masked: Annotated[bool, LATER] = False
 
 
 def parse_deletion(body: bytes) -> Deletion:

@@ -123,6 +123,7 @@ class Protocol(ABC):
         masks: tables are computed of masked columns: the study may have a ``masked`` table.
         counts_families: the miner has tables of whole families, so it leaves parents out of those that are too large.
         whole_table: one organisation has all columns, and may choose which tables of them it measures.
+        masked: nobody sees a row: no column is sent, the tables come out of a round of messages among parties and miner.
         sources: what the network is estimated from, for the description of the synthetic records.
         privacy_note: what the statement on the randomized columns says besides; it begins with a blank, or is empty.
         randomization_default: that table of a study that has none; empty: such a study says of every column how it is randomized.
@@ -137,6 +138,7 @@ class Protocol(ABC):
     masks: ClassVar[bool] = False
     counts_families: ClassVar[bool]
     whole_table: ClassVar[bool] = False
+    masked: ClassVar[bool] = False
     sources: ClassVar[str]
     privacy_note: ClassVar[str]
     randomization_default: ClassVar[Mapping[str, object]] = MappingProxyType({})

@@ -41,6 +41,11 @@ def protocol_of(study: Study) -> Protocol:
     return PROTOCOLS.named(study.model)
 
 
+def is_masked(study: Study) -> bool:
+    """Whether nobody sees a row: the study's tables come out of a round of messages among its parties and the miner."""
+    return protocol_of(study).masked
+
+
 def measures_itself(study: Study) -> bool:
     """Whether the method chooses what is measured, of the whole table that its owner has; else it gets tables as they are."""
     return METHODS[study.structure.method].whole_table and protocol_of(study).whole_table

@@ -11,8 +11,8 @@ Order rules:
    - SUBMITTED until the study is offered to its parties;
    - AWAITING_APPROVAL until every party approved;
    - ALIGNING until every party's pseudonyms are complete, the common list is computed and every party confirmed it;
-   - PREPARING until a first artifact arrives (or one has begun to);
-   - UPLOADING until every unit is stored;
+   - PREPARING until a first artifact arrives (or one has begun to; of masked tables, until the miner has begun its round);
+   - UPLOADING until every unit is stored (of masked tables, until they are opened);
    - ESTIMATING, then LEARNING, then REVIEW as the job says, until published.
 
 More facts never lead back to an earlier stage. A recorder takes no new facts into a study whose state is final.
@@ -64,9 +64,9 @@ class Facts:
         pseudonyms: parties whose list of pseudonyms is complete.
         aligned: the common list is computed.
         confirmed: parties that recomputed the common list and accept it.
-        units_expected: units of the effective study.
-        units_received: units stored and receipted.
-        uploading: an upload has begun.
+        units_expected: units of the effective study; of masked tables, shares, one of each party.
+        units_received: units stored and receipted; shares that were opened.
+        uploading: an upload, or a round, has begun.
         estimating, learning, review: the job reached this stage.
         published: the release is signed and can be fetched.
         failure: error code of what ended the study; None when nothing did.
