@@ -31,7 +31,7 @@ from typing import Final
 import numpy as np
 
 from verticil.shared.arrays import AnyCodes, Floats, Ints
-from verticil.shared.masked.field import P, Words
+from verticil.shared.masked.field import P, Words, reduced
 
 MAX_ROWS: Final = 2**21
 """Of a block."""
@@ -59,7 +59,7 @@ def of_words(left: Words, right: Words) -> Words:
         some = found[start : start + step]
         sums = (_limbs(left[:, start : start + step]).T @ limbs).astype(np.uint64).reshape(len(some), 2, -1, 2)
         low, middle, high = sums[:, 0, :, 0], sums[:, 0, :, 1] + sums[:, 1, :, 0], sums[:, 1, :, 1]
-        some[:] = (5 * (high % P) + 2**16 * (middle % P) + low) % P
+        some[:] = reduced(5 * (high % P) + 2**16 * (middle % P) + low)
     return found
 
 
@@ -80,7 +80,7 @@ def of_words_and_codes(left: Words, codes: AnyCodes, sizes: Sequence[int]) -> Wo
     _check_rows(len(left), len(codes))
     one_hot = np.zeros((len(codes), sum(sizes)))
     np.put_along_axis(one_hot, _places(codes, sizes), 1.0, axis=1)
-    return ((left.astype(np.float64).T @ one_hot).astype(np.uint64) % P).astype(np.uint32)
+    return reduced((left.astype(np.float64).T @ one_hot).astype(np.uint64))
 
 
 def add_one_hot(words: Words, codes: AnyCodes, sizes: Sequence[int]) -> None:
