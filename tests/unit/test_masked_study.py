@@ -9,13 +9,18 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from support.documents import study_toml
 from support.studies import numbered, study_of
+from verticil.analyst.prediction import predicted
+from verticil.miner.learning.measured import tables_with
+from verticil.miner.storage.measured import read_tables, write_tables
 from verticil.shared.channels.privacy import Breach, epsilon
 from verticil.shared.channels.subset import subset_selection
 from verticil.shared.errors import Misuse
+from verticil.shared.joint.prediction import predict
 from verticil.shared.masked.plan import Plan
 from verticil.shared.record import decode, encode
 from verticil.shared.study import canonical, rules
@@ -125,6 +130,23 @@ def test_what_each_draws_is_the_least_double_that_leaves_sigma_without_those_tol
     across, within = math.sqrt(len(plan.counted)) * float(each), tables_sigma(study)
     assert table_deviations(study) == tuple(across if plan.crosses(table) else within for table in plan.tables)
     assert [plan.deviation(table) for table in plan.tables] == pytest.approx(table_deviations(study))
+
+
+def test_what_the_miner_learns_from_has_the_noise_of_each_table(tmp_path: Path) -> None:
+    study = masked(3)
+    shapes = [tuple(study.units[unit].transition.n_states for unit in table) for table in tables_of(study)]
+    tables = tables_with(study, [np.full(shape, 7) for shape in shapes], 100)
+    assert not tables.has_noise
+    write_tables(tmp_path / "noisy", tables, bytes(32))
+    found = read_tables(tmp_path / "noisy", study, 100, bytes(32), noisy=True)
+    assert tuple(table.sigma for table in found.tables) == table_deviations(study)
+    assert len({table.sigma for table in found.tables}) == 2
+
+
+def test_the_predicted_error_is_that_of_the_mean_noise() -> None:
+    study = masked(3)
+    mean = math.sqrt(sum(each**2 for each in table_deviations(study)) / len(tables_of(study)))
+    assert predicted(study, 5000) == predict([unit.transition for unit in study.units], 5000, sigma=mean)
 
 
 SPOILED: dict[str, dict[str, Any]] = {

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from verticil.shared.joint.prediction import Prediction, predict
 from verticil.shared.study.document import Study
-from verticil.shared.study.protocols import measures_itself, protocol_of
-from verticil.shared.study.tables import tables_deviation
+from verticil.shared.study.protocols import measures_itself, protocol_of, table_deviations
 
 _MOST: Final = 4000  # categories of all draws together; joint models are for fewer
 
@@ -20,7 +20,15 @@ def predicted(study: Study, n: int) -> Prediction | None:
         return None
     if sum(channel.n_states for channel in channels) > _MOST:
         return None
-    return predict(channels, n, sigma=0.0 if study.tables is None else tables_deviation(study))
+    return predict(channels, n, sigma=_deviation(study))
+
+
+def _deviation(study: Study) -> float:
+    """Of the noise on each count, people; where tables differ, the root of their mean square."""
+    if study.tables is None:
+        return 0.0
+    found = table_deviations(study)
+    return found[0] if len(set(found)) == 1 else math.sqrt(math.fsum(each**2 for each in found) / len(found))
 
 
 def prediction_text(found: Prediction) -> str:

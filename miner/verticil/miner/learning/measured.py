@@ -16,24 +16,27 @@ from verticil.shared.study.document import Study
 from verticil.shared.study.tables import tables_of
 
 
-def tables_with(study: Study, counts: Iterable[Counts], n_records: int, *, deviation: float = 0.0) -> NoisyTables:
+def tables_with(
+    study: Study, counts: Iterable[Counts], n_records: int, *, deviations: Sequence[float] | None = None
+) -> NoisyTables:
     """The value of a study's tables.
 
     Args:
         study: the effective study.
         counts: of each of `tables_of`, in its order.
         n_records: how many people there are.
-        deviation: standard deviation of the noise on each count; 0: none.
+        deviations: standard deviation of the noise on each count of each table (`table_deviations`); None: there is none.
 
     Raises:
         ValueError: a table is missing, or of another shape.
     """
+    named = tables_of(study)
     return NoisyTables(
         n_states=study.schema.n_states,
         units=tuple(map(study.column_unit, range(len(study.units)))),
         tables=tuple(
             MeasuredTable(units=units, counts=np.asarray(counted, dtype=np.float64), sigma=deviation)
-            for units, counted in zip(tables_of(study), counts, strict=True)
+            for units, counted, deviation in zip(named, counts, deviations or (0.0,) * len(named), strict=True)
         ),
         n_records=n_records,
     )

@@ -25,7 +25,8 @@ from verticil.shared.errors import DataFault
 from verticil.shared.joint.noisy_tables import NoisyTables
 from verticil.shared.study.canonical import digest
 from verticil.shared.study.document import Study
-from verticil.shared.study.tables import tables_deviation, tables_of
+from verticil.shared.study.protocols import table_deviations
+from verticil.shared.study.tables import tables_of
 
 _MAGIC: Final = b"VTTABLE1"
 _HEADER: Final = len(_MAGIC) + 64
@@ -86,5 +87,4 @@ def read_tables(path: Path, study: Study, n_records: int, binding: bytes, *, noi
     numbers = np.frombuffer(counts, dtype="<i8")
     ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
     parts = (part.reshape(shape) for part, shape in zip(np.split(numbers, ends), shapes, strict=True))
-    deviation = tables_deviation(study) if noisy else 0.0
-    return tables_with(study, parts, n_records, deviation=deviation)
+    return tables_with(study, parts, n_records, deviations=table_deviations(study) if noisy else None)
