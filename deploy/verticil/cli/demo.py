@@ -31,6 +31,7 @@ class Model(StrEnum):
 
     central = "central"
     peer = "peer"
+    masked = "masked"
 
 
 def demo(
@@ -38,10 +39,17 @@ def demo(
         Path | None, typer.Option(help="Folder for the results; default: verticil-demo, or the next free number.")
     ] = None,
     model: Annotated[
-        Model, typer.Option(help="central: a miner in the middle (Model II); peer: the parties alone (Model I).")
+        Model,
+        typer.Option(
+            help="central: a miner in the middle (Model II); peer: the parties alone (Model I); masked: noisy tables, and "
+            "nobody sees a row (Model III)."
+        ),
     ] = Model.central,
     relay: Annotated[
-        bool, typer.Option("--relay", help="With --model peer: no party listens; a miner passes on what is sealed.")
+        bool,
+        typer.Option(
+            "--relay", help="With --model peer or masked: no party listens; a miner passes on what is sealed."
+        ),
     ] = False,
     rows: Annotated[
         int | None, typer.Option(min=500, max=30_647, help="How many common people; default: all 30,647.")
@@ -69,12 +77,15 @@ def demo(
     from verticil.shared.study.protocols import PROTOCOLS
     from verticil.simulation.chaos import run_drill
     from verticil.simulation.processes import run_demo, run_to_end
-    from verticil.simulation.summary import parameters_text, release_summary
+    from verticil.simulation.summary import costs_text, parameters_text, release_summary
 
-    coordinated = PROTOCOLS.named(model).coordinated
-    if relay and (chaos or coordinated):
+    protocol = PROTOCOLS.named(model)
+    coordinated = protocol.coordinated
+    if relay and (chaos or (coordinated and not protocol.parties_meet)):
         raise Misuse(
-            "USAGE", "--relay: only between peers, and without --chaos", hint="verticil demo --model peer --relay"
+            "USAGE",
+            "--relay: only between parties that meet, and without --chaos",
+            hint="verticil demo --model peer --relay, or --model masked",
         )
     folder = new_folder(out or free_folder("verticil-demo"))
     progress = errors_console()
@@ -125,7 +136,8 @@ def demo(
         }
     if not emit(payload, form=form):
         parameters = parameters_text(release, done.study)
-        _print_result(result, folder, summary, parameters, coordinated=coordinated, relay=relay, drill=drill)
+        costs = costs_text(release)
+        _print_result(result, folder, summary, parameters, costs, coordinated=coordinated, relay=relay, drill=drill)
 
 
 def _print_result(
@@ -133,6 +145,7 @@ def _print_result(
     folder: Path,
     summary: ReleaseSummary,
     parameters: str,
+    costs: tuple[str, ...],
     *,
     coordinated: bool,
     relay: bool,
@@ -151,14 +164,18 @@ def _print_result(
         say("  ledgers, audit logs            charged as undisturbed; every chain verified")
     if not coordinated:
         say("  the same release               at every party, signed by all of them")
-        if relay:
-            say("  between the parties            through the miner, sealed for each of them; nobody else listens")
+    if relay:
+        say("  between the parties            through the miner, sealed for each of them; nobody else listens")
     say(f"  people at all three parties    {done.verified.n_common:,}")
     put(f"  network                        {summary.variables} variables, {summary.edges} edges")
     if summary.epsilon_range is not None:
         low, high = summary.epsilon_range
         say(f"  epsilon per column             {low:g} to {high:g}")
-    say(f"  epsilon per person             {epsilon_text(summary.epsilon_per_person)} (the sum over the columns)")
+    if costs:
+        for cost in costs:
+            say(f"  epsilon per person             {cost}")
+    else:
+        say(f"  epsilon per person             {epsilon_text(summary.epsilon_per_person)} (the sum over the columns)")
     if parameters:
         put(f"  parameters                     {parameters}")
     say(f"  synthetic records              {done.verified.synthetic_records:,}")
@@ -235,7 +252,8 @@ def simulate_command(
     if emit(payload, form=form):
         return
     put(f"[green]release[/] in {folder / 'release'}: {len(names)} variables, {len(result.network.dag.edges())} edges")
-    say(f"{result.n_common:,} common records; epsilon per person {epsilon_text(result.epsilon_per_person)}")
+    costs = result.costs or (epsilon_text(result.epsilon_per_person),)
+    say(f"{result.n_common:,} common records; epsilon per person {'; '.join(costs)}")
     if result.parameters:
         say(f"the epsilon is that of randomized columns; of the parameters: {result.parameters}")
     if result.pairs:

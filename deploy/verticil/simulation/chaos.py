@@ -36,7 +36,7 @@ from verticil.shared.config import load_federation
 from verticil.shared.errors import GateFailed, InternalFault, VerticilError
 from verticil.shared.privacy.figures import total_epsilon
 from verticil.shared.study.canonical import digest as study_digest
-from verticil.shared.study.protocols import PROTOCOLS
+from verticil.shared.study.protocols import PROTOCOLS, protocol_of
 from verticil.shared.study.reading import read_study
 from verticil.simulation.analyst import CarriedOut, carry_out, connected
 from verticil.simulation.peers import standing
@@ -51,7 +51,7 @@ from verticil.simulation.processes import (
     workplace,
 )
 from verticil.simulation.provision import Provisioned, copied, set_endpoint
-from verticil.wire.v1 import control_pb2
+from verticil.wire.v1 import common_pb2, control_pb2
 
 SLOW_SECONDS: Final = 0.05
 SLOWER_SECONDS: Final = 0.3
@@ -214,9 +214,15 @@ class _Drill:
                             return study
                     await asyncio.sleep(LOOK_SECONDS)
 
-            await until(lambda study: all(party.pseudonyms_complete for party in study.parties))
-            self._slow(SLOWER_SECONDS)
-            study = await until(lambda study: _stored(study)[0] >= 1)
+            if protocol_of(
+                read_study(self.made.analyst / "study.toml")
+            ).parties_meet:  # else nothing is at the miner yet
+                study = await until(lambda study: study.state >= common_pb2.STUDY_STATE_UPLOADING)
+                self._slow(SLOWER_SECONDS)
+            else:
+                await until(lambda study: all(party.pseudonyms_complete for party in study.parties))
+                self._slow(SLOWER_SECONDS)
+                study = await until(lambda study: _stored(study)[0] >= 1)
             await self._lines[self._cut_off].cut()
             self._tell("cut", self._cut_off, f"{self._cut_off}: line cut, {_progress(study)}")
             await self._kill("miner", _progress(study))
@@ -290,7 +296,7 @@ def _stored(study: control_pb2.StudySummary) -> tuple[int, int]:
 
 def _progress(study: control_pb2.StudySummary) -> str:
     stored, expected = _stored(study)
-    return f"with {stored} of {expected} columns at the miner"
+    return study.stage_detail or f"with {stored} of {expected} columns at the miner"
 
 
 async def run_drill(

@@ -55,7 +55,8 @@ class Simulated:
         network: structure, parameters, intervals.
         synthetic: the synthetic records, a column for each variable.
         n_common: people in all tables.
-        epsilon_per_person: the sum over all columns that leave their party.
+        epsilon_per_person: the sum over all columns that anybody else can come to read.
+        costs: what a person loses to each reader, in words, where that differs; else empty.
         parameters: between peers, what covers the parameters, in words; empty with a miner.
         pairs: what the tables of the pairs say of the network, in words; empty where no pair was scored.
         comparison: distances to the real joint data, when asked for.
@@ -66,6 +67,7 @@ class Simulated:
     synthetic: pd.DataFrame
     n_common: int
     epsilon_per_person: float
+    costs: tuple[str, ...]
     parameters: str
     pairs: str
     comparison: Comparison | None
@@ -264,7 +266,13 @@ def _result(
     import pandas as pd
 
     from verticil.shared.formats import model_json
-    from verticil.simulation.summary import compare_with_tables, pairs_text, parameters_text, release_summary
+    from verticil.simulation.summary import (
+        compare_with_tables,
+        costs_text,
+        pairs_text,
+        parameters_text,
+        release_summary,
+    )
 
     total = release_summary(folder, study).epsilon_per_person
     return Simulated(
@@ -272,6 +280,7 @@ def _result(
         synthetic=pd.read_parquet(folder / "synthetic.parquet"),
         n_common=n_common,
         epsilon_per_person=float("inf") if total is None else total,
+        costs=costs_text(folder),
         parameters=parameters_text(folder, study),
         pairs=pairs_text(folder),
         comparison=compare_with_tables(made, folder, study, seed=seed) if compare else None,

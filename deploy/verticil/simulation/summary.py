@@ -83,6 +83,23 @@ def parameters_text(release: Path, study: Study) -> str:
     return "" if said is None else said.parameters
 
 
+def costs_text(release: Path) -> tuple[str, ...]:
+    """What a person loses to each reader, where that is not the sum over the columns for everybody: a line for each reader.
+
+    Args:
+        release: the folder of a verified release.
+    """
+    said = _document(release)["privacy"]["accounts"]["list"]
+    if len({(account["epsilon"], account["delta"]) for account in said}) < 2:
+        return ()
+    return tuple(
+        ("no limit" if account["epsilon"] is None else f"{account['epsilon']:.6g}")
+        + (f", delta {account['delta']:g}" if account["delta"] else "")
+        + f": {account['reader']}"
+        for account in said
+    )
+
+
 def _document(release: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((release / "model.json").read_bytes())
     return found

@@ -14,10 +14,16 @@ PARTIES: Final = ("census_bureau", "employer", "tax_office")
 ID_COLUMN: Final = "id"
 
 
+_VARIABLES: Final = "#VARIABLES\n"
+
+
 def study_text(model: str = "central") -> str:
-    """The demonstration's study.toml for a protocol; one study for each is shipped."""
-    studies = (path.read_text("utf-8") for path in files(__name__).iterdir() if path.name.endswith(".toml"))
-    return next(text for text in studies if tomllib.loads(text)["model"] == model)
+    """The demonstration's study.toml for a protocol; one for each is shipped, some with a place for the variables."""
+    texts = (path.read_text("utf-8") for path in files(__name__).iterdir() if path.name.endswith(".toml"))
+    studies = {tomllib.loads(text)["model"]: text for text in texts}
+    central = studies["central"]
+    variables = central[central.index("# ---- variables") : central.index("# ---- randomization")]
+    return studies[model].replace(_VARIABLES, variables)
 
 
 def _table(party: str) -> str:
