@@ -129,6 +129,24 @@ seed = 7
 )
 """Cross parents: smoker and age go to the insurer, age to the tax office, income to the insurer. Town and plan go nowhere."""
 
+MASKED_STUDY = (
+    PEER_STUDY.split("[randomization_default]", maxsplit=1)[0]
+    .replace('id = "hearts-peers"', 'id = "hearts-masked"')
+    .replace('model = "peer"', 'model = "masked"')
+    + """[tables]
+epsilon = 4.0
+delta = 1e-9
+
+[structure]
+method = "auto"
+
+[release]
+synthetic_records = 2000
+seed = 7
+"""
+)
+"""Six columns of three parties, 15 tables; every column is randomized with the epsilon of a masked study that says nothing."""
+
 
 def write_tables(folder: Path, n: int, *, canary_id: str = "", canary_value: str = "") -> dict[str, Path]:
     """Two tables about mostly the same people; a canary, where given, is the last person's id and town."""
@@ -282,7 +300,7 @@ class Peers(Processes):
 
 
 class Nodes(Processes):
-    """Two parties and a miner."""
+    """Two parties and a miner, or three of a study of masked tables."""
 
     def __init__(self, made: Provisioned, study: Path, *, cache: Path) -> None:
         super().__init__(made, cache=cache)
@@ -292,7 +310,15 @@ class Nodes(Processes):
         """Let every node dial this port."""
         name = load_federation(self.made.analyst / "federation.toml").name
         for node in (*self.made.parties.values(), self.made.analyst):
-            set_endpoint(node, name, f"127.0.0.1:{port}", ca_sha256=self.made.ca_sha256)
+            set_endpoint(
+                node,
+                name,
+                f"127.0.0.1:{port}",
+                ca_sha256=self.made.ca_sha256,
+                peers=self.made.peers,
+                sealing=self.made.sealing,
+                miner_sealing=self.made.miner_sealing,
+            )
 
     def control(self, use: Callable[[GrpcControl], Awaitable[T]]) -> T:
         """Run one conversation of the analyst's with the miner."""
@@ -403,9 +429,17 @@ class SlowProxy:
 
 
 def _maker(folder: Path, made: list[Nodes], cache: Path) -> Callable[..., Nodes]:
-    def make(name: str = "federation", *, n: int = 3000, seed: int = 1, tables: dict[str, Path] | None = None) -> Nodes:
+    def make(
+        name: str = "federation",
+        *,
+        n: int = 3000,
+        seed: int = 1,
+        tables: dict[str, Path] | None = None,
+        masked: bool = False,
+        relay: bool = False,
+    ) -> Nodes:
         root = folder / name
-        paths = tables or write_tables(folder / f"{name}-tables", n)
+        paths = tables or (write_peer_tables if masked else write_tables)(folder / f"{name}-tables", n)
         federation = provision(
             root,
             federation="trial",
@@ -415,8 +449,10 @@ def _maker(folder: Path, made: list[Nodes], cache: Path) -> Callable[..., Nodes]
             listen="127.0.0.1:0",
             hosts=("127.0.0.1",),
             seed=seed,
+            peers=(dict.fromkeys(paths, RELAY) if relay else free_addresses(paths)) if masked else None,
+            masked=masked,
         )
-        (study := root / "analyst" / "study.toml").write_text(STUDY, encoding="utf-8")
+        (study := root / "analyst" / "study.toml").write_text(MASKED_STUDY if masked else STUDY, encoding="utf-8")
         made.append(Nodes(federation, study, cache=cache))
         return made[-1]
 
@@ -495,6 +531,11 @@ generations = 4000
 @pytest.fixture(scope="session")
 def peer_study_text() -> str:
     return PEER_STUDY
+
+
+@pytest.fixture(scope="session")
+def masked_study_text() -> str:
+    return MASKED_STUDY
 
 
 @pytest.fixture(scope="session")
