@@ -214,9 +214,7 @@ class _Drill:
                             return study
                     await asyncio.sleep(LOOK_SECONDS)
 
-            if protocol_of(
-                read_study(self.made.analyst / "study.toml")
-            ).parties_meet:  # else nothing is at the miner yet
+            if protocol_of(read_study(self.made.analyst / "study.toml")).masks:  # else nothing is at the miner yet
                 study = await until(lambda study: study.state >= common_pb2.STUDY_STATE_UPLOADING)
                 self._slow(SLOWER_SECONDS)
             else:

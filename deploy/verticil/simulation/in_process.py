@@ -168,9 +168,9 @@ def _provision(place: Path, study: Study, tables: Tables, *, id_column: str, see
         seed=seed,
         # Nobody dials these: parties of one process are joined by memory.
         peers=None
-        if protocol.coordinated and not protocol.parties_meet
+        if protocol.coordinated and not protocol.masks
         else {site.name: f"localhost:{2 + number}" for number, site in enumerate(sites)},
-        masked=protocol.parties_meet,
+        masked=protocol.masks,
     )
 
 
@@ -222,7 +222,7 @@ async def run_federation(
             made,
             node,
             stop,
-            between=protocol_of(study).parties_meet,
+            between=protocol_of(study).masks,
             seeded=seeded,
             wrap=wrap,
             wrap_peer=wrap_peer,

@@ -356,7 +356,7 @@ def provision_demo(
         hosts=hosts,
         seed=seed,
         peers=peers,
-        masked=PROTOCOLS.named(model).parties_meet,
+        masked=PROTOCOLS.named(model).masks,
     )
     study = adult.study_text(model)
     if rows is not None:
@@ -385,7 +385,7 @@ def main() -> None:
         hosts=(host, "localhost", "127.0.0.1"),
         seed=arguments.seed,
         model=arguments.model,
-        peers=dict.fromkeys(adult.PARTIES, RELAY) if PROTOCOLS.named(arguments.model).parties_meet else None,
+        peers=dict.fromkeys(adult.PARTIES, RELAY) if PROTOCOLS.named(arguments.model).masks else None,
     )
 
 

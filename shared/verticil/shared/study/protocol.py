@@ -118,9 +118,9 @@ class Protocol(ABC):
         linkage: the modes of linkage that a study may ask for, and what each reveals.
         coordinated: an analyst submits the study to a miner, which carries it out and signs the release; else the operator of
             every party loads it, every party states what it computed, and every party signs.
-        parties_meet: coordinated, and the parties serve each other besides; every node's sealing key is pinned.
         shares: the parties share statistics of their own raw data: the study has a ``share`` table.
-        masks: tables are computed of masked columns: the study may have a ``masked`` table.
+        masks: tables are computed of masked columns: the study may have a ``masked`` table, and the parties serve each other,
+            though a miner tells them the study.
         counts_families: the miner has tables of whole families, so it leaves parents out of those that are too large.
         whole_table: one organisation has all columns, and may choose which tables of them it measures.
         masked: nobody sees a row: no column is sent, the tables come out of a round of messages among parties and miner.
@@ -133,7 +133,6 @@ class Protocol(ABC):
     summary: ClassVar[str]
     linkage: ClassVar[Mapping[str, Disclosure]]
     coordinated: ClassVar[bool]
-    parties_meet: ClassVar[bool] = False
     shares: ClassVar[bool]
     masks: ClassVar[bool] = False
     counts_families: ClassVar[bool]
