@@ -1,0 +1,648 @@
+"""What the messages of a round hold: how this node makes its own, and what it finds wrong with those that come.
+
+model-three.md, sections 2 and 4. A content is a few frames: the first has what is short, the others a block of rows each, or a
+table each. What is made twice of the same seeds (masked rows, packets) is compared with what was committed to before it has
+its place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from verticil.shared import record
+from verticil.shared.errors import PeerFault, Refusal
+from verticil.shared.masked.derivation import Of
+from verticil.shared.masked.field import P, Words
+from verticil.shared.masked_round import tables_work
+from verticil.shared.masked_round.documents import Hello, Opened, Packets, Statement
+from verticil.shared.masked_round.messages import Check, Kind, Message, Pair
+from verticil.shared.masked_round.pair_work import PairWork, Tossed, bytes_of, words_of
+from verticil.shared.masked_round.secrets import CheckSecrets, toss_name
+from verticil.shared.masked_round.standing import Standing, check_statement, hello_of, signing_key_matches
+from verticil.wire.v1 import common_pb2
+
+DOCUMENT_BYTES: Final = 1 << 20
+"""At most, of a signed document in its frame."""
+_SHORT: Final = {
+    Kind.HELLO: DOCUMENT_BYTES,
+    Kind.AGREED: 32,
+    Kind.SEED: 64,
+    Kind.STATEMENT: DOCUMENT_BYTES,
+    Kind.AGREED_AGAIN: 32,
+    Kind.FITS: 0,
+    Kind.CLOSED: 32,
+    Kind.OPEN: 64,
+    Kind.TOLD: 192,
+    Kind.EXPECTED: 192,
+    Kind.F_SHARE: 4,
+    Kind.DONE: 0,
+    Kind.RECEIPT: 32,
+}
+"""Bytes of messages of one frame; of documents at most."""
+
+Frames = Iterable[bytes]
+
+
+class Told(NamedTuple):
+    """What a toss came to, as one of the two nodes tells it (3f): 192 bytes."""
+
+    verifier: bytes
+    verifier_salt: bytes
+    verifier_commitment: bytes
+    dealer: bytes
+    dealer_salt: bytes
+    dealer_commitment: bytes
+
+
+class Expectation(NamedTuple):
+    """What the owner of rows expects (3g): 192 bytes."""
+
+    verifier: bytes
+    dealer: bytes
+    verifier_w: bytes
+    dealer_w: bytes
+    verifier_salt: bytes
+    dealer_salt: bytes
+
+
+def _parts(data: bytes) -> list[bytes]:
+    return [data[start : start + 32] for start in range(0, len(data), 32)]
+
+
+class Contents:
+    """Makes and checks the contents of one node's messages.
+
+    Args:
+        standing: of the node.
+    """
+
+    def __init__(self, standing: Standing) -> None:
+        self._s = standing
+        self._make: dict[Kind, Callable[[Message], Frames]] = {
+            Kind.HELLO: lambda _: [self._signed(self._s.own_hello)],
+            Kind.AGREED: lambda _: [self._s.t0],
+            Kind.SEED: self._seed,
+            Kind.PRODUCT: self._product,
+            Kind.STATEMENT: lambda _: [self._signed(self._s.own_statement)],
+            Kind.AGREED_AGAIN: lambda _: [self._s.t1],
+            Kind.MASKED: self._masked,
+            Kind.PACKET: self._packet,
+            Kind.FITS: lambda _: [b""],
+            Kind.CLOSED: lambda message: [self._own_toss_commitment(self._check_of(message))],
+            Kind.OPEN: self._open,
+            Kind.TOLD: lambda message: [b"".join(self._told(self._check_of(message)))],
+            Kind.EXPECTED: lambda message: [self.expectation_bytes(self._check_of(message))],
+            Kind.W_SHARE: self._w_share,
+            Kind.F_SHARE: self._f_share,
+            Kind.DONE: lambda _: [b""],
+            Kind.SHARE: self._share,
+            Kind.OPENED: self._opened,
+            Kind.RECEIPT: lambda _: [self._tables_sha256()],
+        }
+        self._see: dict[Kind, Callable[[Message], None]] = {
+            Kind.HELLO: self._see_hello,
+            Kind.AGREED: lambda message: self._see_same(message, self._s.t0),
+            Kind.SEED: self._see_seed,
+            Kind.PRODUCT: self._see_product,
+            Kind.STATEMENT: self._see_statement,
+            Kind.AGREED_AGAIN: lambda message: self._see_same(message, self._s.t1),
+            Kind.MASKED: self._see_masked,
+            Kind.PACKET: self._see_packet,
+            Kind.CLOSED: self._see_closed,
+            Kind.OPEN: self._see_open,
+            Kind.TOLD: self._see_told,
+            Kind.EXPECTED: self._see_expected,
+            Kind.W_SHARE: self._see_w_share,
+            Kind.F_SHARE: self._see_f_share,
+            Kind.SHARE: self._see_share,
+            Kind.OPENED: self._see_opened,
+            Kind.RECEIPT: lambda message: self._see_same(message, self._tables_sha256()),
+        }
+
+    def made(self, message: Message) -> Frames:
+        """The frames of a message of this node.
+
+        Raises:
+            Refusal: STUDY_MISMATCH, while they are read: the table is another than what was committed to.
+        """
+        return self._make[message.kind](message)
+
+    def check(self, message: Message) -> None:
+        """See that a message that came, and is at its place, is what it must be.
+
+        Raises:
+            PeerFault: MESSAGE_INVALID or STUDY_MISMATCH; the round ends.
+        """
+        see = self._see.get(message.kind)
+        if see is None:
+            self._only(message, 0)
+        else:
+            see(message)
+
+    # ---- sizes
+
+    def frame_sizes(self, message: Message) -> list[int]:
+        """Bytes of each frame of a message, at most."""
+        kind = message.kind
+        if message.pair < 0 or kind in _SHORT:
+            return [_SHORT[kind]] if kind in _SHORT else self._table_frames(kind)
+        work = self._work(message)
+        if kind is Kind.PRODUCT:
+            return [4 * math.prod(work.widths.values())]
+        if kind is Kind.MASKED:
+            return [32, *self._row_frames(work, work.widths[message.owner])]
+        units = self._row_frames(work, len(work.sizes[message.owner]))
+        if kind is Kind.W_SHARE:
+            return [32, *units]
+        return [64, *units] if message.recipient == self._check_of(message).dealer else [64]  # a packet
+
+    def _table_frames(self, kind: Kind) -> list[int]:
+        cells = [math.prod(tables_work.shape_of(self._s.plan, table)) for table in self._s.plan.tables]
+        return (
+            [4 * count for count in cells] if kind is Kind.SHARE else [DOCUMENT_BYTES, *(8 * count for count in cells)]
+        )
+
+    def _row_frames(self, work: PairWork, width: int) -> list[int]:
+        return [4 * width * (rows.stop - rows.start) for rows in work.blocks]
+
+    # ---- reading what came
+
+    def _work(self, message: Message) -> PairWork:
+        return self._s.work(message.pair)
+
+    def _check_of(self, message: Message) -> Check:
+        return self._s.checks[message.pair, message.owner, message.run]
+
+    def _name(self, message: Message) -> str:
+        return self._s.mail.name(message)
+
+    def _frames(self, message: Message) -> Iterator[bytes]:
+        """The frames of a message that came, as many and as large as it must have."""
+        sizes, count = self.frame_sizes(message), 0
+        exact = message.kind not in {Kind.HELLO, Kind.STATEMENT, Kind.OPENED}
+        for frame in self._s.read(message):
+            if count >= len(sizes) or (len(frame) != sizes[count] if exact else len(frame) > sizes[count]):
+                raise self._wrong(message, f"frame {count} has {len(frame)} bytes, expected {sizes[count : count + 1]}")
+            count += 1
+            yield frame
+        if count != len(sizes):
+            raise self._wrong(message, f"{count} frames, expected {len(sizes)}")
+
+    def _only(self, message: Message, size: int) -> bytes:
+        """The one frame of a short message."""
+        (frame,) = self._frames(message)
+        if len(frame) != size:
+            raise self._wrong(message, f"{len(frame)} bytes, expected {size}")
+        return frame
+
+    def _wrong(self, message: Message, problem: str) -> PeerFault:
+        return PeerFault(
+            "MESSAGE_INVALID",
+            f"{self._name(message)}: {problem}",
+            hint="the round ends; look at both nodes' logs before a new one is approved",
+        )
+
+    def _rows(self, message: Message) -> tuple[bytes, Iterator[Words]]:
+        """The first frame, and the words of each block behind it."""
+        frames, work = self._frames(message), self._work(message)
+        head = next(frames)
+        width = work.widths[message.owner] if message.kind is Kind.MASKED else len(work.sizes[message.owner])
+        return head, work.blocks_of(frames, width, self._name(message))
+
+    def _masked_rows(self, check: Check) -> Iterator[Words]:
+        return self._rows(self._s.incoming(Kind.MASKED, pair=check.pair, owner=check.owner))[1]
+
+    def _packet_of(self, check: Check) -> tuple[bytes, Iterator[Words]]:
+        """The seed of this node's packet, and of the dealer's the corrections."""
+        message = self._s.incoming(Kind.PACKET, pair=check.pair, owner=check.owner, run=check.run)
+        if check.verifier == self._s.me:
+            return self._only(message, 64)[:32], iter(())
+        head, rows = self._rows(message)
+        return head[:32], rows
+
+    # ---- documents
+
+    def _signed(self, body: bytes) -> bytes:
+        return self._s.credentials.signing.sign(body).SerializeToString()
+
+    def _document(self, message: Message) -> common_pb2.Signed:
+        signed = common_pb2.Signed.FromString(next(iter(self._frames(message))))
+        self._s.credentials.verify(signed, message.sender)
+        return signed
+
+    def _see_hello(self, message: Message) -> None:
+        signed = self._document(message)
+        hello = hello_of(signed.body, message.sender)
+        if hello.name != message.sender or not signing_key_matches(signed, hello):
+            raise self._wrong(message, "not signed by whom it names")
+
+    def _see_statement(self, message: Message) -> None:
+        signed = self._document(message)
+        statement = record.decode(Statement, signed.body, source=self._name(message))
+        check_statement(statement, message.sender, self._s)
+        if not signing_key_matches(signed, self._s.hellos[message.sender]):
+            raise self._wrong(message, "signed with another key than its hello says")
+
+    def _see_same(self, message: Message, expected: bytes) -> None:
+        if self._only(message, 32) != expected:
+            raise self._wrong(message, "it has other messages of this round than this node")
+
+    def hello(self) -> bytes:
+        """The body of this node's hello."""
+        s, drawn, plan = self._s, self._s.secrets, self._s.plan
+        is_party = s.is_party
+        return record.encode(
+            Hello(
+                study=plan.study,
+                round=plan.round,
+                name=s.me,
+                plan=s.plan_sha256,
+                order=s.people.order if is_party else b"",
+                data=self.data_seal() if is_party else b"",
+                signing=s.credentials.public_signing_key,
+                pins={name: s.credentials.pinned[name] for name in s.contributors},
+                sealing=_public(drawn.sealing),
+                dealing=_public(drawn.dealing) if drawn.dealing else b"",
+                padding=_public(drawn.padding) if is_party else b"",
+                masks={
+                    str(pair.number): PairWork(plan, pair, b"").seed_commitment(
+                        s.me, drawn.pairs[str(pair.number)].mask_seed, drawn.pairs[str(pair.number)].mask_salt
+                    )
+                    for pair in s.own_pairs
+                },
+            )
+        )
+
+    def data_seal(self) -> bytes:
+        """The commitment to this party's randomized columns: by it the site sees that a retry has the same draws."""
+        s, digest = self._s, hashlib.sha256()
+        for start in range(0, s.plan.n_people, 1 << 16):
+            rows = slice(start, min(start + (1 << 16), s.plan.n_people))
+            digest.update(np.ascontiguousarray(s.people.codes(rows), "<u4").tobytes())
+        return s.name.commitment("data", s.secrets.data_salt, digest.digest(), Of(part=s.me))
+
+    def statement(self) -> bytes:
+        """The body of this party's statement: commitments to all masked rows and packets."""
+        s, masked, packets = self._s, {}, {}
+        for pair in s.own_pairs:
+            number, drawn, work = str(pair.number), s.secrets.pairs[str(pair.number)], s.work(pair.number)
+            rows = work.masked(s.me, drawn.mask_seed, s.people)
+            masked[number] = work.masked_commitment(s.me, drawn.masked_salt, rows)
+            checked = drawn.runs if s.me not in s.plan.unchecked else ()
+            packets[number] = tuple(self._packets(pair, run, of) for run, of in enumerate(checked))
+        return record.encode(Statement(name=s.me, transcript=s.t0, masked=masked, packets=packets))
+
+    def _packets(self, pair: Pair, run: int, of: CheckSecrets) -> Packets:
+        """The commitments to both packets of a run."""
+        me, work = self._s.me, self._s.work(pair.number)
+        return Packets(
+            verifier=work.packet_commitment(me, pair.partner(me), run, (of.verifier_seed, of.verifier_salt)),
+            dealer=work.packet_commitment(
+                me, pair.dealer, run, (of.dealer_seed, of.dealer_salt), work.corrections(me, of, run)
+            ),
+        )
+
+    # ---- dealing
+
+    def _seed(self, message: Message) -> Frames:
+        drawn = self._s.secrets.pairs[str(message.pair)]
+        return [drawn.mask_seed + drawn.mask_salt]
+
+    def _see_seed(self, message: Message) -> None:
+        seed, salt = _parts(self._only(message, 64))
+        committed = self._work(message).seed_commitment(message.owner, seed, salt)
+        if committed != self._s.hellos[message.owner].masks[str(message.pair)]:
+            raise self._wrong(message, "the seed does not fit its commitment")
+        for other in self._s.all_incoming(Kind.SEED):
+            if other != message and self._s.folder.got(other.index).exists() and self._only(other, 64)[:32] == seed:
+                raise self._wrong(message, f"it is a seed of '{other.owner}' in pair {other.pair}, too")
+
+    def _mask_seed(self, pair: int, owner: str) -> bytes:
+        return self._only(self._s.incoming(Kind.SEED, pair=pair, owner=owner), 64)[:32]
+
+    def _product(self, message: Message) -> Frames:
+        pair = self._s.pair(message.pair)
+        first, second = (self._mask_seed(message.pair, name) for name in pair.parties)
+        return [bytes_of(self._work(message).dealt_product(first, second))]
+
+    def _see_product(self, message: Message) -> None:
+        self._product_of(message)
+
+    def _product_of(self, message: Message) -> Words:
+        work, pair = self._work(message), self._s.pair(message.pair)
+        shape = work.widths[pair.first], work.widths[pair.second]
+        return words_of(next(iter(self._frames(message))), shape, self._name(message))
+
+    # ---- masking
+
+    def _masked(self, message: Message) -> Frames:
+        s, drawn = self._s, self._s.secrets.pairs[str(message.pair)]
+        yield drawn.masked_salt
+        committed = self._s.statements[s.me].masked[str(message.pair)]
+        work = self._work(message)
+        digest = work.masked_committer(s.me, drawn.masked_salt)
+        for frame in work.masked(s.me, drawn.mask_seed, s.people):
+            digest.update(frame)
+            yield frame
+        if digest.digest() != committed:
+            raise _changed()
+
+    def _see_masked(self, message: Message) -> None:
+        committed = self._s.statements[message.owner].masked[str(message.pair)]
+        salt, rows = self._rows(message)
+        pieces = (bytes_of(block) for block in rows)
+        if self._work(message).masked_commitment(message.owner, salt, pieces) != committed:
+            raise self._wrong(message, "it does not fit what was committed to")
+
+    def _packet(self, message: Message) -> Frames:
+        s, check = self._s, self._check_of(message)
+        of, work = s.secrets.pairs[str(message.pair)].runs[message.run], self._work(message)
+        if message.recipient == check.verifier:
+            yield of.verifier_seed + of.verifier_salt
+            return
+        yield of.dealer_seed + of.dealer_salt
+        yield from work.corrections(s.me, of, message.run)
+
+    def _see_packet(self, message: Message) -> None:
+        check, work = self._check_of(message), self._work(message)
+        committed = self._s.statements[message.owner].packets[str(message.pair)][message.run]
+        if message.recipient == check.verifier:
+            seed, salt = _parts(self._only(message, 64))
+            found = work.packet_commitment(message.owner, check.verifier, message.run, (seed, salt))
+            fits = found == committed.verifier
+        else:
+            head, rows = self._rows(message)
+            seed, salt = _parts(head)
+            pieces = (bytes_of(block) for block in rows)
+            found = work.packet_commitment(message.owner, check.dealer, message.run, (seed, salt), pieces)
+            fits = found == committed.dealer
+        if not fits:
+            raise self._wrong(message, "it does not fit what was committed to")
+
+    # ---- the toss
+
+    def _own_toss_commitment(self, check: Check) -> bytes:
+        own = self._s.secrets.tosses[toss_name(check)]
+        return self._s.work(check.pair).toss_commitment(check, self._s.me, own.value, own.salt, self._s.t1)
+
+    def _open(self, message: Message) -> Frames:
+        own = self._s.secrets.tosses[toss_name(self._check_of(message))]
+        return [own.value + own.salt]
+
+    def _about(self, kind: Kind, check: Check, sender: str = "") -> Message:
+        return self._s.incoming(kind, pair=check.pair, owner=check.owner, run=check.run, sender=sender)
+
+    def _see_closed(self, message: Message) -> None:
+        if self._only(message, 32) == self._own_toss_commitment(self._check_of(message)):
+            raise self._wrong(message, "it is this node's own commitment")
+
+    def _see_open(self, message: Message) -> None:
+        check = self._check_of(message)
+        value, salt = _parts(self._only(message, 64))
+        found = self._work(message).toss_commitment(check, message.sender, value, salt, self._s.t1)
+        if found != self._only(self._about(Kind.CLOSED, check), 32):
+            raise self._wrong(message, "the toss does not fit its commitment")
+
+    def _told(self, check: Check) -> Told:
+        """Both openings, both commitments; at verifier or dealer."""
+        own = self._s.secrets.tosses[toss_name(check)]
+        mine = own.value, own.salt, self._own_toss_commitment(check)
+        value, salt = _parts(self._only(self._about(Kind.OPEN, check), 64))
+        theirs = value, salt, self._only(self._about(Kind.CLOSED, check), 32)
+        return Told(*mine, *theirs) if check.verifier == self._s.me else Told(*theirs, *mine)
+
+    def _see_told(self, message: Message) -> None:
+        check, work, t1 = self._check_of(message), self._work(message), self._s.t1
+        told = Told(*_parts(self._only(message, 192)))
+        one = work.toss_commitment(check, check.verifier, told.verifier, told.verifier_salt, t1)
+        other = work.toss_commitment(check, check.dealer, told.dealer, told.dealer_salt, t1)
+        if one != told.verifier_commitment or other != told.dealer_commitment or one == other:
+            raise self._wrong(message, "the toss does not fit its commitments")
+        second = self._about(Kind.TOLD, check, check.other(message.sender))
+        if self._s.folder.got(second.index).exists() and Told(*_parts(self._only(second, 192))) != told:
+            raise self._wrong(message, f"'{second.sender}' tells another toss; one of the two is at fault")
+
+    def _tossed(self, check: Check, verifier: bytes, dealer: bytes) -> Tossed:
+        return self._s.work(check.pair).tossed(check, verifier, dealer, self._s.t1)
+
+    # ---- what is expected, and the shares of w and f
+
+    def expectation_bytes(self, check: Check) -> bytes:
+        """What the owner expects, made once and kept: one for a run, ever."""
+        s, name = self._s, f"f/expected-{toss_name(check)}"
+        kept = s.folder.read(name)
+        if kept is None:
+            told = Told(*_parts(self._only(self._about(Kind.TOLD, check, check.verifier), 192)))
+            drawn = s.secrets.pairs[str(check.pair)]
+            run, tossed = drawn.runs[check.run], self._tossed(check, told.verifier, told.dealer)
+            w = s.work(check.pair).expected(check, drawn, tossed, s.t1, s.people)
+            made = Expectation(told.verifier, told.dealer, *w, run.verifier_w_salt, run.dealer_w_salt)
+            kept = b"".join(made)
+            s.folder.write(name, kept)
+        return kept
+
+    def _expectation(self, check: Check) -> Expectation:
+        """The owner's, as it came."""
+        return Expectation(*_parts(self._only(self._about(Kind.EXPECTED, check), 192)))
+
+    def _see_expected(self, message: Message) -> None:
+        told, said = self._told(self._check_of(message)), Expectation(*_parts(self._only(message, 192)))
+        if (said.verifier, said.dealer) != (told.verifier, told.dealer):
+            raise self._wrong(message, "it is for another toss than this node's")
+
+    def _w_share(self, message: Message) -> Frames:
+        check, work, t1 = self._check_of(message), self._work(message), self._s.t1
+        said = self._expectation(check)
+        tossed, (seed, _) = self._tossed(check, said.verifier, said.dealer), self._packet_of(check)
+        yield hashlib.sha256(b"".join(said)).digest()
+        if check.verifier == self._s.me:
+            salt, committed = said.verifier_salt, said.verifier_w
+            pieces = work.w_of_verifier(check, seed, tossed, self._masked_rows(check))
+        else:
+            salt, committed = said.dealer_salt, said.dealer_w
+            pieces = work.w_of_dealer(check, seed, tossed, self._mask_seed(check.pair, check.owner))
+        digest = work.w_committer(check, self._s.me, salt, t1)
+        for frame in pieces:
+            digest.update(frame)
+            yield frame
+        if digest.digest() != committed:
+            raise self._wrong(
+                self._about(Kind.EXPECTED, check), "what it expects of this node does not follow from what it sent"
+            )
+
+    def _see_w_share(self, message: Message) -> None:
+        check, said = self._check_of(message), self._expectation(self._check_of(message))
+        head, rows = self._rows(message)
+        if head != hashlib.sha256(b"".join(said)).digest():
+            raise PeerFault(
+                "MESSAGE_INVALID",
+                f"{self._name(message)}: '{check.owner}' told '{message.sender}' another expectation than this node",
+                hint=f"'{check.owner}' is at fault, or '{message.sender}'; the round ends",
+            )
+        by_verifier = message.sender == check.verifier
+        salt, committed = (said.verifier_salt, said.verifier_w) if by_verifier else (said.dealer_salt, said.dealer_w)
+        pieces = (bytes_of(block) for block in rows)
+        if self._work(message).w_commitment(check, message.sender, salt, self._s.t1, pieces) != committed:
+            raise self._wrong(message, f"it is not what '{check.owner}' expects")
+
+    def own_f(self, check: Check) -> int:
+        """This node's share of f, made once and kept."""
+        s, name = self._s, f"f/share-{toss_name(check)}"
+        kept = s.folder.read(name)
+        if kept is None:
+            kept = self._computed_f(check).to_bytes(4, "little")
+            s.folder.write(name, kept)
+        return int.from_bytes(kept, "little")
+
+    def _computed_f(self, check: Check) -> int:
+        s, work, said = self._s, self._s.work(check.pair), self._expectation(check)
+        tossed, (seed, corrections) = self._tossed(check, said.verifier, said.dealer), self._packet_of(check)
+        theirs = self._rows(self._about(Kind.W_SHARE, check))[1]
+        if check.verifier == s.me:
+            mine = (_words(frame) for frame in work.w_of_verifier(check, seed, tossed, self._masked_rows(check)))
+            rho = work.row_coefficients(check, tossed, s.t1)
+            return work.f_of_verifier(
+                check, seed, tossed, zip(self._masked_rows(check), _sums(mine, theirs), rho, strict=True)
+            )
+        mask = self._mask_seed(check.pair, check.owner)
+        mine = (_words(frame) for frame in work.w_of_dealer(check, seed, tossed, mask))
+        rho = work.row_coefficients(check, tossed, s.t1)
+        rows = zip(work.masks(check.owner, mask), corrections, _sums(mine, theirs), rho, strict=True)
+        return work.f_of_dealer(check, seed, tossed, rows)
+
+    def _f_share(self, message: Message) -> Frames:
+        return [self.own_f(self._check_of(message)).to_bytes(4, "little")]
+
+    def _see_f_share(self, message: Message) -> None:
+        check = self._check_of(message)
+        told = int.from_bytes(self._only(message, 4), "little")
+        if told >= P:
+            raise self._wrong(message, "not a word")
+        if (told + self.own_f(check)) % P:
+            raise PeerFault(
+                "MESSAGE_INVALID",
+                f"masked tables: the rows of '{check.owner}' for '{check.verifier}', checked with the dealer '{check.dealer}', "
+                f"run {check.run}: the check fails, so one of these three did not follow the protocol; nothing was opened",
+                hint="do not approve another round with these three before it is known which of them",
+            )
+
+    # ---- the tables
+
+    def _share(self, message: Message) -> Frames:
+        del message
+        s = self._s
+        products = {pair.number: self._own_product(pair.number) for pair in s.own_pairs}
+        return tables_work.ShareMaker(
+            s.plan,
+            s.me,
+            s.t1,
+            noise=s.secrets.noise,
+            padding=s.secrets.padding,
+            paddings={name: s.hellos[name].padding for name in s.plan.parties},
+            products=products,
+            people=s.people,
+        ).frames()
+
+    def _own_product(self, number: int) -> Words:
+        s, pair, work = self._s, self._s.pair(number), self._s.work(number)
+        other = s.incoming(Kind.MASKED, pair=number, owner=pair.partner(s.me))
+        rows = self._rows(other)[1]
+        if s.me == pair.first:
+            return work.share_of_first(s.secrets.pairs[str(number)].mask_seed, rows)
+        return work.share_of_second(self._product_of(s.incoming(Kind.PRODUCT, pair=number)), rows, s.people)
+
+    def _shares_of(self, message: Message) -> Iterator[Words]:
+        for table, frame in zip(self._s.plan.tables, self._frames(message), strict=True):
+            yield words_of(frame, tables_work.shape_of(self._s.plan, table), self._name(message))
+
+    def _see_share(self, message: Message) -> None:
+        for _ in self._shares_of(message):
+            pass
+
+    def open_tables(self, shares: Iterable[Message]) -> None:
+        """Add the parties' shares up, with the miner's noise, and keep what comes out; at the miner.
+
+        Raises:
+            PeerFault: MESSAGE_INVALID, what comes out are no counts.
+        """
+        s = self._s
+
+        def noise(index: int) -> Words | None:
+            if s.me not in s.plan.counted:
+                return None
+            return tables_work.noise_of(s.plan, s.me, s.secrets.noise, s.t1, index)
+
+        found = tables_work.opened_tables(s.plan, [self._shares_of(message) for message in shares], noise)
+        if not tables_work.are_counts(s.plan, found):
+            raise PeerFault(
+                "MESSAGE_INVALID",
+                "masked tables: what the shares add up to are no tables of this many people: a share or a pad is missing",
+                hint="the round ends; a party has other messages of this round than the others, or did not follow the protocol",
+            )
+        s.folder.write("tables", b"".join(np.ascontiguousarray(table, "<i8").tobytes() for table in found))
+
+    def tables(self) -> bytes | None:
+        """The opened tables, as they are sent; None: not yet."""
+        return self._s.folder.read("tables")
+
+    def _tables_sha256(self) -> bytes:
+        return hashlib.sha256(self.tables() or b"").digest()
+
+    def _said_of_tables(self, sha256: bytes) -> Opened:
+        s = self._s
+        return Opened(study=s.plan.study, round=s.plan.round, transcript=s.t1, plan=s.plan_sha256, tables=sha256)
+
+    def _opened(self, message: Message) -> Frames:
+        yield self._signed(record.encode(self._said_of_tables(self._tables_sha256())))
+        data, start = self.tables() or b"", 0
+        for size in self.frame_sizes(message)[1:]:
+            yield data[start : start + size]
+            start += size
+
+    def _see_opened(self, message: Message) -> None:
+        frames = self._frames(message)
+        signed = common_pb2.Signed.FromString(next(frames))
+        self._s.credentials.verify(signed, message.sender)
+        said = record.decode(Opened, signed.body, source=self._name(message))
+        data = b"".join(frames)
+        if said != self._said_of_tables(hashlib.sha256(data).digest()):
+            raise self._wrong(message, "the miner signed other tables, or tables of another round")
+        if not signing_key_matches(signed, self._s.hellos[message.sender]):
+            raise self._wrong(message, "signed with another key than its hello says")
+        try:
+            counts = tables_work.tables_from(self._s.plan, data)
+        except ValueError as error:
+            raise self._wrong(message, str(error)) from None
+        if not tables_work.in_range(counts):
+            raise self._wrong(message, "a count is beyond what a word can say")
+        self._s.folder.write("tables", data)
+        self._s.folder.write("opened", signed.SerializeToString())
+
+
+def _public(private: bytes) -> bytes:
+    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+
+def _words(frame: bytes) -> Words:
+    return np.frombuffer(frame, "<u4")
+
+
+def _sums(mine: Iterable[Words], theirs: Iterable[Words]) -> Iterator[Words]:
+    """w of each block: both shares together."""
+    for one, other in zip(mine, theirs, strict=True):
+        yield ((one.reshape(other.shape).astype(np.uint64) + other) % P).astype(np.uint32)
+
+
+def _changed() -> Refusal:
+    """What was begun with is not there any more; says nothing of what differs."""
+    return Refusal(
+        "APPROVAL_VOID",
+        "masked tables: this site's columns, or what they were randomized with, are not what the round began with",
+        hint="the round ends; a new round, with a new approval, has the table as it is now",
+    )

@@ -1,0 +1,516 @@
+"""One node's part in one round of masked tables: what is on its disk, and what follows from it.
+
+model-three.md. The plan gives the list of all messages (`verticil.shared.masked_round.messages`). A message is made when those
+are there that it waits for, sealed once, and kept as it left; one that came is verified before it counts. Nothing else is
+remembered, so a node that was killed anywhere goes on by looking at its folder. What a node sends, and whether, depends on no
+value of its table: a message waits for messages only, and what ends a round is what others sent, or another table than it
+began with.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import secrets as operating_system
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from verticil.shared import record
+from verticil.shared.arrays import Ints
+from verticil.shared.durable import remove
+from verticil.shared.errors import PeerFault, Refusal
+from verticil.shared.masked.plan import Plan
+from verticil.shared.masked_round import tables_work
+from verticil.shared.masked_round.contents import Contents
+from verticil.shared.masked_round.envelope import size_of_file
+from verticil.shared.masked_round.folder import RoundFolder, sha256_of
+from verticil.shared.masked_round.mail import Credentials
+from verticil.shared.masked_round.messages import CHARGED, IN_SLOTS, Kind, Message
+from verticil.shared.masked_round.pair_work import People
+from verticil.shared.masked_round.secrets import Random, draw
+from verticil.shared.masked_round.standing import Standing, check_hellos
+
+_OF_PAIRS: Final = frozenset(
+    {
+        Kind.SEED,
+        Kind.PRODUCT,
+        Kind.MASKED,
+        Kind.PACKET,
+        Kind.FITS,
+        Kind.CLOSED,
+        Kind.OPEN,
+        Kind.TOLD,
+        Kind.EXPECTED,
+        Kind.W_SHARE,
+        Kind.F_SHARE,
+    }
+)
+_DEALT: Final = frozenset({Kind.SEED, Kind.PRODUCT, Kind.STATEMENT})
+_EARLY: Final = {
+    Kind.HELLO: "hello.json",
+    Kind.AGREED: "t0",
+    Kind.SEED: "t0",
+    Kind.PRODUCT: "t0",
+    Kind.STATEMENT: "t0",
+    Kind.AGREED_AGAIN: "t1",
+}
+"""What has to be there before such a message can be verified; behind it all need that every node has one T1."""
+
+
+class Item(NamedTuple):
+    """A sealed message as a file."""
+
+    path: Path
+    size: int
+    sha256: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a node is; nothing in it depends on a value of anybody's table.
+
+    Attributes:
+        stage: for people.
+        done, expected: messages, made and got.
+        size: bytes of those that are there.
+        waiting_for: who has to send something now.
+    """
+
+    stage: str
+    done: int
+    expected: int
+    size: int
+    waiting_for: tuple[str, ...]
+
+
+class _ByKind:
+    """A node's messages of one direction."""
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self._all = tuple(messages)
+        self._kinds: dict[Kind, list[Message]] = {}
+        for message in self._all:
+            self._kinds.setdefault(message.kind, []).append(message)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def of(self, kind: Kind) -> Sequence[Message]:
+        """Those of a kind."""
+        return self._kinds.get(kind, ())
+
+    def all_in(self, there: Set[int], kind: Kind, pair: int | None) -> bool:
+        """Whether all of a kind are there; of one pair only, or of all."""
+        return all(message.index in there for message in self.of(kind) if pair in {None, message.pair})
+
+    def about(self, message: Message, kind: Kind) -> Iterator[Message]:
+        """Those of a kind about the same run of a check."""
+        about = message.pair, message.owner, message.run
+        return (item for item in self.of(kind) if (item.pair, item.owner, item.run) == about)
+
+
+class Round:
+    """One node's part. Everything blocks; one call at a time, but for `outgoing`, `sealed`, `limit` and `progress`.
+
+    Args:
+        folder: of this study's round, in the node's state; made when absent. In no backup.
+        plan: of the round.
+        me: this node's name.
+        credentials: its keys.
+        people: a party's; None at the miner.
+        charge: called with T1 before anything leaves that depends on rows; again after a crash, so idempotent by T1.
+        clock: UTC now.
+        random: gives so many random bytes; another one than the operating system's is for trials.
+
+    Raises:
+        Misuse: CONFIG_INVALID, a pinned key is missing.
+        Refusal: STUDY_MISMATCH, the round was begun with another plan, or it has ended.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        plan: Plan,
+        me: str,
+        *,
+        credentials: Credentials,
+        people: People | None = None,
+        charge: Callable[[bytes], None] = lambda _: None,
+        clock: Callable[[], dt.datetime],
+        random: Random = operating_system.token_bytes,
+    ) -> None:
+        self._folder = RoundFolder(folder)
+        self._plan, self._me, self._charge, self._clock, self._random = plan, me, charge, clock, random
+        if line := self._folder.ended:
+            raise _over(line)
+        self._s = Standing(plan=plan, me=me, folder=self._folder, credentials=credentials, given=people)
+        credentials.check(self._s.contributors, me)
+        self._folder.write_once("plan.json", record.encode(plan), "its plan")
+        self._contents = Contents(self._s)
+        self._messages = self._s.messages
+        self._outgoing = _ByKind(message for message in self._messages if message.sender == me)
+        self._incoming = _ByKind(message for message in self._messages if message.recipient == me)
+        self._sent, self._got = self._folder.all_sent(), self._folder.all_got()
+        self._written: set[str] = set()  # files that are known to be there
+        self._is_sealed = False  # whether this process has compared the table with the data seal
+
+    # ---- what callers ask
+
+    def begin(self) -> None:
+        """Draw what is secret, and make the hello.
+
+        Raises:
+            DataFault: DISK_FULL.
+        """
+        if self._folder.read("hello.json") is not None:
+            return
+        if self._folder.secrets is None:
+            self._s.keep(draw(self._plan, self._me, self._random))
+        self._folder.write("hello.json", self._contents.hello())
+        self._is_sealed = True
+
+    def outgoing(self, name: str, have: Collection[int] = ()) -> tuple[int, ...]:
+        """Messages for a node that may leave now, but for those that it has."""
+        found = [message for message in self._outgoing if message.recipient == name and message.index in self._sent]
+        return tuple(item.index for item in found if item.index not in have and self._may_leave(item))
+
+    def _may_leave(self, message: Message) -> bool:
+        """Whether its slot has come (section 4.8)."""
+        if message.kind not in IN_SLOTS:
+            return True
+        slot = self._plan.slot_milliseconds / 1000
+        try:
+            made = self._folder.sent(message.index).stat().st_mtime
+        except FileNotFoundError:
+            return False
+        return self._clock().timestamp() >= (made // slot + 1) * slot
+
+    def sealed(self, index: int) -> Item:
+        """The file of an outgoing message, to be sent as it is.
+
+        Raises:
+            PeerFault: NOT_READY, it is not there, or its slot has not come.
+        """
+        message = self._messages[index] if 0 <= index < len(self._messages) else None
+        if message is None or message.sender != self._me or index not in self._sent or not self._may_leave(message):
+            raise PeerFault("NOT_READY", f"masked tables: message {index} is not there yet")
+        path = self._folder.sent(index)
+        return Item(path=path, size=path.stat().st_size, sha256=bytes.fromhex(sha256_of(path)))
+
+    def recipient(self, index: int) -> str:
+        """Who a message is for; empty: there is none of this number."""
+        return self._messages[index].recipient if 0 <= index < len(self._messages) else ""
+
+    def missing(self, name: str) -> tuple[int, ...]:
+        """What a node has to send to this one, could be taken in now, and is not there."""
+        return tuple(
+            message.index
+            for message in self._incoming
+            if message.sender == name and message.index not in self._got and self._may_come(message)
+        )
+
+    def limit(self, index: int) -> int:
+        """Most bytes of the file of a message for this node."""
+        return size_of_file(self._contents.frame_sizes(self._messages[index]))
+
+    def receive(self, index: int, path: Path) -> None:
+        """Take a message in, from a file on the same disk, which is moved or removed.
+
+        Raises:
+            PeerFault: the round ends: MESSAGE_INVALID, it is not what it must be, or another one than came before;
+                STUDY_MISMATCH, its sender has other messages or another plan; NOT_READY, it is not awaited yet.
+            DataFault: DISK_FULL.
+        """
+        message = self._messages[index] if 0 <= index < len(self._messages) else None
+        if message is None or message.recipient != self._me:
+            raise PeerFault("MESSAGE_INVALID", f"masked tables: message {index} is not for '{self._me}'")
+        if index in self._got:
+            self._compare(message, path)
+            return
+        if not self._may_come(message):
+            raise PeerFault("NOT_READY", f"{self._s.mail.name(message)}: is not awaited yet")
+        hellos = {} if message.kind is Kind.HELLO or message.kind is Kind.AGREED else self._s.hellos
+        self._s.mail.check_signature(path, message, self._s.transcript(message.kind), hellos)
+        with self._s.arriving(message, path):
+            self._contents.check(message)
+        self._folder.take(index, path)
+        self._got.add(index)
+
+    def _compare(self, message: Message, path: Path) -> None:
+        """The same message again is no news; another one ends the round."""
+        index = message.index
+        known = self._folder.received().get(index) or sha256_of(self._folder.got(index))
+        same = sha256_of(path) == known
+        remove(path)
+        if not same:
+            raise PeerFault(
+                "MESSAGE_INVALID",
+                f"{self._s.mail.name(message)}: it came twice, and not the same bytes",
+                hint=f"'{message.sender}' was set back to an earlier state, or is at fault; the round ends",
+            )
+
+    @property
+    def progress(self) -> Progress:
+        """How far this node is."""
+        paths = [*map(self._folder.sent, self._sent), *map(self._folder.got, self._got)]
+        waiting = [name for name in self._s.contributors if name != self._me and self.missing(name)]
+        return Progress(
+            stage=self._stage,
+            done=len(self._sent) + len(self._got),
+            expected=len(self._outgoing) + len(self._incoming),
+            size=sum(path.stat().st_size for path in paths if path.exists()),
+            waiting_for=tuple(waiting),
+        )
+
+    @property
+    def _stage(self) -> str:
+        stages = (
+            ("agreeing on the plan", {Kind.HELLO, Kind.AGREED}),
+            ("dealing masks", {Kind.SEED, Kind.PRODUCT}),
+            ("committing", {Kind.STATEMENT, Kind.AGREED_AGAIN}),
+            ("masking", {Kind.MASKED, Kind.PACKET}),
+            ("checking rows", _OF_PAIRS | {Kind.DONE}),
+            ("opening", {Kind.SHARE, Kind.OPENED, Kind.RECEIPT}),
+        )
+        here = self._sent | self._got
+        mine = [message for message in self._messages if self._me in {message.sender, message.recipient}]
+        for words, kinds in stages:
+            if any(message.kind in kinds and message.index not in here for message in mine):
+                return words
+        return "done"
+
+    @property
+    def finished(self) -> bool:
+        """A party has the opened tables and has said so; the miner has heard it of all."""
+        if self._s.is_party:
+            return self._all_sent(Kind.RECEIPT)
+        return self._all_got(Kind.RECEIPT)
+
+    def opened(self) -> tuple[Ints, ...] | None:
+        """The tables with their noise, in the plan's order; None: they are not opened yet."""
+        data = self._contents.tables()
+        return None if data is None else tables_work.tables_from(self._plan, data)
+
+    def transcript(self) -> bytes | None:
+        """T1; None before it is known."""
+        return self._folder.read("t1")
+
+    def end(self) -> None:
+        """The round is over, however: the line that stays is written, everything else deleted."""
+        end_round(self._folder.path, self._clock())
+
+    # ---- what may come, and what may be made
+
+    def _all_got(self, kind: Kind, pair: int | None = None) -> bool:
+        return self._incoming.all_in(self._got, kind, pair)
+
+    def _all_sent(self, kind: Kind, pair: int | None = None) -> bool:
+        return self._outgoing.all_in(self._sent, kind, pair)
+
+    def _has(self, name: str) -> bool:
+        if name not in self._written and self._folder.read(name) is not None:
+            self._written.add(name)
+        return name in self._written
+
+    def _is_agreed(self) -> bool:
+        """Whether all have one T1, and this node has heard so."""
+        return self._has("t1") and self._all_got(Kind.AGREED_AGAIN)
+
+    def _got_of(self, message: Message, kind: Kind, count: int = 1) -> bool:
+        """Whether so many messages of a kind about the same run of a check came."""
+        return sum(item.index in self._got for item in self._incoming.about(message, kind)) >= count
+
+    def _sent_of(self, message: Message, kind: Kind) -> bool:
+        """Whether this node's message of a kind about the same run of a check is made."""
+        return any(item.index in self._sent for item in self._outgoing.about(message, kind))
+
+    def _may_come(self, message: Message) -> bool:
+        """Whether this node can tell now whether a message is what it must be."""
+        kind = message.kind
+        if kind in _EARLY:
+            return self._has(_EARLY[kind]) and (kind not in _DEALT or self._all_got(Kind.AGREED))
+        late: dict[Kind, Callable[[], bool]] = {
+            Kind.CLOSED: lambda: self._sent_of(message, Kind.CLOSED),
+            Kind.OPEN: lambda: self._sent_of(message, Kind.OPEN),
+            Kind.EXPECTED: lambda: self._got_of(message, Kind.OPEN),
+            Kind.W_SHARE: lambda: self._sent_of(message, Kind.W_SHARE),
+            Kind.F_SHARE: lambda: self._sent_of(message, Kind.F_SHARE),
+            Kind.OPENED: lambda: self._all_sent(Kind.SHARE),
+            Kind.RECEIPT: lambda: self._has("tables"),
+        }
+        return self._is_agreed() and (kind not in late or late[kind]())
+
+    def _may_be_made(self, message: Message) -> bool:
+        """Whether everything is there that a message of this node waits for (section 2, "may leave when")."""
+        pair = message.pair
+        rules: dict[Kind, Callable[[], bool]] = {
+            Kind.HELLO: lambda: self._has("hello.json"),
+            Kind.AGREED: lambda: self._has("t0"),
+            Kind.SEED: lambda: self._has("t0") and self._all_got(Kind.AGREED),
+            Kind.PRODUCT: lambda: self._has("t0") and self._all_got(Kind.SEED, pair),
+            Kind.STATEMENT: lambda: self._has("statement.json"),
+            Kind.AGREED_AGAIN: lambda: self._has("t1"),
+            Kind.MASKED: self._is_agreed,
+            Kind.PACKET: self._is_agreed,
+            Kind.FITS: lambda: self._got_of(message, Kind.PACKET) and self._all_got(Kind.MASKED, pair),
+            Kind.CLOSED: lambda: self._got_of(message, Kind.FITS) and self._sent_of(message, Kind.FITS),
+            Kind.OPEN: lambda: self._got_of(message, Kind.CLOSED),
+            Kind.TOLD: lambda: self._got_of(message, Kind.OPEN),
+            Kind.EXPECTED: lambda: self._got_of(message, Kind.TOLD, 2),
+            Kind.W_SHARE: lambda: self._got_of(message, Kind.EXPECTED),
+            Kind.F_SHARE: lambda: self._got_of(message, Kind.W_SHARE),
+            Kind.DONE: lambda: self._is_agreed() and all(self._all_got(kind, pair) for kind in _OF_PAIRS),
+            Kind.SHARE: lambda: self._is_agreed() and self._is_over_for_shares(),
+            Kind.OPENED: lambda: self._has("tables"),
+            Kind.RECEIPT: lambda: self._is_agreed() and self._all_got(Kind.OPENED),
+        }
+        return rules[message.kind]()
+
+    def _is_over_for_shares(self) -> bool:
+        """Whether all rows that this party multiplies are here and checked, and all others of its pairs have said so."""
+        kinds = (Kind.MASKED, Kind.F_SHARE, Kind.DONE)
+        return all(self._all_got(kind, pair.number) for kind in kinds for pair in self._s.own_pairs)
+
+    # ---- going on
+
+    def step(self) -> bool:
+        """Do everything that what is here allows.
+
+        Returns:
+            Whether something new is there.
+
+        Raises:
+            PeerFault, Refusal: the round ends.
+            DataFault: DISK_FULL, STATE_CORRUPT.
+        """
+        moved = False
+        while self._once():
+            moved = True
+        return moved
+
+    def _once(self) -> bool:
+        self._compare_with_seal()
+        moved = self._write_documents()
+        for message in self._outgoing:
+            if message.index not in self._sent and self._may_be_made(message):
+                self._make(message)
+                moved = True
+        self._forget()
+        return moved
+
+    def _make(self, message: Message) -> None:
+        if message.kind in CHARGED:
+            self._charge_once()
+        target, sizes = self._folder.sent(message.index), self._contents.frame_sizes(message)
+        hellos = {} if message.kind is Kind.HELLO else self._s.hellos
+        frames = self._contents.made(message)
+        transcript = self._s.transcript(message.kind)
+        self._s.mail.seal(target, message, frames, count=len(sizes), transcript=transcript, hellos=hellos)
+        now = self._clock().timestamp()
+        os.utime(target, (now, now))
+        self._sent.add(message.index)
+
+    def _compare_with_seal(self) -> None:
+        """See once that the table and its draws are those that the round began with, as long as something depends on them."""
+        if self._is_sealed or not self._s.is_party or self._all_sent(Kind.SHARE) or not self._has("hello.json"):
+            return
+        said = json.loads(self._s.own_hello)["data"]
+        if self._contents.data_seal().hex() != said:
+            raise Refusal(
+                "APPROVAL_VOID",
+                "masked tables: this site's columns, or what they were randomized with, are not what the round began with",
+                hint="the round ends; a new round, with a new approval, has the table as it is now",
+            )
+        self._is_sealed = True
+
+    def _write_documents(self) -> bool:
+        """What is said once and for all, when what it follows from is there; whether something was written."""
+        if not self._has("hello.json"):
+            return False
+        if not self._has("t0"):
+            return self._all_got(Kind.HELLO) and self._write_t0()
+        dealt = self._all_got(Kind.AGREED) and self._all_got(Kind.PRODUCT)
+        if self._s.is_party and not self._has("statement.json"):
+            return dealt and self._write("statement.json", self._contents.statement)
+        if not self._has("t1"):
+            return self._all_got(Kind.STATEMENT) and self._write("t1", self._t1)
+        opens = not self._s.is_party and not self._has("tables") and self._is_agreed() and self._all_got(Kind.SHARE)
+        if opens:
+            self._charge_once()
+            self._contents.open_tables(self._incoming.of(Kind.SHARE))
+        return opens
+
+    def _write(self, name: str, content: Callable[[], bytes]) -> bool:
+        self._folder.write(name, content())
+        return True
+
+    def _write_t0(self) -> bool:
+        check_hellos(self._s)
+        return self._write("t0", lambda: self._s.name.transcript("T0", self._s.hello_bodies))
+
+    def _t1(self) -> bytes:
+        return self._s.name.transcript("T1", self._s.statement_bodies, self._s.t0)
+
+    def _charge_once(self) -> None:
+        if not self._has("charged"):
+            self._charge(self._s.t1)
+            self._folder.write("charged", self._s.t1)
+
+    def _forget(self) -> None:
+        """Delete what nobody needs any more (section 7, "Deleted when")."""
+        drawn = self._s.drawn if self._has("t1") else None
+        if drawn is None:
+            return
+        over = all(map(self._all_got, (*_OF_PAIRS, Kind.DONE))) and self._all_sent(Kind.DONE)
+        if self._s.is_party:
+            if not self._all_sent(Kind.SHARE):
+                return
+            if drawn.noise:
+                self._s.keep(replace(drawn, noise=b"", padding=b"", data_salt=b""))
+            if over:
+                self._drop(_OF_PAIRS | {Kind.DONE})
+                self._s.forget_secrets()
+            return
+        if over and drawn.dealing:
+            self._drop(_OF_PAIRS | {Kind.DONE})
+            self._s.keep(replace(drawn, dealing=b"", tosses={}))
+        if over and self._all_sent(Kind.OPENED):
+            self._drop({Kind.SHARE})
+            self._s.forget_secrets()
+
+    def _drop(self, kinds: Collection[Kind]) -> None:
+        self._folder.drop_got({message.index for message in self._incoming if message.kind in kinds})
+        for path in (self._folder.path / "f").iterdir():
+            remove(path)
+
+
+def end_round(path: Path, at: dt.datetime) -> None:
+    """End a round that is on the disk, or keep one from beginning: the line stays, everything else is deleted.
+
+    Args:
+        path: its folder.
+        at: UTC now.
+
+    Raises:
+        DataFault: DISK_FULL.
+    """
+    folder = RoundFolder(path)
+    plan, t0, t1 = folder.read("plan.json"), folder.read("t0") or b"", folder.read("t1") or b""
+    said = {} if plan is None else json.loads(plan)
+    line = {"study": said.get("study", ""), "round": said.get("round", 0), "t0": t0.hex(), "t1": t1.hex()}
+    folder.end(json.dumps({**line, "ended": at.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}) + "\n")
+
+
+def _over(line: str) -> Refusal:
+    del line
+    return Refusal(
+        "STUDY_MISMATCH",
+        "masked tables: this round has ended at this node",
+        hint="a round is never taken up again: submit the study under a new id, with a new approval",
+    )

@@ -1,0 +1,131 @@
+"""What a node draws for a round, before its hello, and forgets when nobody needs it any more.
+
+model-three.md, section 3. Everything is 32 random bytes, drawn by itself and derived from nothing else; one file, mode 0600,
+in no backup. It is written before anything that depends on it leaves, and written anew, shorter, as soon as a part of it is
+not needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from verticil.shared.masked.plan import Plan
+from verticil.shared.masked_round.messages import RUNS, Check, checks_of, pairs_of
+
+Random = Callable[[int], bytes]
+Secret = Annotated[bytes, 32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSecrets:
+    """Of the owner of rows, for one run of their check.
+
+    Attributes:
+        verifier_seed, dealer_seed: make the shares of a, and of a^2 the verifier's.
+        verifier_salt, dealer_salt: of the commitments to the packets.
+        verifier_w_salt, dealer_w_salt: of the commitments to what is expected of them.
+    """
+
+    verifier_seed: Secret
+    verifier_salt: Secret
+    dealer_seed: Secret
+    dealer_salt: Secret
+    verifier_w_salt: Secret
+    dealer_w_salt: Secret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairSecrets:
+    """Of one party of a pair.
+
+    Attributes:
+        mask_seed: makes the mask, and of the lesser name its share of the masks' product.
+        mask_salt, masked_salt: of the commitments to the seed, and to the masked rows.
+        runs: of the check of its rows.
+    """
+
+    mask_seed: Secret
+    mask_salt: Secret
+    masked_salt: Secret
+    runs: tuple[CheckSecrets, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toss:
+    """A node's part of a toss.
+
+    Attributes:
+        value: its bytes.
+        salt: of the commitment to them.
+    """
+
+    value: Secret
+    salt: Secret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secrets:
+    """Of one node; what was forgotten, or is not its to have, is empty.
+
+    Attributes:
+        noise: key of the noise.
+        data_salt: of the data seal.
+        sealing, dealing, padding: private keys of the round (X25519).
+        pairs: by the number of the pair, of a party.
+        tosses: by `toss_name`, of a verifier or dealer.
+    """
+
+    noise: bytes
+    data_salt: bytes
+    sealing: bytes
+    dealing: bytes
+    padding: bytes
+    pairs: Mapping[str, PairSecrets]
+    tosses: Mapping[str, Toss]
+
+
+def toss_name(check: Check) -> str:
+    """Names a check among a node's secrets."""
+    return f"{check.pair}.{check.run}.{check.owner}"
+
+
+def draw(plan: Plan, name: str, random: Random) -> Secrets:
+    """Everything that a node needs for a round.
+
+    Args:
+        plan: of the round.
+        name: of the node.
+        random: gives so many random bytes.
+    """
+    is_party = name in plan.parties
+    deals = any(pair.dealer == name for pair in pairs_of(plan))
+    return Secrets(
+        noise=random(32) if is_party or name in plan.counted else b"",
+        data_salt=random(32) if is_party else b"",
+        sealing=_private(random),
+        dealing=_private(random) if deals and not is_party else b"",
+        padding=_private(random) if is_party else b"",
+        pairs={str(pair.number): _of_pair(random) for pair in pairs_of(plan) if name in pair.parties},
+        tosses={
+            toss_name(check): Toss(value=random(32), salt=random(32))
+            for check in checks_of(plan)
+            if name in {check.verifier, check.dealer}
+        },
+    )
+
+
+def _of_pair(random: Random) -> PairSecrets:
+    return PairSecrets(
+        mask_seed=random(32),
+        mask_salt=random(32),
+        masked_salt=random(32),
+        runs=tuple(CheckSecrets(**{name: random(32) for name in CheckSecrets.__slots__}) for _ in range(RUNS)),
+    )
+
+
+def _private(random: Random) -> bytes:
+    return X25519PrivateKey.from_private_bytes(random(32)).private_bytes_raw()

@@ -1,0 +1,340 @@
+"""What a node knows of a round: plan, folder, keys, what all have said, and the messages that it can read."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+from verticil.shared import record
+from verticil.shared.errors import PeerFault
+from verticil.shared.masked.derivation import RoundName
+from verticil.shared.masked.plan import Plan
+from verticil.shared.masked_round.documents import Hello, Statement
+from verticil.shared.masked_round.folder import RoundFolder
+from verticil.shared.masked_round.mail import Credentials, Mail, signing_key_of
+from verticil.shared.masked_round.messages import Check, Kind, Message, Pair, checks_of, messages_of, pairs_of
+from verticil.shared.masked_round.pair_work import PairWork, People
+from verticil.shared.masked_round.secrets import Secrets
+from verticil.wire.v1 import common_pb2
+
+_UNBOUND = frozenset({Kind.HELLO})
+_BOUND_TO_T0 = frozenset({Kind.AGREED, Kind.SEED, Kind.PRODUCT, Kind.STATEMENT})
+
+
+@dataclass(kw_only=True, eq=False)
+class Standing:
+    """Of one node.
+
+    Attributes:
+        plan: of the round.
+        me: this node's name.
+        folder: its files.
+        credentials: its keys.
+        given: a party's people; None: it is the miner.
+    """
+
+    plan: Plan
+    me: str
+    folder: RoundFolder
+    credentials: Credentials
+    given: People | None
+    _secrets: Secrets | None = field(default=None, init=False)
+    _works: dict[int, PairWork] = field(default_factory=dict, init=False)
+    _arriving: dict[int, Path] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def plan_sha256(self) -> bytes:
+        """Of the plan's canonical bytes."""
+        return hashlib.sha256(record.encode(self.plan)).digest()
+
+    @cached_property
+    def name(self) -> RoundName:
+        """Which round."""
+        return RoundName(study=self.plan.study, round=self.plan.round)
+
+    @cached_property
+    def mail(self) -> Mail:
+        """Seals and opens."""
+        return Mail(self.plan, self.plan_sha256, self.me, self.credentials)
+
+    @cached_property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Of the plan."""
+        return pairs_of(self.plan)
+
+    @cached_property
+    def own_pairs(self) -> tuple[Pair, ...]:
+        """Those that this node is a party of."""
+        return tuple(pair for pair in self.pairs if self.me in pair.parties)
+
+    @cached_property
+    def checks(self) -> Mapping[tuple[int, str, int], Check]:
+        """By pair, owner and run."""
+        return {(check.pair, check.owner, check.run): check for check in checks_of(self.plan)}
+
+    @cached_property
+    def messages(self) -> tuple[Message, ...]:
+        """Of the plan."""
+        return messages_of(self.plan)
+
+    @cached_property
+    def contributors(self) -> tuple[str, ...]:
+        """All parties, and the miner."""
+        return (*self.plan.parties, self.plan.miner)
+
+    @property
+    def is_party(self) -> bool:
+        """Whether this node holds data."""
+        return self.me in self.plan.parties
+
+    @property
+    def people(self) -> People:
+        """This party's."""
+        if self.given is None:
+            raise ValueError("a party without its people, expected them where it is made")
+        return self.given
+
+    # ---- what was drawn, and what was said
+
+    @property
+    def secrets(self) -> Secrets:
+        """What this node drew.
+
+        Raises:
+            PeerFault: STATE_CORRUPT is the folder's; it was forgotten, or lost: the round cannot go on.
+        """
+        if self.drawn is None:
+            raise PeerFault(
+                "STUDY_MISMATCH",
+                "masked tables: what this node drew for the round is not there any more",
+                hint="a round whose secrets are lost ends; submit the study again under a new id, with a new approval",
+            )
+        return self.drawn
+
+    @property
+    def drawn(self) -> Secrets | None:
+        """The same; None: it was forgotten, or not drawn yet."""
+        if self._secrets is None:
+            self._secrets = self.folder.secrets
+        return self._secrets
+
+    def keep(self, secrets: Secrets) -> None:
+        """Write the secrets down, in place of those that are there."""
+        self.folder.keep(secrets)
+        self._secrets = secrets
+
+    def forget_secrets(self) -> None:
+        """Delete them."""
+        self.folder.forget_secrets()
+        self._secrets = None
+
+    @cached_property
+    def own_hello(self) -> bytes:
+        """The body that this node says to all; after it was made."""
+        return self._body("hello.json")
+
+    @cached_property
+    def own_statement(self) -> bytes:
+        """The body of a party's statement; after it was made."""
+        return self._body("statement.json")
+
+    def _body(self, name: str) -> bytes:
+        found = self.folder.read(name)
+        if found is None:
+            raise ValueError(f"{name} is not made yet")
+        return found
+
+    @cached_property
+    def hello_bodies(self) -> Mapping[str, bytes]:
+        """By name, of all contributors; after all came."""
+        return {self.me: self.own_hello} | self._told(Kind.HELLO)
+
+    @cached_property
+    def hellos(self) -> Mapping[str, Hello]:
+        """The same, read."""
+        return {name: hello_of(body, name) for name, body in self.hello_bodies.items()}
+
+    @cached_property
+    def statement_bodies(self) -> Mapping[str, bytes]:
+        """By name, of all parties; after all came."""
+        own = {self.me: self.own_statement} if self.is_party else {}
+        return own | self._told(Kind.STATEMENT)
+
+    @cached_property
+    def statements(self) -> Mapping[str, Statement]:
+        """The same, read."""
+        return {
+            name: record.decode(Statement, body, source=f"the statement of '{name}'")
+            for name, body in self.statement_bodies.items()
+        }
+
+    def _told(self, kind: Kind) -> dict[str, bytes]:
+        return {
+            message.sender: common_pb2.Signed.FromString(b"".join(self.read(message))).body
+            for message in self.messages
+            if message.kind is kind and message.recipient == self.me
+        }
+
+    @property
+    def t0(self) -> bytes:
+        """The first transcript; after it was written."""
+        return self._body("t0")
+
+    @property
+    def t1(self) -> bytes:
+        """The second."""
+        return self._body("t1")
+
+    def transcript(self, kind: Kind) -> bytes:
+        """That messages of a kind are bound to."""
+        if kind in _UNBOUND:
+            return b""
+        return self.t0 if kind in _BOUND_TO_T0 else self.t1
+
+    # ---- messages
+
+    def read(self, message: Message) -> Iterator[bytes]:
+        """The frames of a message that came."""
+        path = self._arriving.get(message.index) or self.folder.got(message.index)
+        return self.mail.opened(path, message, self.transcript(message.kind), self.drawn)
+
+    @contextlib.contextmanager
+    def arriving(self, message: Message, path: Path) -> Generator[None]:
+        """Within the block a message is read from where it came."""
+        self._arriving[message.index] = path
+        try:
+            yield
+        finally:
+            del self._arriving[message.index]
+
+    def incoming(self, kind: Kind, *, pair: int = -1, owner: str = "", run: int = -1, sender: str = "") -> Message:
+        """The one message of this kind for this node; `sender` where there are several."""
+        found = [
+            message
+            for message in self._by_kind.get(kind, ())
+            if (message.pair, message.owner, message.run) == (pair, owner, run) and sender in {"", message.sender}
+        ]
+        if len(found) != 1:
+            raise ValueError(f"{len(found)} messages '{kind}' of pair {pair}, owner '{owner}', run {run}, expected one")
+        return found[0]
+
+    def all_incoming(self, kind: Kind) -> Sequence[Message]:
+        """Every message of a kind for this node."""
+        return self._by_kind.get(kind, ())
+
+    @cached_property
+    def _by_kind(self) -> Mapping[Kind, list[Message]]:
+        found: dict[Kind, list[Message]] = {}
+        for message in self.messages:
+            if message.recipient == self.me:
+                found.setdefault(message.kind, []).append(message)
+        return found
+
+    def pair(self, number: int) -> Pair:
+        """A pair of the plan."""
+        return self.pairs[number]
+
+    def work(self, number: int) -> PairWork:
+        """The arithmetic of a pair; after T0."""
+        if number not in self._works:
+            self._works[number] = PairWork(self.plan, self.pair(number), self.t0)
+        return self._works[number]
+
+
+def hello_of(body: bytes, name: str) -> Hello:
+    """A hello; raises as `verticil.shared.record.decode`."""
+    return record.decode(Hello, body, source=f"the hello of '{name}'")
+
+
+def check_hellos(standing: Standing) -> None:
+    """See that all hellos say what this node says: one plan, one list, one set of pins.
+
+    Raises:
+        PeerFault: STUDY_MISMATCH, ALIGNMENT_MISMATCH or MESSAGE_INVALID, naming who differs; nothing has left.
+    """
+    plan, mine = standing.plan, standing.hellos[standing.me]
+    orders = {name: hello.order for name, hello in standing.hellos.items() if name in plan.parties}
+    reference = orders.get(standing.me, next(iter(orders.values())))
+    for name, hello in standing.hellos.items():
+        for what, got, expected in (
+            ("study", hello.study, plan.study),
+            ("round", hello.round, plan.round),
+            ("name", hello.name, name),
+            ("plan", hello.plan, mine.plan),
+        ):
+            if got != expected:
+                raise _differs(name, what)
+        if name in orders and (hello.order != reference or len(hello.order) != 32 or len(hello.data) != 32):
+            raise PeerFault(
+                "ALIGNMENT_MISMATCH",
+                f"masked tables: '{name}' has the common people in another order than '{standing.me}'",
+                hint="nothing has left; its operator should look whether its table or linkage key changed",
+            )
+        if hello.pins != mine.pins:
+            other = next(key for key in mine.pins if hello.pins.get(key) != mine.pins[key])
+            raise _differs(name, f"pinned sealing key of '{other}'")
+        pairs = {str(pair.number) for pair in standing.pairs if name in pair.parties}
+        deals = name == plan.miner and any(pair.dealer == name for pair in standing.pairs)
+        if set(hello.masks) != pairs or bool(hello.dealing) != deals or bool(hello.padding) != (name in plan.parties):
+            raise _differs(name, "commitments or keys of the round")
+    _check_keys(standing.hellos)
+
+
+def _check_keys(hellos: Mapping[str, Hello]) -> None:
+    """No two keys are one, and none is a point of small order, with which nothing can be kept secret."""
+    probe, seen = X25519PrivateKey.generate(), dict[bytes, str]()
+    for name, hello in hellos.items():
+        for key in filter(None, (hello.sealing, hello.dealing, hello.padding)):
+            if seen.setdefault(key, name) != name or [hello.sealing, hello.dealing, hello.padding].count(key) > 1:
+                raise PeerFault(
+                    "MESSAGE_INVALID", f"masked tables: a key of the round of '{name}' is '{seen[key]}''s, too"
+                )
+            try:
+                probe.exchange(X25519PublicKey.from_public_bytes(key))
+            except ValueError:
+                raise PeerFault(
+                    "MESSAGE_INVALID", f"masked tables: a key of the round of '{name}' is a point of small order"
+                ) from None
+
+
+def _differs(name: str, what: str) -> PeerFault:
+    return PeerFault(
+        "STUDY_MISMATCH",
+        f"masked tables: the hello of '{name}': its {what} is not what it is here",
+        hint="nothing has left; the same federation.toml and the same version of verticil belong at every site",
+    )
+
+
+def check_statement(statement: Statement, name: str, standing: Standing) -> None:
+    """See that a statement has what the plan asks for.
+
+    Raises:
+        PeerFault: MESSAGE_INVALID or STUDY_MISMATCH.
+    """
+    pairs = {str(pair.number) for pair in standing.pairs if name in pair.parties}
+    runs = {
+        pair: sum(check.owner == name and str(check.pair) == pair for check in standing.checks.values())
+        for pair in pairs
+    }
+    if (
+        statement.name != name
+        or statement.transcript != standing.t0
+        or set(statement.masked) != pairs
+        or {pair: len(packets) for pair, packets in statement.packets.items()} != runs
+    ):
+        raise PeerFault(
+            "STUDY_MISMATCH",
+            f"masked tables: the statement of '{name}' is not one of this round",
+            hint="the same version of verticil belongs at every site; the round ends",
+        )
+
+
+def signing_key_matches(signed: common_pb2.Signed, hello: Hello) -> bool:
+    """Whether the signer is who the hello says."""
+    return signing_key_of(signed.certificate) == hello.signing
