@@ -287,7 +287,7 @@ def test_what_a_masked_study_may_not_ask_is_refused_by_name() -> None:
     assert "masked.max_bytes: a round with 1 people has" in problem(masked(3, max_bytes=100))
     assert "tables: missing" in problem(dataclasses.replace(three, tables=None))
     weak = dataclasses.replace(three, tables=TablesRule(epsilon=40.0, delta=1e-3))
-    assert "by each of 3 contributors, expected 3 to 16384" in problem(weak)
+    assert "from each of 3 contributors: expected 3 to 16384" in problem(weak)
     triple = TablesRule(epsilon=1.0, delta=1e-9, three_way=(("a0", "b0", "c0"),))
     assert refused(dataclasses.replace(three, tables=triple)).code == "STUDY_UNSUPPORTED"
     sub = dataclasses.replace(three, quorum=QuorumRule(deadline_seconds=3600, minimum=2))

@@ -16,10 +16,9 @@ from typing import ClassVar, Final
 
 from verticil.shared.channels.discrete_gaussian import LARGEST_SIGMA, LEAST_SIGMA, LEAST_SIGMA_OF_A_SUM
 from verticil.shared.masked.field import check_capacity
+from verticil.shared.masked.opening import MOST_COUNTED, deviation, enough
 from verticil.shared.record import Sha256, encode
 
-MAX_COUNTED: Final = 25
-"""Contributors that draw noise across parties: so many parts of a sum are covered by the proof (model-three.md section 4.5)."""
 LEAST_PARTIES: Final = 2
 
 
@@ -115,7 +114,7 @@ class Plan:
     def _check_noise(self) -> None:
         n, t = len(self.counted), self.tolerate
         _expect(_some_of(self.counted, self.contributors), "the counted are not some contributors, in their order")
-        _expect(len({self.operators[name] for name in self.counted}) == n <= MAX_COUNTED, "too many are counted")
+        _expect(len({self.operators[name] for name in self.counted}) == n <= MOST_COUNTED, "too many are counted")
         most = min(n, len(self.parties)) - 1
         _expect(1 <= t <= most, f"tolerate {t} of {n} counted and {len(self.parties)} parties, expected 1 to {most}")
         _expect(0 < self.epsilon < math.inf and 0 < self.delta < 1, "epsilon and delta are no promise")
@@ -124,9 +123,8 @@ class Plan:
             sigma = top / bottom
             exact = sigma.as_integer_ratio() == (top, bottom)
             _expect(exact and least <= sigma <= LARGEST_SIGMA, f"sigma {top}/{bottom} is none that is drawn")
-        (top, bottom), (each_top, each_bottom) = self.sigma, self.sigma_each
-        enough = (each_top * bottom) ** 2 * (n - t) >= (top * each_bottom) ** 2
-        _expect(enough, "what is left of the noise without those who are tolerated is below sigma")
+        left = enough(self.sigma_each, self.sigma, n, t)
+        _expect(left, "what is left of the noise without those who are tolerated is below sigma")
 
     @property
     def contributors(self) -> tuple[str, ...]:
@@ -159,8 +157,8 @@ class Plan:
     def deviation(self, table: tuple[int, ...]) -> float:
         """The standard deviation of the noise on each count of a table, as it is drawn, people."""
         if self.crosses(table):
-            return math.sqrt(len(self.counted)) * self.sigma_each[0] / self.sigma_each[1]
-        return self.sigma[0] / self.sigma[1]
+            return deviation(self.sigma_each, len(self.counted))
+        return deviation(self.sigma)
 
     @property
     def sigma_total(self) -> float:

@@ -17,14 +17,13 @@ import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import ClassVar, Final
 
-from verticil.shared.channels.discrete_gaussian import LARGEST_SIGMA, LEAST_SIGMA_OF_A_SUM
 from verticil.shared.channels.subset import Subset
 from verticil.shared.errors import Misuse
 from verticil.shared.masked.field import check_capacity
-from verticil.shared.masked.plan import LEAST_PARTIES, MAX_COUNTED, Plan
+from verticil.shared.masked.opening import MOST_COUNTED, deviation, sigma_each
+from verticil.shared.masked.plan import LEAST_PARTIES, Plan
 from verticil.shared.model.graph import Dag
 from verticil.shared.record import encode
 from verticil.shared.study.central import MEMBERS
@@ -265,15 +264,10 @@ def slot_milliseconds(study: Study, n_people: int) -> int:
     return 250 + math.ceil(4 * (n_people * row + 2000 * cells_of(study)) / 1_000_000)
 
 
-def _sigma_each(study: Study) -> float:
-    """sigma_c: the least double with sigma_c^2 (N - t) >= sigma^2, compared in whole numbers."""
-    needed, left = Fraction(tables_sigma(study)) ** 2, len(counted(study)) - rule_of(study).tolerate
-    each = math.sqrt(needed / left)
-    while Fraction(each) ** 2 * left < needed:
-        each = math.nextafter(each, math.inf)
-    while Fraction(below := math.nextafter(each, 0)) ** 2 * left >= needed:
-        each = below
-    return each
+def _sigma_each(study: Study) -> tuple[int, int]:
+    """sigma_c; raises Misuse as `verticil.shared.masked.opening.sigma_each`."""
+    sigma = tables_sigma(study).as_integer_ratio()
+    return sigma_each(sigma, len(counted(study)), rule_of(study).tolerate)
 
 
 def plan_of(study: Study, n_people: int, *, proposal: bytes = b"", round: int = 1) -> Plan:  # noqa: A002 - the plan's own word
@@ -291,7 +285,7 @@ def plan_of(study: Study, n_people: int, *, proposal: bytes = b"", round: int = 
     if study.tables is None:
         raise ValueError(f"study '{study.id}' has no [tables]")
     effective = hashlib.sha256(encode(study)).digest()
-    rule, each = rule_of(study), _sigma_each(study)
+    rule = rule_of(study)
     _check_bytes(study, n_people, source=f"study '{study.id}'")
     return Plan(
         study=proposal or effective,
@@ -311,7 +305,7 @@ def plan_of(study: Study, n_people: int, *, proposal: bytes = b"", round: int = 
         epsilon=study.tables.epsilon,
         delta=study.tables.delta,
         sigma=tables_sigma(study).as_integer_ratio(),
-        sigma_each=each.as_integer_ratio(),
+        sigma_each=_sigma_each(study),
         unchecked=tuple(party for party in study.parties if party in rule.unchecked),
         slot_milliseconds=slot_milliseconds(study, n_people),
     )
@@ -368,7 +362,7 @@ class Masked(Protocol):
 
     def table_deviations(self, study: Study) -> tuple[float, ...]:
         """Within a party one draw of its owner; across parties the sum of those of all who are counted."""
-        within, across = tables_sigma(study), math.sqrt(len(counted(study))) * _sigma_each(study)
+        within, across = tables_sigma(study), deviation(_sigma_each(study), len(counted(study)))
         return tuple(
             across if len({study.units[unit].owner for unit in table}) > 1 else within for table in tables_of(study)
         )
@@ -432,9 +426,9 @@ def _check_rule(study: Study, source: str) -> None:
     of = "parties" if least is None else "parties of the smallest sub-model (quorum.min)"
     if not 1 <= rule.max_bytes <= MAX_SAFE:
         fail(f"{where}.max_bytes", f"got {rule.max_bytes}, expected 1 to {MAX_SAFE}")
-    if (n := len(counted(study))) > MAX_COUNTED:
+    if (n := len(counted(study))) > MOST_COUNTED:
         fail(
-            where, f"{n} contributors draw noise, expected at most {MAX_COUNTED}", hint="propose it with fewer parties"
+            where, f"{n} contributors draw noise, expected at most {MOST_COUNTED}", hint="propose it with fewer parties"
         )
     most = min(parties + rule.count_miner, parties) - 1
     if not 1 <= rule.tolerate <= most:
@@ -459,11 +453,8 @@ def _check_rule(study: Study, source: str) -> None:
 
 
 def _check_noise(study: Study, source: str) -> None:
-    each = _sigma_each(study)
-    if not LEAST_SIGMA_OF_A_SUM <= each <= LARGEST_SIGMA:
-        fail(
-            f"{source}: tables",
-            f"noise of {each:.4g} people by each of {len(counted(study))} contributors, expected {LEAST_SIGMA_OF_A_SUM:g} to "
-            f"{LARGEST_SIGMA:g}: only so is a sum of theirs what the proof speaks of",
-            hint="choose a smaller epsilon or more columns, or fewer parties; where there is too much, the opposite",
-        )
+    try:
+        _sigma_each(study)
+    except Misuse as error:
+        hint = "choose another epsilon or delta, more or fewer columns, or another tolerate"
+        raise Misuse(error.code, f"{source}: tables: {error.message}", hint=hint) from None
