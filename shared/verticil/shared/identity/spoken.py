@@ -1,8 +1,8 @@
 """A public key in words that two people can compare by telephone.
 
-Eight words of five letters, 128 bits of a SHA-256 over the name of whoever has the key and the key itself: a key that has the words
-of another takes about 2^128 tries to find, for one name at a time. Each word is 16 bits, consonants and vowels in turn, so that
-it can be said in most languages, and no list of words is needed.
+Eight words of five letters, 128 bits of a SHA-256 over the name of whoever has the key and the key itself: to find a key with the
+words of another takes about 2^128 tries, for each name anew. A word is 16 bits, consonants and vowels in turn, so that it can be
+said in most languages, and no list of words is needed.
 
 D. S. Wilkerson, "A Proposal for Proquints: Identifiers that are Readable, Spellable, and Pronounceable", arXiv:0901.4016, 2009.
 """

@@ -32,7 +32,7 @@ from verticil.shared.channels.gaussian import analytic_sigma
 from verticil.shared.channels.loss import DiscreteGaussianLoss, GaussianLoss, Loss, delta_at, epsilon_at
 from verticil.shared.channels.share_noise import DISCRETE, KINDS, ROUNDED
 from verticil.shared.errors import Refusal
-from verticil.shared.privacy.accounts import COLUMNS, KNOWN, MINER_ALONE, OTHERS, PUBLIC, Cost
+from verticil.shared.privacy.accounts import COLUMNS, DEALER, KNOWN, MINER_ALONE, OTHERS, PUBLIC, Cost
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import measures_itself, protocol_of, recipients_of, sent_units
 from verticil.shared.study.tables import tables_of, tables_sigma
@@ -363,8 +363,15 @@ def _unknown(name: str) -> Refusal:
 # ---- the product's kinds
 
 
+def is_masked(study: Study) -> bool:
+    """Whether nobody reads a column, but a dealer of masks with its partner could."""
+    return not sent_units(study) and bool(protocol_of(study).readable(study))
+
+
 def column_reader(study: Study) -> str:
     """Whom a study's randomized columns are drawn for: the miner alone where all that is published follows from noisy tables."""
+    if is_masked(study):
+        return DEALER.name
     return COLUMNS.name if study.tables is None else MINER_ALONE
 
 
@@ -422,7 +429,7 @@ def _noisy_tables(study: Study, party: str) -> Iterable[PlannedEvent]:
     An owner of all columns draws it alone, and no miner reads them.
     """
     rule = study.tables
-    if rule is None or measures_itself(study):
+    if rule is None or measures_itself(study) or is_masked(study):
         return
     tables = len(tables_of(study))
     alone = not protocol_of(study).coordinated

@@ -16,10 +16,10 @@ from typing import Final
 from verticil.shared.channels import privacy
 from verticil.shared.channels.privacy import EPSILON_TOLERANCE, Mechanism
 from verticil.shared.privacy.accountant import compose, cost_of, finite, together
-from verticil.shared.privacy.accounts import COLUMNS, NOTHING, Cost
-from verticil.shared.privacy.events import NoisyTables, PrivacyEvent, RandomizedColumn, planned, share_event
+from verticil.shared.privacy.accounts import COLUMNS, MASKED, NOTHING, OTHERS, Cost
+from verticil.shared.privacy.events import PrivacyEvent, RandomizedColumn, planned, share_event
 from verticil.shared.study.document import Study
-from verticil.shared.study.protocols import protocol_of, sent_units
+from verticil.shared.study.protocols import protocol_of
 
 _LARGEST_EXPONENT: Final = 690.0  # e^690 is a double yet
 _LARGEST_SHOWN: Final = 700.0
@@ -140,13 +140,13 @@ def finite_epsilon(epsilons: Iterable[float]) -> float:
 
 
 def sent_epsilons(study: Study, party: str) -> tuple[float, ...]:
-    """`column_epsilon` of each unit of a party that the study sends anywhere, in the study's order.
+    """`column_epsilon` of each unit of a party that the study sends anywhere, or that somebody could read, in the study's order.
 
     Args:
         study: with the party's own declaration.
         party: one of its parties.
     """
-    sent = frozenset(sent_units(study))
+    sent = frozenset(protocol_of(study).readable(study))
     return tuple(column_epsilon(study.units[index].transition) for index in study.units_of(party) if index in sent)
 
 
@@ -162,9 +162,9 @@ def share_cost(study: Study) -> Cost | None:
 
 
 def tables_cost(study: Study) -> Cost | None:
-    """What a study's noisy tables cost each person, for everybody but the miner; None: it asks for no noise on tables."""
-    found = (cost_of(item.event) for item in planned(study, study.parties[0]) if isinstance(item.event, NoisyTables))
-    return next(found, None)
+    """What a study's noisy tables cost each person, for everybody, a miner that draws the noise apart; None: it asks for none."""
+    drawn = (item.event for item in planned(study, study.parties[0]))
+    return next((cost_of(event) for event in drawn if event.reader in {OTHERS, MASKED}), None)
 
 
 def one_in(n: int, delta: float) -> bool:

@@ -8,15 +8,28 @@ party row by row: for these two the columns are charged, and the tables with the
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 from verticil.shared.channels.loss import ApproximateLoss, DiscreteGaussianLoss, Loss, delta_at, epsilon_at
+from verticil.shared.channels.privacy import epsilon
 from verticil.shared.masked.field import P
-from verticil.shared.privacy.accounts import MASKED, Cost
-from verticil.shared.privacy.events import DiscreteGaussianCounts, EventKind, register
+from verticil.shared.privacy.accounts import DEALER, MASKED, Cost
+from verticil.shared.privacy.events import (
+    DiscreteGaussianCounts,
+    EventKind,
+    PlannedEvent,
+    RandomizedColumn,
+    is_masked,
+    register,
+)
+from verticil.shared.study.document import Study
+from verticil.shared.study.masked import counted, exposed, rule_of
+from verticil.shared.study.tables import tables_of, tables_sigma
 
 CHECK: Final = (3 / P) ** 2
 """The chance at most that an ordered pair passes both checks with a row that is not one-hot (model-three.md, section 4)."""
@@ -72,12 +85,78 @@ class MaskedTables(DiscreteGaussianCounts):
         return self.sigma * math.sqrt(self.contributors / self.draws)
 
 
+def together(study: Study) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Whose randomized columns two contributors could read who work together: one dealt masks to the other, or each to the other.
+
+    Returns:
+        (one, other) -> owners, in the study's order.
+    """
+    found: dict[tuple[str, str], set[str]] = {}
+    for item in exposed(study):
+        pair = (item.dealer, item.partner)
+        found.setdefault(pair[::-1] if pair[::-1] in found else pair, set()).update(item.owners)
+    return {pair: tuple(name for name in study.parties if name in owners) for pair, owners in found.items()}
+
+
+def tables_event(study: Study) -> MaskedTables:
+    """What a masked study tells everybody and the miner.
+
+    Raises:
+        ValueError: the study has no ``[tables]``.
+    """
+    if study.tables is None:
+        raise ValueError(f"study '{study.id}' has no [tables]")
+    tables, tolerate = tables_of(study), rule_of(study).tolerate
+    return MaskedTables(
+        sigma=tables_sigma(study),
+        tables=len(tables),
+        delta=study.tables.delta,
+        epsilon=study.tables.epsilon,
+        contributors=len(counted(study)),
+        tolerate=tolerate,
+        missing=tolerate,
+        checks=len(study.parties) ** 2 + 12 * sum(len(table) == 3 for table in tables),
+        sensitivity=math.sqrt(2 * len(tables)),
+    )
+
+
+def dealer_event(study: Study) -> MaskedTables | None:
+    """What the tables tell a dealer with its partner, beside the rows; None: the rows say all of it.
+
+    Of the draws those of a dealer and its partner are known, at the most over all of them, and those that the statement tolerates
+    are missing anyway. Where these two draw all noise, tables are a function of the randomized columns.
+    """
+    everybody, draws = tables_event(study), set(counted(study))
+    known = max(len(draws.intersection(pair)) for pair in together(study))
+    if known >= everybody.contributors:
+        return None
+    missing = max(known, everybody.tolerate)
+    stated = everybody.epsilon if missing == everybody.tolerate else None
+    return replace(everybody, missing=missing, epsilon=stated, reader=DEALER.name)
+
+
+def _planned(study: Study, party: str) -> Iterator[PlannedEvent]:
+    """Columns for a dealer with its partner, then the tables: two events of all parties' people, charged to those of each."""
+    if not is_masked(study):
+        return
+    readers = tuple(f"{one} with {other}" for (one, other), owners in together(study).items() if party in owners)
+    for index in study.units_of(party):
+        unit = study.units[index]
+        event = RandomizedColumn(epsilon=epsilon(unit.transition), reader=DEALER.name)
+        yield PlannedEvent(event=event, variables=unit.variables, readers=readers, unit=index)
+    names = tuple(study.schema[position].name for position in study.schema.owned_by(party))
+    yield PlannedEvent(event=tables_event(study), variables=names, readers=("everyone",), joint=True)
+    if (less := dealer_event(study)) is not None:
+        yield PlannedEvent(event=less, variables=names, readers=readers, joint=True)
+
+
 def _losses(event: MaskedTables, changed: int | None = None) -> Counter[Loss]:
     counts = 2 * event.tables if changed is None else changed
     checks = ApproximateLoss(epsilon=0.0, delta=event.checks * CHECK)
     return Counter({DiscreteGaussianLoss(sigma=event.left): counts, checks: 1})
 
 
+@functools.lru_cache(maxsize=64)
 def _cost(event: MaskedTables) -> Cost:
     losses = _losses(event)
     if event.epsilon is not None and delta_at(losses, event.epsilon) <= event.delta:
@@ -107,7 +186,7 @@ register(
         event=MaskedTables,
         cost=_cost,
         words=_words,
-        of_study=lambda _study, _party: (),
+        of_study=_planned,
         losses=_losses,
         add_or_remove=lambda event: _losses(event, event.tables),
         deviation=lambda event: event.drawn,

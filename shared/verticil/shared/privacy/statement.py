@@ -25,7 +25,7 @@ from verticil.shared.channels.subset import Subset
 from verticil.shared.json_document import Json
 from verticil.shared.model.graph import Dag
 from verticil.shared.privacy.accountant import add_or_remove, compose, cost_of, together
-from verticil.shared.privacy.accounts import COLUMNS, PUBLIC, READERS, Cost, Reader
+from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Reader
 from verticil.shared.privacy.events import (
     PlannedEvent,
     PrivacyEvent,
@@ -33,10 +33,12 @@ from verticil.shared.privacy.events import (
     column_reader,
     document,
     further,
+    is_masked,
     kind_of,
     planned,
     words,
 )
+from verticil.shared.privacy.masked_figures import FourFigures, four_figures
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocol import Disclosure
 from verticil.shared.study.protocols import disclosure, protocol_of
@@ -57,6 +59,7 @@ class ColumnStatement:
         subset_size: how many categories a released set has; None where one category is released.
         impossible: how many combinations of a compound were declared impossible; they are not among its categories.
         read_by: between peers, the parties that the column goes to, none of them: it never leaves its site; None: the miner.
+        masked: nobody reads it, but a dealer of masks with its partner could.
         n_states: K; of a compound the number of its combinations.
         k_measure: at least this many true categories are possible behind every released one.
         gamma: worst ratio of the odds after seeing the released value to the odds before; infinite without a bound.
@@ -74,6 +77,7 @@ class ColumnStatement:
     subset_size: int | None
     impossible: int
     read_by: tuple[str, ...] | None
+    masked: bool
     n_states: int
     k_measure: int
     gamma: float
@@ -96,8 +100,8 @@ class ColumnStatement:
 
     @property
     def sent(self) -> bool:
-        """Whether the column leaves its site at all."""
-        return self.read_by is None or bool(self.read_by)
+        """Whether the column leaves its site at all, in whatever form."""
+        return self.read_by is None or bool(self.read_by) or self.masked
 
     @property
     def set_text(self) -> str | None:
@@ -119,6 +123,7 @@ class ColumnStatement:
             **({} if self.set_text is None else {"subset_size": self.subset_size, "released": self.set_text}),
             **({"impossible_combinations": self.impossible} if self.impossible else {}),
             **({} if self.read_by is None else {"read_by": list(self.read_by)}),
+            **({"masked": True} if self.masked else {}),
             "n_states": self.n_states,
             "bounded": self.bounded,
             "epsilon": self.epsilon if self.bounded else None,
@@ -214,6 +219,7 @@ class PrivacyStatement:
         events: what else was drawn, of kinds that have no words of their own.
         accounts: what everything costs, for each reader that something is drawn for, or published to.
         composed: something is drawn whose losses the accountant composes; no version without accounts could.
+        masked: the four figures of a masked study, whose columns nobody reads; None: it is none.
     """
 
     columns: tuple[ColumnStatement, ...]
@@ -224,10 +230,14 @@ class PrivacyStatement:
     events: tuple[EventStatement, ...] = ()
     accounts: tuple[AccountStatement, ...] = ()
     composed: bool = False
+    masked: FourFigures | None = None
 
     @property
     def together(self) -> Cost:
-        """What columns and `events` cost one person together, for whoever reads columns."""
+        """What columns and `events` cost one person together, for whoever reads columns, or could read them."""
+        dealer = next((account.cost for account in self.accounts if account.reader is DEALER), None)
+        if self.masked is not None and dealer is not None:
+            return dealer
         columns = (cost_of(RandomizedColumn(epsilon=column.epsilon)) for column in self.sent)
         return compose([*columns, *(event.cost for event in self.events if event.counts)])
 
@@ -272,6 +282,7 @@ class PrivacyStatement:
             "alignment": dict(self.alignment.document()),
             "accounts": self.accounts_document,
             **({} if self.events_document is None else {"events": self.events_document}),
+            **({} if self.masked is None else {"masked": self.masked.document()}),
         }
 
     @property
@@ -291,6 +302,8 @@ class PrivacyStatement:
         if not self.events:
             return None
         some = "" if all(event.counts for event in self.events) else " that whoever reads columns does not have already"
+        if self.masked is not None:
+            some = " that a dealer of masks with its partner has"
         return {
             "statement": (
                 "What was drawn of people's data besides the columns. epsilon_per_person and delta_per_person are the sums over "
@@ -319,6 +332,7 @@ def _column(study: Study, index: int, dag: Dag | None) -> ColumnStatement:
         subset_size=unit.transition.size if isinstance(unit.transition, Subset) else None,
         impossible=len(unit.impossible),
         read_by=protocol_of(study).read_by(study, index, dag),
+        masked=is_masked(study),
         n_states=measures.n_states,
         k_measure=measures.k_measure,
         gamma=measures.gamma,
@@ -353,6 +367,7 @@ def privacy_statement(study: Study, dag: Dag | None = None) -> PrivacyStatement:
         ),
         accounts=accounts_of(drawn),
         composed=any(kind_of(event).losses is not None for event in drawn),
+        masked=four_figures(study),
     )
 
 

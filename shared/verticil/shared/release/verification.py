@@ -399,8 +399,12 @@ def _check_privacy(node: Node, study: Study, dag: Dag) -> None:
         if published != value and not math.isclose(published, value, rel_tol=1e-9, abs_tol=1e-12):
             figure.fail(f"got {published}, the matrices in study.json give {value}")
     published_events = node.get("events")
-    if not _equal(None if published_events is None else published_events.value, statement.events_document):
+    drawn = None if published_events is None else published_events.value
+    if not _equal(drawn, statement.events_document, within=_COMPOSED):
         (published_events or node).fail("events: what it says was drawn of people's data is not what study.json gives")
+    masked = None if statement.masked is None else statement.masked.document()
+    if not _equal(None if (said := node.get("masked")) is None else said.value, masked, within=_COMPOSED):
+        (said or node).fail("masked: what it says of the four figures is not what study.json gives")
     accounts = node.get("accounts")  # a release of an earlier version has none
     if accounts is None and statement.composed:
         node.fail("accounts: missing, expected what the study costs each person, for each reader")

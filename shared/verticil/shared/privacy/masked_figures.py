@@ -1,0 +1,191 @@
+"""The four figures of a masked study: what stands first wherever people decide or read about it (model-three.md, section 6).
+
+1. (epsilon, delta) for everybody, and the coalitions that it covers, by name;
+2. what the miner had before of these columns;
+3. the floor, and the (epsilon, delta) beside it, with the names of who would have to work together;
+4. whether the rows of partners are checked.
+
+They are worded once, here: in `study check`, before an approval, in the ledger's listing, in a release and its report.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from verticil.shared.json_document import Json
+from verticil.shared.privacy.accountant import cost_of
+from verticil.shared.privacy.accounts import Cost
+from verticil.shared.privacy.events import is_masked
+from verticil.shared.privacy.figures import column_epsilon, total_epsilon
+from verticil.shared.privacy.masked import dealer_event, tables_event, together
+from verticil.shared.study.document import Study
+from verticil.shared.study.masked import counted, covered, rule_of
+
+_MOST: Final = 6
+"""Coalitions, and pairs of a dealer with its partner, that are named; of more the number is said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    """What a dealer with its partner could read, row by row.
+
+    Attributes:
+        names: of the two who would have to work together.
+        owners: whose columns.
+        columns: how many draws.
+        epsilon: of all of them together; infinite: one has no bound.
+    """
+
+    names: tuple[str, str]
+    owners: tuple[str, ...]
+    columns: int
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FourFigures:
+    """The figures of one study.
+
+    Attributes:
+        everybody: of all tables.
+        tables: how many.
+        counted: who draws noise across parties.
+        tolerate: how many of them may know theirs, or leave it out.
+        covered: coalitions that `everybody` covers, the first of them; smaller ones are covered, too.
+        more: whether there are more.
+        before: epsilon of what the miner was sent before of these columns; None: only each party's ledger knows.
+        floor: who could read what, largest first.
+        beside: what the tables tell such two; None: nothing that the rows do not.
+        unchecked: parties whose rows nobody checks.
+    """
+
+    everybody: Cost
+    tables: int
+    counted: tuple[str, ...]
+    tolerate: int
+    covered: tuple[tuple[str, ...], ...]
+    more: bool
+    before: float | None
+    floor: tuple[Floor, ...]
+    beside: Cost | None
+    unchecked: tuple[str, ...]
+
+    @property
+    def words(self) -> tuple[str, str, str, str]:
+        """Each figure in words."""
+        return (_everybody(self), _before(self.before), _floor(self), _checked(self.unchecked))
+
+    def document(self) -> Json:
+        """For a release, which does not know what a miner had before."""
+        return {
+            "everybody": {"epsilon": self.everybody.epsilon, "delta": self.everybody.delta, "tables": self.tables},
+            "counted": list(self.counted),
+            "tolerate": self.tolerate,
+            "covered": [list(names) for names in self.covered],
+            "floor": [
+                {
+                    "names": list(item.names),
+                    "owners": list(item.owners),
+                    "columns": item.columns,
+                    "epsilon": item.epsilon if math.isfinite(item.epsilon) else None,
+                }
+                for item in self.floor
+            ],
+            "beside": None if self.beside is None else {"epsilon": self.beside.epsilon, "delta": self.beside.delta},
+            "unchecked": list(self.unchecked),
+        }
+
+
+def four_figures(study: Study, *, party: str | None = None, before: float | None = None) -> FourFigures | None:
+    """The figures of a study.
+
+    Args:
+        study: with the declarations that are known.
+        party: only of its columns, for its people; None: of all.
+        before: what the miner was sent before of these columns, as its ledger says.
+
+    Returns:
+        None: the study is not masked.
+    """
+    if not is_masked(study):
+        return None
+    event, less = tables_event(study), dealer_event(study)
+    some = tuple(itertools.islice(covered(study), _MOST + 1))
+    floor: list[Floor] = []
+    for names, all_owners in together(study).items():
+        owners = tuple(name for name in all_owners if party in (None, name))
+        units = [unit for unit in study.units if unit.owner in owners]
+        if units:
+            total = total_epsilon(column_epsilon(unit.transition) for unit in units)
+            floor.append(Floor(names=names, owners=owners, columns=len(units), epsilon=total))
+    return FourFigures(
+        everybody=cost_of(event),
+        tables=event.tables,
+        counted=counted(study),
+        tolerate=event.tolerate,
+        covered=some[:_MOST],
+        more=len(some) > _MOST,
+        before=before,
+        floor=tuple(sorted(floor, key=lambda item: -item.epsilon)),
+        beside=None if less is None else cost_of(less),
+        unchecked=tuple(name for name in study.parties if name in rule_of(study).unchecked),
+    )
+
+
+def _told(cost: Cost) -> str:
+    return f"epsilon {_up(cost.epsilon)}, delta {cost.delta:.3g}"
+
+
+def _up(epsilon: float) -> str:
+    return "without bound" if math.isinf(epsilon) else f"{math.ceil(100 * epsilon - 1e-6) / 100:g}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _everybody(found: FourFigures) -> str:
+    several = "; ".join(_listed(some) for some in found.covered) + ("; and more" if found.more else "")
+    lazy = "one of them" if found.tolerate == 1 else f"{found.tolerate} of them in all"
+    return (
+        f"everybody: {_told(found.everybody)} for each person, of all {found.tables} tables together, unless somebody breaks the "
+        f"ciphers. {_listed(found.counted)} draw the noise; {lazy} may be curious or leave it out. So it holds against each of "
+        f"these, with outsiders: {several}. A party that leaves noise out of its own tables has no such promise for its columns"
+    )
+
+
+def _before(epsilon: float | None) -> str:
+    if epsilon is None:
+        return (
+            "the miner: the same, and what it was sent of these columns in studies before, which it keeps; each party's ledger "
+            "says how much"
+        )
+    if epsilon == 0:
+        return "the miner: the same; it was sent nothing of these columns before"
+    return f"the miner: the same, and what it was sent of these columns before, which it keeps: epsilon {_up(epsilon)}"
+
+
+def _floor(found: FourFigures) -> str:
+    named = [
+        f"{' with '.join(item.names)} (columns of {_listed(item.owners)}: epsilon {_up(item.epsilon)} over {item.columns})"
+        for item in found.floor[:_MOST]
+    ]
+    more = f"; and {len(found.floor) - _MOST} more pairs" if len(found.floor) > _MOST else ""
+    beside = "" if found.beside is None else f"; beside it the tables tell such two {_told(found.beside)}"
+    return (
+        "the floor: a dealer of masks that works together with the partner it dealt to reads randomized columns row by row: "
+        f"{'; '.join(named)}{more}{beside}. Nothing else stops such two"
+    )
+
+
+def _checked(unchecked: Sequence[str]) -> str:
+    if not unchecked:
+        return "checked: the rows of every party are checked by its partners, without being seen"
+    return (
+        f"not checked: the rows of {_listed(unchecked)}. Such a party can learn exactly, in all columns of every partner, what "
+        "about 20 people of its choice have, for each column of its own"
+    )
