@@ -41,6 +41,7 @@ from verticil.shared.record import parse, read
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.peer import scored_pairs
+from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.structure_document import NANONATS, structure_body
 
 if TYPE_CHECKING:
@@ -244,7 +245,7 @@ def learn_and_write(
     from verticil.miner.learning.from_tables import learn_from_tables
     from verticil.miner.learning.learn import LearnResult, learn
     from verticil.miner.learning.search.protocol import Interruption
-    from verticil.miner.storage.measured import read_tables
+    from verticil.miner.storage.measured import counts_sha256, read_tables
     from verticil.shared.release.bundle import write_release
     from verticil.shared.release.content import ReleaseContent
     from verticil.shared.release.synthesis import released_records
@@ -305,6 +306,7 @@ def learn_and_write(
             ),
             simulation=job.simulation,
             seed_derived=job.seed_derived,
+            opened=counts_sha256(tables) if tables is not None and protocol_of(study).masks else b"",
             published_at=max(clock(), job.started_at).astimezone(dt.UTC).replace(microsecond=0),
         ),
     )

@@ -82,7 +82,7 @@ class ReleaseContent:
         synthetic: the synthetic records, columns in schema order.
         codes: the same records as codes, one array for each variable.
         n_common: how many people all parties have in common.
-        receipts: the miner's signed receipts, one for each unit; none in Model I.
+        receipts: the miner's signed receipts, one for each unit; none in Model I, and in Model III, where it gets no column.
         provenance: versions and whatever else tells how the release was made.
         search: how the structure was found.
         simulation: everything ran on one machine; its user could read the data of all parties.
@@ -94,6 +94,8 @@ class ReleaseContent:
         structure: Model I: the structure, signed by the miner that searched it; None where the study gives it.
         joint: Model II: the joint model, rounded, that `synthetic` was drawn from; None: from the network.
         joint_facts: how it was fitted.
+        opened: Model III: SHA-256 of the opened tables, as the parties have them (model-three.md section 4.7); empty in a
+            simulation that opened none.
 
     Raises:
         ValueError: the parts do not belong together.
@@ -120,6 +122,7 @@ class ReleaseContent:
     pairs: tuple[PairEstimate, ...] = ()
     joint: JointModel | None = None
     joint_facts: Mapping[str, Json] = field(default_factory=dict)
+    opened: bytes = b""
 
     def __post_init__(self) -> None:
         schema = self.study.schema
@@ -146,6 +149,10 @@ class ReleaseContent:
             )
         if not bool(self.study.left_out) == bool(self.proposal) == (self.sub_model is not None):
             raise ValueError("a sub-model, and no other study, comes with its proposal and the miner's statement")
+        if protocol_of(self.study).masks and (self.receipts or not (self.opened or self.simulation)):
+            raise ValueError(
+                "a release of masked tables has their digest, unless it is a simulation's, and no receipts"
+            )
         if self.published_at.utcoffset() != dt.timedelta(0):
             raise ValueError("published_at is not a UTC time")
 

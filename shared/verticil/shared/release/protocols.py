@@ -7,6 +7,7 @@ from typing import Final
 from verticil.shared.registry import Registry
 from verticil.shared.release.central import CentralRelease
 from verticil.shared.release.curator import CuratorRelease
+from verticil.shared.release.masked import MaskedRelease
 from verticil.shared.release.peer import PeerRelease
 from verticil.shared.release.protocol import ReleaseProtocol
 from verticil.shared.study.document import Study
@@ -26,6 +27,7 @@ def register_release(name: str, protocol: ReleaseProtocol) -> None:
 register_release("central", CentralRelease())
 register_release("peer", PeerRelease())
 register_release("curator", CuratorRelease())
+register_release("masked", MaskedRelease())
 
 
 def release_protocol(study: Study) -> ReleaseProtocol:

@@ -21,6 +21,7 @@ from typing import ClassVar, Final
 
 from verticil.shared.channels.subset import Subset
 from verticil.shared.errors import Misuse
+from verticil.shared.json_document import Json
 from verticil.shared.masked.field import check_capacity
 from verticil.shared.masked.opening import MOST_COUNTED, deviation, sigma_each
 from verticil.shared.masked.plan import LEAST_PARTIES, Plan
@@ -28,7 +29,7 @@ from verticil.shared.model.graph import Dag
 from verticil.shared.record import encode
 from verticil.shared.study.central import MEMBERS
 from verticil.shared.study.document import MaskedRule, Study, Unit
-from verticil.shared.study.protocol import Disclosure, Protocol
+from verticil.shared.study.protocol import Disclosure, Protocol, Statement
 from verticil.shared.study.tables import cells_of, tables_of, tables_sigma
 from verticil.shared.study.vocabulary import MAX_SAFE, fail
 
@@ -322,6 +323,66 @@ def _check_bytes(study: Study, n_people: int, *, source: str) -> None:
         )
 
 
+_STATEMENT: Final = (
+    "No organisation and no miner saw a row of another organisation. Tables of pairs of columns were computed from masked ones, "
+    "and opened with the noise of all counted contributors on tables across organisations, and of the owner on its own. All that "
+    "is published follows from these noisy tables and the number of people, which is public. That is computational, and it does "
+    "not hold against a dealer of masks that works together with the partner it dealt to: these two can read the randomized "
+    "columns of the other. Whoever deals, opens or sends a share could have planted or hidden an association, and nothing here "
+    "proves that none did."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskedStatement(Statement):
+    """How the tables came about; what they cost whom stands in the privacy statement.
+
+    Attributes:
+        tables: T.
+        tolerate: t.
+        counted: who drew noise across parties.
+        sigma: parameter of the noise that an owner drew on each count of its own tables, people.
+        sigma_each: of what each of `counted` drew on each count across parties, people.
+        dealers: (two parties, who dealt their masks).
+        unchecked: parties whose rows nobody checked.
+    """
+
+    key = "masked"
+
+    tables: int
+    tolerate: int
+    counted: tuple[str, ...]
+    sigma: float
+    sigma_each: float
+    dealers: tuple[tuple[tuple[str, str], str], ...]
+    unchecked: tuple[str, ...]
+
+    @property
+    def exact(self) -> bool:
+        """They come from tables with noise."""
+        return False
+
+    @property
+    def parameters(self) -> str:
+        """The noise on all that is published."""
+        return "the noise on the opened tables that everything was learned from"
+
+    def document(self) -> Json:
+        """The statement."""
+        return {
+            "exact_parameters": False,
+            "statement": _STATEMENT,
+            "relation": "replace one person's values at all parties; the number of people is public",
+            "tables": self.tables,
+            "tolerate": self.tolerate,
+            "counted": list(self.counted),
+            "sigma_within_a_party": self.sigma,
+            "sigma_of_each_across_parties": self.sigma_each,
+            "dealers": [{"pair": list(pair), "dealer": dealer} for pair, dealer in self.dealers],
+            "unchecked": list(self.unchecked),
+        }
+
+
 class Masked(Protocol):
     """Model III."""
 
@@ -359,6 +420,19 @@ class Masked(Protocol):
         strangers = [name for name in (*study.parties, MINER) if name != party and name not in recipients]
         if strangers:
             yield f"model 'masked': {', '.join(strangers)} not in policy.recipients"
+
+    def statement(self, study: Study, dag: Dag) -> MaskedStatement:
+        """Who dealt, who drew how much noise, who was checked."""
+        top, bottom = _sigma_each(study)
+        return MaskedStatement(
+            tables=len(tables_of(study)),
+            tolerate=rule_of(study).tolerate,
+            counted=counted(study),
+            sigma=tables_sigma(study),
+            sigma_each=top / bottom,
+            dealers=tuple(zip(itertools.combinations(study.parties, 2), dealers(study), strict=True)),
+            unchecked=tuple(party for party in study.parties if party in rule_of(study).unchecked),
+        )
 
     def table_deviations(self, study: Study) -> tuple[float, ...]:
         """Within a party one draw of its owner; across parties the sum of those of all who are counted."""

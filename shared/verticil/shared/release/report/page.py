@@ -198,6 +198,8 @@ def _values(content: ReleaseContent) -> dict[str, object]:
             "delta": wording.tiny(statement.together.delta) if statement.together.delta else "0",
         },
         "noisy": _noisy_tables(statement),
+        "besides": protocol.statement(study, network.dag),
+        "four": () if statement.masked is None else statement.masked.words,
         "costs": wording.costs(statement.accounts, coordinated=protocol.coordinated, alone=protocol.whole_table),
         "nodes": nodes,
         "edges": edges,
