@@ -68,14 +68,14 @@ class RoundFolder:
         """The same of what is written once and never becomes another.
 
         Raises:
-            Refusal: STUDY_MISMATCH, it is there and is another.
+            Refusal: APPROVAL_VOID, it is there and is another.
         """
         known = self.read(name)
         if known is None:
             self.write(name, content)
         elif known != content:
             raise Refusal(
-                "STUDY_MISMATCH",
+                "APPROVAL_VOID",
                 f"masked tables: {what} is another than this round began with",
                 hint="a round is of one plan, one list and one table; submit the study again under a new id, with a new approval",
             )

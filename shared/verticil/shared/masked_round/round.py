@@ -130,7 +130,7 @@ class Round:
 
     Raises:
         Misuse: CONFIG_INVALID, a pinned key is missing.
-        Refusal: STUDY_MISMATCH, the round was begun with another plan, or it has ended.
+        Refusal: APPROVAL_VOID, the round was begun with another plan, or it has ended.
     """
 
     def __init__(
@@ -510,7 +510,7 @@ def end_round(path: Path, at: dt.datetime) -> None:
 def _over(line: str) -> Refusal:
     del line
     return Refusal(
-        "STUDY_MISMATCH",
+        "APPROVAL_VOID",
         "masked tables: this round has ended at this node",
         hint="a round is never taken up again: submit the study under a new id, with a new approval",
     )
