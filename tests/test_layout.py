@@ -62,6 +62,7 @@ LAYERS = {
     "verticil.shared.formats.tables": 3,
     "verticil.shared.identity.identity": 2,
     "verticil.shared.transport.chunks": 2,
+    "verticil.party.limits.masked": 2,
     "verticil.party.limits.policy": 2,
     "verticil.party.operator.plain_language": 1,
     "verticil.party.policy.comparison": 1,

@@ -77,7 +77,6 @@ def test_an_event_is_read_back_as_it_was_written() -> None:
 def test_everybody_and_the_miner_are_charged_the_tables_and_not_the_dealer() -> None:
     event = tables(contributors=3)
     assert [reader for reader in READERS if reader.sees(event.reader)] == [COLUMNS, PUBLIC]
-    assert [reader for reader in READERS if reader.needs_limits(event.reader)] == [PUBLIC]
     assert together([event]) == cost_of(event)
 
 

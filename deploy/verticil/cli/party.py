@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from verticil.cli import airgap, party_site, party_study, service_unit
+from verticil.cli import airgap, party_site, party_study, party_text, service_unit
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, plain_table, put, say
 from verticil.cli.party_site import ConfigOption, site_of
 
 if TYPE_CHECKING:
+    from verticil.party.operator.keys import PinnedKeys
     from verticil.party.operator.reports import BudgetView
     from verticil.shared.audit import AuditLine
     from verticil.shared.json_document import Json
@@ -68,6 +69,9 @@ def ledger(config: ConfigOption = Path("party.toml"), form: FormatOption = Forma
     found = read_ledger(site_of(config))
     if emit(found, form=form):
         return
+    for digest, figures in (found.four_figures or {}).items():
+        put(f"[bold]masked tables of {digest[:16]}[/]")
+        party_text.print_figures(figures, indent="  ")
     shown = plain_table("first sent", "study", "columns", "to", right=("epsilon", "charged", "bytes", "attempts"))
     for row in found.rows:
         shown.add_row(
@@ -175,6 +179,37 @@ def verify_audit(config: ConfigOption = Path("party.toml"), form: FormatOption =
     say("note the head somewhere else: nobody can then write another history, not even at this machine")
 
 
+# ---- keys of others
+
+
+def pinned_keys(config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:
+    """The sealing keys that federation.toml pins, in words to be compared by telephone, and which of them were confirmed here."""
+    from verticil.party.operator.keys import keys
+
+    _print_keys(keys(site_of(config)), form)
+
+
+def confirm_key(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose key: a party, or miner.")],
+    words: Annotated[list[str], typer.Argument(metavar="WORDS", help="The words that they read to you.")],
+    config: ConfigOption = Path("party.toml"),
+    form: FormatOption = Format.text,
+) -> None:
+    """Write down that a pinned key has the words that whoever has it read to you: it may deal masks, and its noise counts."""
+    from verticil.party.operator.keys import confirm_key as confirm
+
+    _print_keys(confirm(config, name, " ".join(words)), form)
+
+
+def _print_keys(found: PinnedKeys, form: Format) -> None:
+    if emit(found, form=form):
+        return
+    shown = plain_table("whose", "words of the pinned key", "here")
+    for key in found.keys:
+        shown.add_row(key.name, key.words, "read it to the others" if key.standing == "own" else key.standing)
+    put(shown if found.keys else "federation.toml pins no sealing key")
+
+
 # ---- approvers
 
 
@@ -272,6 +307,8 @@ app.command("deny", epilog='Example: verticil party deny hearts --reason "income
 app.command("countersign", epilog=_example("countersign hearts --as officer@clinic"))(party_study.countersign)
 app.command("ui", epilog=_example("ui"))(party_site.ui)
 app.command("limits", epilog=_example("limits --publish clinic-limits.json"))(limits)
+app.command("keys", epilog=_example("keys"))(pinned_keys)
+app.command("confirm-key", epilog=_example("confirm-key insurer lusab-babad-..."))(confirm_key)
 app.command("ledger", epilog=_example("ledger"))(ledger)
 app.command("revoke", epilog=_example('revoke hearts --reason "consent withdrawn" --as officer@clinic'))(
     party_study.revoke

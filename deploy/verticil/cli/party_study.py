@@ -44,6 +44,7 @@ def inbox(config: ConfigOption = Path("party.toml"), form: FormatOption = Format
             say(f"  {terms.title}: {terms.purpose}")
             columns, recipients = ", ".join(terms.columns) or "none", ", ".join(terms.recipients) or "nobody"
             say(f"  columns: {columns}   recipients: {recipients}   until {terms.expires}")
+            party_text.print_figures(terms.four_figures, indent="  ")
             party_text.print_cost(terms.cost, indent="  ")
             if study.changed:
                 where = f"{len(study.changed)} places"
@@ -76,13 +77,16 @@ def show(
         f"model {found.model}; parties {', '.join(found.parties)}; until {found.expires};"
         f" linked by {found.alignment['mode']}, at least {found.minimum_common_records:,} people in common"
     )
+    party_text.print_figures(found.four_figures)
     if found.questions is not None:
         party_text.print_questions(found.questions)
     for column in found.columns:
         to = ", ".join(column.recipients) or "nobody, it stays here"
         put(f"\n[bold]column '{', '.join(column.variables)}'[/]", end="")
         local = ", ".join(column.sources)
-        say(f" (local {local}) goes to {to}; epsilon {epsilon_text(column.epsilon)}")
+        alone = column.leaves or not column.recipients
+        goes = f"goes to {to}" if alone else f"is read by nobody, unless they work together: {to}"
+        say(f" (local {local}) {goes}; epsilon {epsilon_text(column.epsilon)}")
         for sentence in column.words:
             say(f"  {sentence}")
     say(f"\n{found.total_words}")

@@ -15,6 +15,7 @@ from typing import Final, Literal, cast
 from verticil.party.codebook import known_from
 from verticil.party.dataset.encoding import WRITTEN
 from verticil.party.dataset.table import ColumnRule, DatasetRule
+from verticil.party.limits.masked import FLOOR, LINKAGES, MaskedPolicy
 from verticil.party.limits.policy import (
     DELTA_STUDIES,
     MAX_OPEN_STUDIES,
@@ -28,8 +29,10 @@ from verticil.shared.channels.privacy import Breach
 from verticil.shared.config import RELAY, Federation, listen_address, load_federation, path_in, read_toml
 from verticil.shared.errors import Misuse
 from verticil.shared.identity.signing import public_key_from
+from verticil.shared.identity.spoken import says
 from verticil.shared.privacy.accounts import DEALER, PUBLIC, Cost, Limits, Reader
 from verticil.shared.record import read
+from verticil.shared.study.masked import MINER
 from verticil.shared.table import Table, is_name
 from verticil.shared.transport.metrics import metrics_address
 
@@ -120,10 +123,11 @@ def load_party(path: Path) -> PartyConfig:
     rules = {key: _dataset(rule, base) for key, rule in datasets.items()}
     _check_files(table, rules)
     keys = _approver_keys(table.tables("approver", optional=True))
+    federation = load_federation(path_in(table, "federation", base))
     config = PartyConfig(
         path=path,
         name=name,
-        federation=load_federation(path_in(table, "federation", base)),
+        federation=federation,
         state_directory=path_in(table, "state_directory", base),
         certificate=certificate,
         key=path_in(identity, "key", base),
@@ -136,7 +140,7 @@ def load_party(path: Path) -> PartyConfig:
         linkage_key=path_in(linkage, "key", base),
         datasets=rules,
         declarations=table.tables("randomization", optional=True),
-        policy=_policy(table.table("policy"), tuple(keys)),
+        policy=_policy(table.table("policy"), tuple(keys), name, federation),
         peer=_peer(table.table("peer")) if table.has("peer") else None,
         metrics=metrics_address(table.table("metrics", optional=True)),
         page=listen_address(table.table("ui", optional=True), hint=PAGE_HINT) or DEFAULT_PAGE,
@@ -241,7 +245,7 @@ def _rule(table: Table) -> Rule:
     return rule
 
 
-def _policy(table: Table, with_keys: tuple[str, ...]) -> Policy:
+def _policy(table: Table, with_keys: tuple[str, ...], own_name: str, federation: Federation) -> Policy:
     rules = tuple(_rule(item) for item in table.tables("rule", optional=True))
     approvers = table.strings("approvers", [])
     if approvers and (strangers := [name for name in with_keys if name not in approvers]):
@@ -288,6 +292,7 @@ def _policy(table: Table, with_keys: tuple[str, ...]) -> Policy:
         minimum_rows=_at_least(table, "minimum_rows", 1, 1),
         max_days=_at_least(table, "max_days", 0, 0) if table.has("max_days") else None,
         max_rule_approvals_per_day=_at_least(table, "max_rule_approvals_per_day", 0, RULE_APPROVALS),
+        masked=_masked(table, own_name, pinned_keys(federation)),
     )
     if rules and policy.approval == "manual":
         table.fail("rule", 'stands beside approval = "manual"', hint='set approval = "rules", or remove the rules')
@@ -296,6 +301,38 @@ def _policy(table: Table, with_keys: tuple[str, ...]) -> Policy:
         table.fail("approvers_needed", f"got {policy.approvers_needed}, expected at most the {n_approvers} approvers")
     table.finish()
     return policy
+
+
+def pinned_keys(federation: Federation) -> dict[str, bytes]:
+    """The sealing keys that federation.toml pins: of parties, and of the miner by the name ``miner``."""
+    miner = {} if federation.miner_sealing is None else {MINER: federation.miner_sealing}
+    return {**federation.sealing, **miner}
+
+
+def _masked(table: Table, own_name: str, pinned: Mapping[str, bytes]) -> MaskedPolicy:
+    """What ``[policy]`` says of masked studies."""
+    said = table.table("confirmed_keys", optional=True)
+    words = {name: said.value(str, name) for name in said.names()}
+    said.finish()
+    right = [name for name in words if name in pinned and says(words[name], name, pinned[name])]
+    stated = [key for key in ("max_masked_epsilon", "max_masked_delta") if table.has(key)]
+    if len(stated) == 1:
+        missing = "max_masked_delta" if stated == ["max_masked_epsilon"] else "max_masked_epsilon"
+        table.fail(
+            missing, f"missing, expected a number beside {stated[0]}: a limit that is not stated is not infinite"
+        )
+    return MaskedPolicy(
+        allow=table.value(bool, "allow_masked", False),
+        most=Cost(epsilon=_limit(table, stated[0]), delta=_limit(table, stated[1])) if stated else None,
+        floor=_limit(table, "max_floor_epsilon_per_column") if table.has("max_floor_epsilon_per_column") else FLOOR,
+        confirmed=(own_name, *right),
+        differing=tuple(name for name in words if name in pinned and name not in right),
+        dealers=table.strings("allowed_dealers") if table.has("allowed_dealers") else None,
+        noise=table.strings("noise_from") if table.has("noise_from") else None,
+        unchecked=table.value(bool, "allow_unchecked_partners", False),
+        raw=table.strings("allow_raw_under_masks", []),
+        linkages=_at_least(table, "max_linkages", 0, LINKAGES),
+    )
 
 
 def _account(table: Table, reader: Reader) -> Limits | None:

@@ -8,6 +8,9 @@ The privacy statement is that of methods.md 1.1: epsilon = ln gamma, gamma the l
 the matrix; the total per person is the sum over the units of that person. A zero cell makes epsilon infinite: such a unit
 needs every one of its variables in `allow_infinite`, and is then left out of the finite sums (they would say nothing).
 
+Of a masked study nobody reads a column but a dealer of masks with its partner: limits of single columns are those of the floor
+then (`Policy.of_columns`), and what else it needs stands in `verticil.party.limits.masked`.
+
 Between peers (model ``peer``) a unit that nobody reads is not sent: it is in no sum, and no limit on noise speaks of it. While
 the structure is still to be learned, every unit may be read. What a party shares besides, parameters and scores, rests on its raw
 data: as they are, which `allow_exact_parameters` has to permit, or with the study's Gaussian noise.
@@ -23,15 +26,17 @@ from fractions import Fraction
 from typing import Final, Literal
 
 from verticil.party.dataset.releases import Column
+from verticil.party.limits import masked
+from verticil.party.limits.masked import NO_MASKS, MaskedPolicy
 from verticil.party.limits.rules import Rule
 from verticil.shared.channels.privacy import Breach
 from verticil.shared.errors import Refusal
 from verticil.shared.privacy.accountant import cost_of, excess, finite_together
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Limits, Reader
-from verticil.shared.privacy.events import PlannedEvent, kind_of, planned
+from verticil.shared.privacy.events import PlannedEvent, column_reader, kind_of, planned
 from verticil.shared.privacy.figures import column_epsilon, column_gamma, delta_exceeds, epsilon_exceeds, finite_epsilon
 from verticil.shared.study.document import Study
-from verticil.shared.study.protocols import protocol_of, sent_units
+from verticil.shared.study.protocols import protocol_of
 
 SHARE_DELTA: Final = 1e-6
 """The limit of delta in one study where party.toml states none."""
@@ -42,6 +47,16 @@ MINIMUM_DIFFERENCE: Final = 100
 """People by which two common sets must differ where party.toml states nothing."""
 RULE_APPROVALS: Final = 10
 """Studies that rules approve within 24 hours where party.toml states nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnRule:
+    """What a policy says of single columns, and by which keys: the most epsilon, and variables that need no bound."""
+
+    limit: float
+    key: str
+    infinite: tuple[str, ...]
+    infinite_key: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +95,7 @@ class Policy:
             same; 0: no such rule. See `verticil.party.audit.common_sets`.
         max_rule_approvals_per_day: studies that rules approve within any 24 hours; what is beyond waits for people.
         on_small_difference: whether a smaller difference is told (log, status, audit log) or the study refused.
+        masked: what is permitted of masked studies.
         max_open_studies: most studies of a miner that are kept while nobody here has decided them; those that end undecided count
             for a day.
     """
@@ -111,6 +127,23 @@ class Policy:
     minimum_rows: int = 1
     max_days: int | None = None
     max_rule_approvals_per_day: int = RULE_APPROVALS
+    masked: MaskedPolicy = NO_MASKS
+
+    def of_columns(self, reader: str) -> ColumnRule:
+        """What holds of each column that is drawn for this reader: under masks only a dealer with its partner could read it."""
+        if reader == DEALER.name:
+            return ColumnRule(
+                limit=self.masked.floor,
+                key="max_floor_epsilon_per_column",
+                infinite=self.masked.raw,
+                infinite_key="allow_raw_under_masks",
+            )
+        return ColumnRule(
+            limit=self.max_epsilon_per_column,
+            key="max_epsilon_per_column",
+            infinite=self.allow_infinite,
+            infinite_key="allow_infinite",
+        )
 
     def limits_of(self, reader: Reader) -> Limits | None:
         """The limits of an account; None: none are stated."""
@@ -159,6 +192,7 @@ def objections(
         *_of_variables(policy, study, party, columns),
         *_of_epsilon(policy, study, party),
         *_of_accounts(policy, study, party),
+        *_of_masks(policy, study, party),
         *_of_columns(policy, study, party, columns),
         *_of_breach(policy, study, party, columns),
     ]
@@ -279,24 +313,23 @@ def _of_variables(policy: Policy, study: Study, party: str, columns: Mapping[str
 
 def _of_epsilon(policy: Policy, study: Study, party: str) -> list[Objection]:
     found: list[Objection] = []
+    rule = policy.of_columns(column_reader(study))
     for index in _sent(study, party):
         unit = study.units[index]
         name = ", ".join(unit.variables)
         epsilon = column_epsilon(unit.transition)
-        forbidden = [variable for variable in unit.variables if variable not in policy.allow_infinite]
+        forbidden = [variable for variable in unit.variables if variable not in rule.infinite]
         if math.isinf(epsilon) and forbidden:
             found.append(
                 Objection(
                     code="EPSILON_INFINITE",
-                    message=f"column '{name}': scheme '{unit.scheme}' has infinite epsilon and is not in policy.allow_infinite",
-                    hint="declare a scheme without zero cells, or put the variable into policy.allow_infinite",
+                    message=f"column '{name}': scheme '{unit.scheme}' has infinite epsilon and is not in "
+                    f"policy.{rule.infinite_key}",
+                    hint=f"declare a scheme without zero cells, or put the variable into policy.{rule.infinite_key}",
                 )
             )
-        elif epsilon_exceeds(epsilon, policy.max_epsilon_per_column):
-            limit = policy.max_epsilon_per_column
-            found.append(
-                _budget(f"column '{name}': epsilon {epsilon:.4g}, expected at most {limit:g}", "max_epsilon_per_column")
-            )
+        elif epsilon_exceeds(epsilon, rule.limit):
+            found.append(_budget(f"column '{name}': epsilon {epsilon:.4g}, expected at most {rule.limit:g}", rule.key))
     drawn = [item for item in planned(study, party) if COLUMNS.sees(item.event.reader)]
     shared = [item for item in drawn if item.unit is None and math.isfinite(cost_of(item.event).epsilon)]
     what = "columns and shared parameters" if shared else "columns"
@@ -332,18 +365,28 @@ def _of_accounts(policy: Policy, study: Study, party: str) -> list[Objection]:
     return found
 
 
+def _of_masks(policy: Policy, study: Study, party: str) -> list[Objection]:
+    return [
+        Objection(
+            code=item.code, message=item.message, hint=item.hint or f"the limit is policy.{item.key} in party.toml"
+        )
+        for item in masked.against(policy.masked, study, party)
+    ]
+
+
 def _of_columns(policy: Policy, study: Study, party: str, columns: Mapping[str, Column]) -> list[Objection]:
     """One local column under several names: each unit has noise of its own, and averaging them takes it off again.
 
     A compound is one draw: what it tells of any of its columns is bounded by its whole epsilon, which counts once.
     """
-    limit = policy.max_epsilon_per_column
+    rule = policy.of_columns(column_reader(study))
+    limit = rule.limit
     found: list[Objection] = []
     for column, (variables, units) in _behind(study, party, columns).items():
         total = finite_epsilon([column_epsilon(study.units[index].transition) for index in units])
         if len(units) > 1 and epsilon_exceeds(total, limit):
             behind, sums = _stands_behind(column, variables), f"epsilon sums to {total:.4g}, expected at most {limit:g}"
-            objection = _budget(f"{behind[0]}: {sums}", "max_epsilon_per_column")
+            objection = _budget(f"{behind[0]}: {sums}", rule.key)
             found.append(replace(objection, told=f"{behind[1]}: {sums}"))
     return found
 
@@ -385,8 +428,8 @@ def _stands_behind(column: Column, variables: Sequence[str]) -> tuple[str, str]:
 
 
 def _sent(study: Study, party: str) -> tuple[int, ...]:
-    """This party's units that leave it."""
-    sent = sent_units(study)
+    """This party's units that leave it, or that somebody could read who works together with another."""
+    sent = protocol_of(study).readable(study)
     return tuple(index for index in study.units_of(party) if index in sent)
 
 

@@ -124,7 +124,7 @@ def add_approver(path: Path, name: str, *, key: Path | None = None, public_key: 
     text = f'\n[[approver]]\nname = {json.dumps(name, ensure_ascii=False)}\npublic_key = "{public_key_text(public)}"\n'
     whole = path.read_bytes()
     try:
-        _replace(path, whole + (b"" if whole.endswith(b"\n") else b"\n") + text.encode("utf-8"))
+        replace_config(path, whole + (b"" if whole.endswith(b"\n") else b"\n") + text.encode("utf-8"))
     except VerticilError:
         if made and file is not None:
             file.unlink()  # a key that is in no party.toml is nobody's
@@ -164,7 +164,7 @@ def remove_approver(path: Path, name: str) -> RemovedApprover:
     kept = next((rest for rest in _without_one_table(text) if _lacks(text, rest, name)), None)
     if kept is None:
         raise Misuse("CONFIG_INVALID", f"{where}: the table of '{name}' is not found", hint="remove it with an editor")
-    _replace(path, kept.encode("utf-8"))
+    replace_config(path, kept.encode("utf-8"))
     after = load_party(path)
     return RemovedApprover(
         party=after.name,
@@ -209,7 +209,7 @@ def approvers(config: PartyConfig) -> Approvers:
     )
 
 
-def _replace(path: Path, whole: bytes) -> None:
+def replace_config(path: Path, whole: bytes) -> None:
     """Put another party.toml in its place, whole or not at all, and only if it can be read afterwards."""
     mode = path.stat().st_mode & 0o777
     trial = path.with_name(f".{path.name}.part")

@@ -21,6 +21,7 @@ import rfc8785
 
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.releases import Column
+from verticil.party.limits.masked import NO_MASKS, MaskedPolicy
 from verticil.party.limits.policy import Objection, Policy, objections
 from verticil.shared.channels.privacy import Breach
 from verticil.shared.errors import Misuse, VerticilError, from_code
@@ -77,6 +78,9 @@ class PublishedLimits:
 class Limits:
     """What is published of a policy; None among `limits`: there is no limit. `published_at`: when it was signed.
 
+    ``masked`` among `limits` is what masked studies may ask for, with the names of those who may deal masks, and whose noise may
+    be counted; a document of an earlier version has none, and permits none.
+
     ``accounts`` among `limits` has what a study may cost by account; for an account that is not in it nothing may be drawn. A
     document of an earlier version has no ``accounts``, and says nothing of them.
     """
@@ -100,6 +104,7 @@ def limits_of(config: PartyConfig) -> Limits:
         for reader in (PUBLIC, DEALER)
         if (stated := policy.limits_of(reader)) is not None
     }
+    limits["masked"] = _masked_document(policy.masked)
     known = config.codebook.columns if policy.approval == "rules" else ()
     return Limits(
         federation=config.federation.name,
@@ -198,12 +203,48 @@ def _read(statement: Table) -> PublishedLimits:
         max_days=None if limits.raw("max_days") is None else limits.value(int, "max_days"),
         public=_account(limits, PUBLIC),
         dealer=_account(limits, DEALER),
+        masked=_read_masked(limits, statement.value(str, "party")),
     )
     return PublishedLimits(
         party=statement.value(str, "party"),
         at=statement.value(str, "published_at"),
         policy=policy,
         codebooks=statement.strings("codebooks"),
+    )
+
+
+def _masked_document(policy: MaskedPolicy) -> Json:
+    """Those who may deal and whose noise may be counted, by name, have a key that a person there confirmed."""
+    most = policy.most
+    named = {
+        key: [name for name in policy.confirmed if policy.why_not(name, of) is None]
+        for key, of in (("allowed_dealers", policy.dealers), ("noise_from", policy.noise))
+    }
+    return {
+        "allow": policy.allow,
+        "epsilon": None if most is None else _plain(most.epsilon),
+        "delta": None if most is None else _plain(most.delta),
+        "floor_epsilon_per_column": _plain(policy.floor),
+        **{key: list(names) for key, names in named.items()},
+        "allow_unchecked_partners": policy.unchecked,
+        "allow_raw": list(policy.raw),
+    }
+
+
+def _read_masked(limits: Table, party: str) -> MaskedPolicy:
+    if not limits.has("masked"):
+        return NO_MASKS
+    said = limits.table("masked")
+    dealers, noise = said.strings("allowed_dealers"), said.strings("noise_from")
+    return MaskedPolicy(
+        allow=said.value(bool, "allow"),
+        most=Cost(epsilon=_number(said, "epsilon"), delta=_number(said, "delta")),
+        floor=_number(said, "floor_epsilon_per_column"),
+        confirmed=tuple(dict.fromkeys((party, *dealers, *noise))),
+        dealers=dealers,
+        noise=noise,
+        unchecked=said.value(bool, "allow_unchecked_partners"),
+        raw=said.strings("allow_raw"),
     )
 
 

@@ -32,6 +32,7 @@ from verticil.party.operator.view_model import (
     StudyName,
     columns,
     cost,
+    figure_words,
     further_events,
     named,
     questions,
@@ -45,9 +46,10 @@ from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.errors import VerticilError
 from verticil.shared.identity.pki import utc_now
+from verticil.shared.privacy.events import is_masked, planned
 from verticil.shared.privacy.figures import gamma_of_epsilon, sent_epsilons, share_cost, total_epsilon
 from verticil.shared.study.document import Study
-from verticil.shared.study.protocols import disclosure, recipients_of, sent_units
+from verticil.shared.study.protocols import disclosure, protocol_of, sent_units
 from verticil.shared.study.states import State, is_final
 from verticil.shared.view import inlined, left_out
 
@@ -56,7 +58,7 @@ _UNDECIDED = (State.SUBMITTED, State.AWAITING_APPROVAL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What a study that waits asks for, and what it would cost at most."""
+    """What a study that waits asks for, and what it would cost at most; `four_figures` of a masked one, in words."""
 
     title: str
     purpose: str
@@ -65,6 +67,7 @@ class Terms:
     columns: tuple[str, ...]
     recipients: tuple[str, ...]
     cost: tuple[CostView, ...]
+    four_figures: tuple[str, ...] | None = left_out()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +120,7 @@ class StudyInWords(StudyName):
 
     Attributes:
         alignment: what finding the common people shows, to whom.
+        four_figures: of a masked study, in words; None: it is none.
         prior: the belief that the words start from.
         further_events: what is drawn besides columns and the noise on what is shared; None: nothing.
         by_rule: None: rules have no say.
@@ -130,6 +134,7 @@ class StudyInWords(StudyName):
     expires: str
     alignment: Mapping[str, str]
     minimum_common_records: int
+    four_figures: tuple[str, ...] | None = left_out()
     questions: Questions | None = inlined()
     columns: tuple[ColumnInWords, ...]
     prior: float
@@ -219,10 +224,11 @@ def _pending(config: PartyConfig, site: Site, record: StudyRecord, now: dt.datet
             columns=tuple(
                 ", ".join(study.units[index].variables)
                 for index in study.units_of(config.name)
-                if index in sent_units(study)
+                if index in protocol_of(study).readable(study)
             ),
             recipients=_recipients(config, study),
             cost=cost(config, site, study),
+            four_figures=figure_words(site, study),
         )
         objections = _objections(config, study, now)
         changed = tuple(site.voting.changes(record)[1])
@@ -244,20 +250,24 @@ def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> StudyInWords:
     """What `show` says of a study; raises as it does, but for STUDY_UNKNOWN."""
     config = site.config
     study = approval.declared(config, approval.parsed(record.task.proposal))
-    sent = sent_units(study)
-    own = study.units_of(config.name)
+    sent, readable = sent_units(study), protocol_of(study).readable(study)
+    own, readers = study.units_of(config.name), {item.unit: item.readers for item in planned(study, config.name)}
     shown = tuple(
         widened(
             row,
             ColumnInWords,
             leaves=index in sent,
-            recipients=tuple(recipients_of(study, index)),
-            words=tuple(column_words(labels_of(study, index), study.units[index].transition)) if index in sent else (),
+            recipients=readers.get(index, ()),
+            words=tuple(column_words(labels_of(study, index), study.units[index].transition))
+            if index in readable
+            else (),
         )
         for row, index in zip(columns(config, study, {}), own, strict=True)
     )
     epsilons = sent_epsilons(study, config.name)
     total = total_words(total_epsilon(epsilons), len(epsilons)) if epsilons else "no column leaves this party"
+    if is_masked(study):
+        total = f"for a dealer of masks that works with its partner, and for nobody else, {total}"
     return StudyInWords(
         **named(record),
         title=study.title,
@@ -267,6 +277,7 @@ def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> StudyInWords:
         expires=study.expires.isoformat(),
         alignment=disclosure(study).document(),
         minimum_common_records=max(study.linkage.minimum_common_records, config.policy.minimum_common_records),
+        four_figures=figure_words(site, study),
         questions=questions(config, study),
         columns=shown,
         prior=float(PRIOR),
@@ -293,7 +304,7 @@ def _by_rule(site: Site, record: StudyRecord, now: dt.datetime) -> RuleWords | N
 
 
 def _recipients(config: PartyConfig, study: Study) -> tuple[str, ...]:
-    getting = (name for index in study.units_of(config.name) for name in recipients_of(study, index))
+    getting = (name for item in planned(study, config.name) if item.unit is not None for name in item.readers)
     return tuple(dict.fromkeys(getting))
 
 

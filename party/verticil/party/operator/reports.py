@@ -20,13 +20,17 @@ from verticil.party.operator.view_model import (
     DeletedColumn,
     SignedDeletion,
     account_spent,
+    figure_words,
     shown_readers,
     widened,
 )
+from verticil.party.policy import approval
 from verticil.party.policy.ledger import LedgerRow
 from verticil.party.policy.revocation import Awaited
+from verticil.party.protocol.statistics import EVERYONE
 from verticil.party.site import Site
 from verticil.shared.audit import AuditLine, AuditLines
+from verticil.shared.errors import VerticilError
 from verticil.shared.formats.deletion import PeerDeletion
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.privacy.accountant import compose, numerically
@@ -34,7 +38,7 @@ from verticil.shared.privacy.accounts import COLUMNS, NOTHING, READERS, Cost, Re
 from verticil.shared.privacy.events import kind_of, words
 from verticil.shared.study.names import fits
 from verticil.shared.study.states import State
-from verticil.shared.view import inlined
+from verticil.shared.view import inlined, left_out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,9 +123,14 @@ class BudgetView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerView:
-    """Everything that was ever sent, and what each data set may still spend."""
+    """Everything that was ever sent, and what each data set may still spend.
+
+    Attributes:
+        four_figures: of each masked study that something was charged for, by its digest, in words.
+    """
 
     party: str
+    four_figures: Mapping[str, tuple[str, ...]] | None = left_out()
     rows: tuple[SentRow, ...]
     attempted_sends: int
     datasets: tuple[BudgetView, ...]
@@ -204,6 +213,7 @@ def ledger_of(site: Site) -> LedgerView:
     kept = kept_for[COLUMNS]
     return LedgerView(
         party=config.name,
+        four_figures=_four_figures(site, rows) or None,
         rows=_sends(rows, _gone(site)),
         attempted_sends=len(rows),
         datasets=tuple(
@@ -230,6 +240,20 @@ def ledger_of(site: Site) -> LedgerView:
             for name, total in spent.items()
         ),
     )
+
+
+def _four_figures(site: Site, rows: Sequence[LedgerRow]) -> dict[str, tuple[str, ...]]:
+    """Of the masked studies in the ledger; of one that this site has forgotten the rows alone remain."""
+    found: dict[str, tuple[str, ...]] = {}
+    charged = dict.fromkeys(row.study_digest for row in rows if row.unit is None and row.recipient == EVERYONE)
+    for record in site.state.studies():
+        if record.digest.hex() in charged:
+            try:
+                words = figure_words(site, approval.parsed(record.task.effective or record.task.proposal))
+            except VerticilError:  # party.toml does not serve it any more
+                continue
+            found |= {} if words is None else {record.digest.hex(): words}
+    return found
 
 
 def _account(site: Site, dataset: str, reader: Reader, kept: Cost) -> AccountBudget:

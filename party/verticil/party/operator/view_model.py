@@ -24,11 +24,12 @@ from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
 from verticil.shared.errors import VerticilError
 from verticil.shared.privacy.accountant import add_or_remove, cost_of, finite_together, together
-from verticil.shared.privacy.accounts import COLUMNS, PUBLIC, READERS, Cost, Limits, Reader
-from verticil.shared.privacy.events import PrivacyEvent, further, kind_of, planned, words
+from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Limits, Reader
+from verticil.shared.privacy.events import PrivacyEvent, further, is_masked, kind_of, planned, words
 from verticil.shared.privacy.figures import column_epsilon, share_cost, total_epsilon
+from verticil.shared.privacy.masked_figures import four_figures
 from verticil.shared.study.document import Study
-from verticil.shared.study.protocols import protocol_of, sent_units
+from verticil.shared.study.protocols import protocol_of
 from verticil.shared.view import inlined, left_out
 
 if TYPE_CHECKING:
@@ -464,7 +465,7 @@ def shown_readers(
         reader
         for reader in READERS
         if reader in {COLUMNS, PUBLIC}
-        or policy.limits_of(reader) is not None
+        or (policy.limits_of(reader) is not None and (reader is not DEALER or policy.masked.allow))
         or reader.name in read
         or ledger.spent(dataset, reader) != ledger.spent(dataset)
     )
@@ -537,6 +538,21 @@ def further_events(study: Study, party: str) -> tuple[EventView, ...]:
     )
 
 
+def figure_words(site: Site, study: Study) -> tuple[str, ...] | None:
+    """The four figures of a masked study in words, for this party's people; None: it is none.
+
+    What the miner had before of its columns is what this party's ledger charged for whoever reads columns.
+    """
+    if not is_masked(study):
+        return None
+    sources: dict[str, set[str]] = {}
+    for place in origins(site.config, study).values():
+        sources.setdefault(place.dataset, set()).add(place.source)
+    before = total_epsilon(site.ledger.told_of(name, columns) for name, columns in sources.items())
+    found = four_figures(study, party=site.config.name, before=before)
+    return None if found is None else found.words
+
+
 def questions(config: PartyConfig, study: Study) -> Questions:
     """What a study asks of this party's tables, in words: how each of its columns is encoded, and how ids are compared."""
     sources = {variable: place.source for variable, place in origins(config, study).items()}
@@ -553,7 +569,7 @@ def questions(config: PartyConfig, study: Study) -> Questions:
 
 def total(found: approval.Review) -> float:
     """Epsilon of one person: of the units that are sent."""
-    sent = sent_units(found.study)
+    sent = protocol_of(found.study).readable(found.study)
     return total_epsilon(release.epsilon for index, release in found.releases.items() if index in sent)
 
 

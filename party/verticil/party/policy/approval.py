@@ -38,7 +38,7 @@ from verticil.shared.record import encode
 from verticil.shared.study.approval import Approval, check_own_part, declared_units, parse_approval
 from verticil.shared.study.canonical import from_bytes
 from verticil.shared.study.document import Study
-from verticil.shared.study.protocols import sent_units
+from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.reading import read_declarations
 from verticil.shared.study.states import State, is_final
 
@@ -57,7 +57,7 @@ class Review:
         study: with this party's own declaration.
         holding: the data, as read.
         releases: what randomizing each of the party's units means, by unit.
-        assessments: what sending would cost now, by unit; without the units that the study sends to nobody.
+        assessments: what sending would cost now, by unit; without the units that nobody can come to read.
         bound: everything that an approval of it binds to; who gives it, and when, is open.
         content: SHA-256 of that, as `content_of` finds it in an approval that was given.
         origins: where the data of each unit come from, to say later what changed.
@@ -151,7 +151,7 @@ def review(
         approved_at=_NEVER,
         expires=study.expires,
     )
-    sent = [index for index in releases if index in sent_units(study)]
+    sent = [index for index in releases if index in protocol_of(study).readable(study)]
     assessments = ledger.assess([releases[index] for index in sent], config.policy, study_digest=digest, shared=shared)
     return Review(
         study=study,

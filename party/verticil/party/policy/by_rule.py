@@ -30,9 +30,10 @@ from verticil.party.policy.voting import Voting
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.audit import DAEMON
 from verticil.shared.errors import Refusal, VerticilError
+from verticil.shared.privacy.events import is_masked
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study
-from verticil.shared.study.protocols import sent_units
+from verticil.shared.study.protocols import protocol_of
 
 _DAY: Final = timedelta(hours=24)
 _MOST_REASONS: Final = 5
@@ -112,6 +113,8 @@ def ruling(voting: Voting, record: StudyRecord, at: datetime) -> Ruling:
         why.append(
             f"rules have approved {limit} studies within 24 hours, the most of policy.max_rule_approvals_per_day"
         )
+    if is_masked(study):
+        why.append("nobody reads a column, which rests on who deals masks and draws noise: a person decides")
     sources = {variable: column.source for variable, column in columns.items()}
     repeats = None if before is None else all(again for _, again in before)
     judged = [
@@ -174,7 +177,7 @@ def _drawn(voting: Voting, study: Study) -> list[tuple[Release, bool]]:
     places = origins(voting.config, study)
     found: list[tuple[Release, bool]] = []
     for index in study.units_of(voting.config.name):
-        if index in sent_units(study):
+        if index in protocol_of(study).readable(study):
             release = release_of(study, index, places=places, fingerprint=b"", site_secret=voting.secret.value)
             found.append((release, voting.ledger.drawn_before(release)))
     return found

@@ -351,13 +351,14 @@ class Ledger(LedgerSums):
 
     def _assess_one(self, release: Release, policy: Policy, study_digest: bytes) -> Assessment:
         name, cost = ", ".join(release.variables), cost_of(release.event)
-        permitted = all(variable in policy.allow_infinite for variable in release.variables)
+        rule = policy.of_columns(release.event.reader)
+        permitted = all(variable in rule.infinite for variable in release.variables)
         if math.isinf(cost.epsilon) and not permitted:
-            message = f"column '{name}': infinite epsilon and not in policy.allow_infinite"
+            message = f"column '{name}': infinite epsilon and not in policy.{rule.infinite_key}"
             raise Refusal("EPSILON_INFINITE", message, hint="declare a scheme without zero cells")
-        if epsilon_exceeds(cost.epsilon, policy.max_epsilon_per_column):
-            message = f"column '{name}': epsilon {cost.epsilon:.4g}, expected at most {policy.max_epsilon_per_column:g}"
-            raise Refusal("BUDGET_EXCEEDED", message, hint="the limit is policy.max_epsilon_per_column")
+        if epsilon_exceeds(cost.epsilon, rule.limit):
+            message = f"column '{name}': epsilon {cost.epsilon:.4g}, expected at most {rule.limit:g}"
+            raise Refusal("BUDGET_EXCEEDED", message, hint=f"the limit is policy.{rule.key}")
         earlier = self._database.rows(
             f"SELECT fingerprint, version_tag, MAX(study_digest = ?), json_group_array(DISTINCT reader) FROM ledger"  # noqa: S608 (constant text)
             f" WHERE {_SAME_DRAW} GROUP BY fingerprint, version_tag ORDER BY MIN(number)",

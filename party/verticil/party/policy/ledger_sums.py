@@ -17,6 +17,7 @@ from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import cost_of, finite, together
 from verticil.shared.privacy.accounts import COLUMNS, KNOWN, NOTHING, Cost, Reader
 from verticil.shared.privacy.events import PrivacyEvent, kind_of
+from verticil.shared.privacy.figures import total_epsilon
 from verticil.shared.storage.rows import Cell
 from verticil.shared.study.states import State
 
@@ -77,6 +78,15 @@ class LedgerSums:
         for events_of_one, plain in self._charged_with_noise(dataset, reader):
             total -= plain - together(events_of_one)
         return total
+
+    def told_of(self, dataset: str, sources: Collection[str], reader: Reader = COLUMNS) -> float:
+        """Epsilon of what was charged of these local columns on the account of `reader`; infinite: something without a bound."""
+        query = (
+            f"SELECT charged FROM ledger WHERE dataset = ? AND unit IS NOT NULL AND {_COUNTED} AND EXISTS"  # noqa: S608 (constant text)
+            " (SELECT 1 FROM json_each(ledger.sources) s WHERE s.value IN (SELECT value FROM json_each(?)))"
+        )
+        asked = (dataset, _not_counted(reader), json.dumps(sorted(sources)))
+        return total_epsilon(self._database.read(float, query, asked))
 
     def events(self, dataset: str, reader: Reader) -> tuple[PrivacyEvent, ...] | None:
         """The events that were charged to a data set on an account, in order; None: one of them is of a kind not known here."""

@@ -42,7 +42,7 @@ from verticil.shared.durable import remove
 from verticil.shared.errors import DataFault, Refusal
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.study.document import Study
-from verticil.shared.study.protocols import sent_units
+from verticil.shared.study.protocols import protocol_of
 
 _PART = ".part"
 _WORTH_COMPILING: Final = 5_000_000
@@ -178,7 +178,7 @@ def reserve(site: Site, record: StudyRecord, effective: Study, releases: Mapping
         effective: the effective study.
         releases: of own units.
     """
-    sent = sent_units(effective)
+    sent = protocol_of(effective).readable(effective)
     site.ledger.reserve(
         record.digest,
         {index: release for index, release in releases.items() if index in sent},

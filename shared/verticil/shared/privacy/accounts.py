@@ -109,7 +109,7 @@ READERS: Final = (
         name="public",
         words="everybody, by what is published",
         counts=frozenset({"columns", "public", OTHERS, COLUMNS_FOR_OTHERS, MASKED, COLUMNS_AFTER_DEALER}),
-        own=frozenset({OTHERS, MASKED}),
+        own=frozenset({OTHERS}),
         keys=(
             "max_public_epsilon",
             "max_public_delta",
