@@ -16,7 +16,7 @@ from typing import Final
 
 from verticil.party.config import PartyConfig, load_party, pinned_keys
 from verticil.party.operator.approvers import replace_config
-from verticil.shared.errors import Misuse, Refusal
+from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.identity.spoken import says, spoken
 
 _TABLE: Final = "[policy.confirmed_keys]"
@@ -74,7 +74,7 @@ def confirm_key(path: Path, name: str, words: str) -> PinnedKeys:
     Raises:
         Misuse: CONFIG_INVALID, no key of this name is pinned, it is this party's own, or party.toml is written in a way that only
             its author should change.
-        Refusal: IDENTITY_REFUSED, the pinned key has other words.
+        PeerFault: IDENTITY_REFUSED, the pinned key has other words.
         DataFault: DISK_FULL.
     """
     config = load_party(path)
@@ -84,7 +84,7 @@ def confirm_key(path: Path, name: str, words: str) -> PinnedKeys:
         hint = f"pinned are {', '.join(pinned) or 'none'}; verticil pki seal NAME.crt shows a key at its site"
         raise Misuse("CONFIG_INVALID", f"'{name[:80]}': {problem}", hint=hint)
     if not says(words, name, pinned[name]):
-        raise Refusal(
+        raise PeerFault(
             "IDENTITY_REFUSED",
             f"the sealing key that federation.toml pins for '{name}' has other words",
             hint="have them read once more; if they differ still, somebody put another key into federation.toml: do not use it",
