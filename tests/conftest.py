@@ -36,6 +36,9 @@ from verticil.shared.study.document import Study
 
 collect_ignore = ["data"]  # states made by programs before, and the scripts that made them with those programs
 
+# What numba compiles lies beside the sources, for this process and all that tests start: once for the whole run.
+os.environ.setdefault("NUMBA_CACHE_DIR", "")
+
 # Every run tries the same examples, but for constants of the modules that happen to be loaded, which take part in them.
 # `--hypothesis-profile=explore` tries others. What is found becomes an `@example` of its test.
 hypothesis.settings.register_profile("repeatable", derandomize=True)

@@ -83,11 +83,8 @@ async def test_feature_07_it_serves_each_role_its_own_writes_down_whom_it_refuse
     await party.close()
 
 
-async def test_it_answers_while_searches_take_all_processors(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_it_answers_while_searches_take_all_processors(folder: Path, tmp_path: Path) -> None:
     """Two searches that never end: an event loop that waited for either would never answer."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", "")  # where this process has its compiled code
     executor = SpawnedLearning(tmp_path / "cache", processes=2)
     study = searched_study(population=10_000, generations=1_000_000)
     searching = [asyncio.Event(), asyncio.Event()]

@@ -102,9 +102,8 @@ def once(job: LearningJob | StructureJob, act: Callable[[], object], *, share: i
 
 
 async def test_feature_26_killed_stopped_and_resumed_it_writes_what_it_would_have_written(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", "")  # where this process has its compiled code: nothing is compiled again
     caplog.set_level(logging.INFO)
     generations = 20_000
     whole, job = job_in(tmp_path / "whole", generations), job_in(tmp_path / "stopped", generations)
@@ -150,9 +149,8 @@ async def test_feature_26_killed_stopped_and_resumed_it_writes_what_it_would_hav
 
 
 async def test_killed_in_its_estimate_it_writes_what_it_would_have_written(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", "")
     whole, job = (job_in(tmp_path / name, 100, "joint") for name in ("whole", "killed"))
     thread, executor = InlineLearning(clock=lambda: NOW), SpawnedLearning(tmp_path / "cache")
     await thread.run(whole, lambda _stage, _percent: None)

@@ -95,7 +95,9 @@ estimator = "em"
 [release]
 synthetic_records = 2000
 seed = 7
+sample_from = "network"
 """
+"""Without a joint model, whose estimate takes longer than all the rest; `open_study_text` has one."""
 
 PEER_STUDY = (
     STUDY.split("[randomization_default]", maxsplit=1)[0]
@@ -191,9 +193,9 @@ def write_peer_tables(folder: Path, n: int, *, canary_id: str = "", canary_value
 class Processes:
     """Node processes of one federation; every one of them is gone when the test ends."""
 
-    def __init__(self, made: Provisioned, *, cache: Path) -> None:
+    def __init__(self, made: Provisioned) -> None:
         self.made = made
-        self.environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}  # compiled once for the whole test run
+        self.environment = dict(os.environ)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.port = 0
 
@@ -255,8 +257,8 @@ class Processes:
 class Peers(Processes):
     """Parties without a miner, or with one that only searches structures. Their study is loaded at each of them."""
 
-    def __init__(self, made: Provisioned, study: Path, *, cache: Path) -> None:
-        super().__init__(made, cache=cache)
+    def __init__(self, made: Provisioned, study: Path) -> None:
+        super().__init__(made)
         self.study = study
         self.digest = ""
         self.addresses: dict[str, str] = {}
@@ -302,8 +304,8 @@ class Peers(Processes):
 class Nodes(Processes):
     """Two parties and a miner, or three of a study of masked tables."""
 
-    def __init__(self, made: Provisioned, study: Path, *, cache: Path) -> None:
-        super().__init__(made, cache=cache)
+    def __init__(self, made: Provisioned, study: Path) -> None:
+        super().__init__(made)
         self.study = read_study(study)
 
     def point_to(self, port: int) -> None:
@@ -428,13 +430,14 @@ class SlowProxy:
         raise ConnectionResetError
 
 
-def _maker(folder: Path, made: list[Nodes], cache: Path) -> Callable[..., Nodes]:
+def _maker(folder: Path, made: list[Nodes]) -> Callable[..., Nodes]:
     def make(
         name: str = "federation",
         *,
         n: int = 3000,
         seed: int = 1,
         tables: dict[str, Path] | None = None,
+        study: str = STUDY,
         masked: bool = False,
         relay: bool = False,
     ) -> Nodes:
@@ -452,14 +455,14 @@ def _maker(folder: Path, made: list[Nodes], cache: Path) -> Callable[..., Nodes]
             peers=(dict.fromkeys(paths, RELAY) if relay else free_addresses(paths)) if masked else None,
             masked=masked,
         )
-        (study := root / "analyst" / "study.toml").write_text(MASKED_STUDY if masked else STUDY, encoding="utf-8")
-        made.append(Nodes(federation, study, cache=cache))
+        (document := root / "analyst" / "study.toml").write_text(MASKED_STUDY if masked else study, encoding="utf-8")
+        made.append(Nodes(federation, document))
         return made[-1]
 
     return make
 
 
-def _peer_maker(folder: Path, made: list[Processes], cache: Path) -> Callable[..., Peers]:
+def _peer_maker(folder: Path, made: list[Processes]) -> Callable[..., Peers]:
     def make(
         name: str,
         *,
@@ -485,7 +488,7 @@ def _peer_maker(folder: Path, made: list[Processes], cache: Path) -> Callable[..
             peers=addresses,
         )
         (document := root / "analyst" / "study.toml").write_text(study, encoding="utf-8")
-        peers = Peers(federation, document, cache=cache)
+        peers = Peers(federation, document)
         peers.addresses = addresses
         made.append(peers)
         return peers
@@ -494,10 +497,10 @@ def _peer_maker(folder: Path, made: list[Processes], cache: Path) -> Callable[..
 
 
 @pytest.fixture
-def make_peers(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Peers]]:
+def make_peers(tmp_path: Path) -> Iterator[Callable[..., Peers]]:
     """Lay out a federation of three peers with `n` people; same seed, same secrets."""
     made: list[Processes] = []
-    yield _peer_maker(tmp_path, made, tmp_path_factory.getbasetemp() / "numba")
+    yield _peer_maker(tmp_path, made)
     for peers in made:
         peers.stop()
 
@@ -506,7 +509,7 @@ def make_peers(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def make_module_peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Peers]]:
     """The same for a whole module."""
     made: list[Processes] = []
-    yield _peer_maker(tmp_path_factory.mktemp("peers"), made, tmp_path_factory.getbasetemp() / "numba")
+    yield _peer_maker(tmp_path_factory.mktemp("peers"), made)
     for peers in made:
         peers.stop()
 
@@ -544,10 +547,10 @@ def write_tables_of_peers() -> Callable[..., dict[str, Path]]:
 
 
 @pytest.fixture
-def make_nodes(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Nodes]]:
+def make_nodes(tmp_path: Path) -> Iterator[Callable[..., Nodes]]:
     """Lay out a federation of `n` people; same seed, same secrets."""
     made: list[Nodes] = []
-    yield _maker(tmp_path, made, tmp_path_factory.getbasetemp() / "numba")
+    yield _maker(tmp_path, made)
     for nodes in made:
         nodes.stop()
 
@@ -556,7 +559,7 @@ def make_nodes(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def make_module_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Nodes]]:
     """The same for a whole module."""
     made: list[Nodes] = []
-    yield _maker(tmp_path_factory.mktemp("module"), made, tmp_path_factory.getbasetemp() / "numba")
+    yield _maker(tmp_path_factory.mktemp("module"), made)
     for nodes in made:
         nodes.stop()
 
@@ -592,16 +595,16 @@ def unpack_before() -> Callable[..., Provisioned]:
 
 
 @pytest.fixture
-def take_over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Provisioned], Processes]]:
+def take_over() -> Iterator[Callable[[Provisioned], Processes]]:
     """Run the nodes of a federation that lies there already; one with peers gets ports that are free now."""
     taken: list[Processes] = []
 
     def take(made: Provisioned) -> Processes:
-        study, cache = made.analyst / "study.toml", tmp_path_factory.getbasetemp() / "numba"
+        study = made.analyst / "study.toml"
         if not made.peers:
-            taken.append(Nodes(made, study, cache=cache))
+            taken.append(Nodes(made, study))
             return taken[-1]
-        peers = Peers(made, study, cache=cache)
+        peers = Peers(made, study)
         taken.append(peers)
         peers.addresses = free_addresses(made.parties)
         for party, node in made.parties.items():
@@ -618,6 +621,12 @@ def take_over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Pr
 @pytest.fixture(scope="session")
 def study_text() -> str:
     return STUDY
+
+
+@pytest.fixture(scope="session")
+def open_study_text() -> str:
+    """The same study, but what its records come from is left open: a joint model is estimated, too."""
+    return STUDY.replace('sample_from = "network"\n', "")
 
 
 @pytest.fixture(scope="session")

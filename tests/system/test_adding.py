@@ -19,6 +19,8 @@ FILES = {"scheme": 4, "search": 3, "estimator": 2, "rpc": 5, "study key": 4, "re
 """How many files a newcomer edits at most."""
 GENERATED = {"rpc": 1}
 """Files that a program writes: counted, and made here by that program."""
+LEFT = shutil.ignore_patterns("*.csv.gz", "node_modules", "*.pyc.*", "*.tmp.*")
+"""Not copied; compiled code is, but for what is just being written."""
 WINGS = ("shared", "party", "miner", "deploy", "protos")
 
 
@@ -30,7 +32,7 @@ def run(folder: Path, *words: str) -> str:
     """A command in the copy, whose sources come before those that are installed."""
     path = os.pathsep.join(str(folder / wing) for wing in ("shared", "party", "miner", "deploy", "tests"))
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # protoc's plug-in
-    environment = {**os.environ, "PATH": programs, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(folder / "numba")}
+    environment = {**os.environ, "PATH": programs, "PYTHONPATH": path}
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
     return done.stdout
@@ -38,9 +40,7 @@ def run(folder: Path, *words: str) -> str:
 
 def patched(folder: Path, name: str) -> Path:
     for wing in (*WINGS, "tests/support"):
-        shutil.copytree(
-            ROOT / wing, folder / wing, ignore=shutil.ignore_patterns("__pycache__", "*.csv.gz", "node_modules")
-        )
+        shutil.copytree(ROOT / wing, folder / wing, ignore=LEFT)
     (folder / "example.patch").write_text(PATCHES[name], encoding="utf-8")
     run(folder, "git", "apply", "-p1", "example.patch")
     if name in GENERATED:
@@ -78,6 +78,6 @@ def test_an_example_works_as_it_stands_on_the_page(name: str, tmp_path: Path) ->
         run(folder, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib", *tests)
     without = subprocess.run(
         [sys.executable, str(folder / "shows.py")], cwd=ROOT, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "tests"), "NUMBA_CACHE_DIR": str(folder / "numba")},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
     )  # fmt: skip
     assert without.returncode != 0

@@ -94,8 +94,8 @@ def test_the_search_finds_what_is_there(tmp_path: Path) -> None:
     assert files_with_a_canary(tmp_path) == [str(tmp_path / "log")]
 
 
-def test_no_canary_in_traffic_or_release(tmp_path: Path, planted: dict[str, Path], study_text: str) -> None:
-    (study := tmp_path / "study.toml").write_text(study_text, encoding="utf-8")
+def test_no_canary_in_traffic_or_release(tmp_path: Path, planted: dict[str, Path], open_study_text: str) -> None:
+    (study := tmp_path / "study.toml").write_text(open_study_text, encoding="utf-8")
     tape: list[bytes] = []
     result = simulate(study, planted, out=tmp_path / "out" / "release", wrap=lambda _, line: Recorder(line, tape))  # type: ignore[arg-type]
     assert result.n_common > 1000
@@ -111,9 +111,9 @@ def metrics_pages(log: Path) -> list[str]:
 
 
 def test_feature_2_no_canary_on_the_miners_disk_in_any_log_or_metric(
-    planted: dict[str, Path], make_nodes: Callable[..., Any]
+    planted: dict[str, Path], make_nodes: Callable[..., Any], open_study_text: str
 ) -> None:
-    nodes = make_nodes("planted", tables=planted)
+    nodes = make_nodes("planted", tables=planted, study=open_study_text)
     for config in (nodes.made.miner / "miner.toml", *(home / "party.toml" for home in nodes.made.parties.values())):
         config.write_text(config.read_text() + '\n[metrics]\nlisten = "127.0.0.1:0"\n')
     nodes.point_to(nodes.start_miner())

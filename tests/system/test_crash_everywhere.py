@@ -19,8 +19,8 @@ import pytest
 PROGRAM = Path(__file__).with_name("crashes.py")
 
 
-def run(folder: Path, cache: Path, *options: str) -> dict[str, Any]:
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+def run(folder: Path, *options: str) -> dict[str, Any]:
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, str(PROGRAM), str(folder), *options], capture_output=True, text=True, env=environment
     )
@@ -41,30 +41,23 @@ def check(found: dict[str, Any], *, moments: int) -> None:
     assert chain["digests"] == found["undisturbed"]
 
 
-def test_feature_11_a_study_that_dies_after_every_kind_of_step_publishes_the_same(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    cache = tmp_path_factory.getbasetemp() / "numba"
-    check(run(tmp_path, cache, "--kind", "central", "--moments", "after"), moments=1)
+def test_feature_11_a_study_that_dies_after_every_kind_of_step_publishes_the_same(tmp_path: Path) -> None:
+    check(run(tmp_path, "--kind", "central", "--moments", "after"), moments=1)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("disk", ["keeps", "forgets"])
 @pytest.mark.parametrize("kind", ["central", "sub-model", "peer", "peer-learned", "peer-blinded"])
-def test_feature_11_before_and_after_and_on_a_disk_that_forgets(
-    kind: str, disk: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    cache = tmp_path_factory.getbasetemp() / "numba"
-    check(run(tmp_path, cache, "--kind", kind, *(["--lossy"] if disk == "forgets" else [])), moments=2)
+def test_feature_11_before_and_after_and_on_a_disk_that_forgets(kind: str, disk: str, tmp_path: Path) -> None:
+    check(run(tmp_path, "--kind", kind, *(["--lossy"] if disk == "forgets" else [])), moments=2)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("kind", ["central", "peer"])
-def test_feature_11_each_step_by_itself(kind: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    cache = tmp_path_factory.getbasetemp() / "numba"
-    found = run(tmp_path, cache, "--kind", kind, "--each", "1")
+def test_feature_11_each_step_by_itself(kind: str, tmp_path: Path) -> None:
+    found = run(tmp_path, "--kind", kind, "--each", "1")
     each = found["each"]
     print(f"{found['steps']} steps, {each['deaths']} deaths in as many studies, {len(each['missed'])} not reached")
     assert each["deaths"] >= 0.8 * found["steps"]

@@ -39,9 +39,9 @@ def people(
 
 
 @pytest.fixture(scope="module")
-def published(make_module_nodes: Callable[..., Any], people: dict[str, Path]) -> Any:
+def published(make_module_nodes: Callable[..., Any], people: dict[str, Path], open_study_text: str) -> Any:
     """A federation of processes after a whole run of its study; the release is in the analyst's folder."""
-    nodes = make_module_nodes("undisturbed", seed=5, tables=people)
+    nodes = make_module_nodes("undisturbed", seed=5, tables=people, study=open_study_text)
     nodes.point_to(nodes.start_miner())
     for party in nodes.made.parties:
         nodes.start_party(party)
@@ -79,9 +79,10 @@ def test_a_kill_during_upload_changes_nothing(
     make_nodes: Callable[..., Any],
     slow_proxy: type,
     people: dict[str, Path],
+    open_study_text: str,
     undisturbed: dict[int, tuple[bytes, bytes]],
 ) -> None:
-    nodes = make_nodes(f"killed-{victim}", seed=5, tables=people)
+    nodes = make_nodes(f"killed-{victim}", seed=5, tables=people, study=open_study_text)
     port = nodes.start_miner()
     with slow_proxy(port) as proxy:
         nodes.point_to(proxy.port)

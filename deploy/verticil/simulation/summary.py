@@ -89,7 +89,8 @@ def costs_text(release: Path) -> tuple[str, ...]:
     Args:
         release: the folder of a verified release.
     """
-    said = _document(release)["privacy"]["accounts"]["list"]
+    accounts = _document(release)["privacy"].get("accounts")  # absent in a release of an earlier version
+    said = accounts["list"] if accounts else ()
     if len({(account["epsilon"], account["delta"]) for account in said}) < 2:
         return ()
     return tuple(
