@@ -28,7 +28,9 @@ from verticil.shared.config import RELAY, read_toml
 from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import public_key_text
+from verticil.shared.identity.spoken import spoken
 from verticil.shared.membership.installation import make_sealing_key, public_sealing_key
+from verticil.shared.study.masked import MINER
 from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.reading import simulation_seed_from
 from verticil.simulation.federations import adult
@@ -47,6 +49,8 @@ class Limits:
     allow_exact_parameters: bool = False
     share_delta: float = 1e-6
     public: float | None = None
+    masked: float = 1.0
+    floor: float = 6.0
 
 
 DEMO_LIMITS: Final = Limits(
@@ -62,6 +66,8 @@ OPEN_LIMITS: Final = Limits(
     allow_exact_parameters=True,
     share_delta=1.0,
     public=float("inf"),
+    masked=float("inf"),
+    floor=float("inf"),
 )
 """The simulation asks what a study would reach, so nothing is refused for its epsilon."""
 
@@ -173,8 +179,37 @@ max_public_delta = {delta}
 max_public_delta_lifetime = {delta}
 """
 
+_MASKED: Final = """allow_masked = true
+max_masked_epsilon = {masked}
+max_masked_delta = {delta}
+max_floor_epsilon_per_column = {floor}
+max_floor_epsilon_per_study = {study}
+max_floor_delta_per_study = {delta}
+max_floor_epsilon_lifetime = {lifetime}
+max_floor_delta_lifetime = {delta}
+confirmed_keys = {{ {confirmed} }}   # here one program made all keys; people read the words to each other by telephone
+"""
+_FLOOR_COLUMNS: Final = 15
+"""So many columns at the floor a study of the demonstration may have; twice as many all studies together."""
 
-def _party_toml(site: Site, node: Path, limits: Limits, peers: Mapping[str, str], approver: bytes) -> str:
+
+def _of_masks(limits: Limits, pinned: Mapping[str, str]) -> str:
+    """What a policy says of masked studies; nothing where no key is pinned for them."""
+    confirmed = (f"{name} = {quoted(spoken(name, bytes.fromhex(key)))}" for name, key in pinned.items())
+    study = _FLOOR_COLUMNS * limits.floor
+    return _MASKED.format(
+        masked=limits.masked,
+        delta=limits.share_delta,
+        floor=limits.floor,
+        study=study,
+        lifetime=2 * study,
+        confirmed=", ".join(confirmed),
+    )
+
+
+def _party_toml(
+    site: Site, node: Path, limits: Limits, peers: Mapping[str, str], approver: bytes, masked: Mapping[str, str]
+) -> str:
     table = site.table
     allowed = ", ".join(quoted(name) for name in site.allow_infinite)
     recipients = ", ".join(quoted(name) for name in ("miner", *(name for name in peers if name != site.name)))
@@ -187,6 +222,7 @@ def _party_toml(site: Site, node: Path, limits: Limits, peers: Mapping[str, str]
         for name, rule in table.columns.items()
     )
     public = "" if limits.public is None else _PUBLIC.format(epsilon=limits.public, delta=limits.share_delta)
+    public += _of_masks(limits, {name: key for name, key in masked.items() if name != site.name}) if masked else ""
     exact = "true" if limits.allow_exact_parameters else "false"
     return f"""schema = 1
 name = {quoted(site.name)}
@@ -305,6 +341,7 @@ def provision(
         write_new(miner / "miner.toml", _miner_toml(listen))
         if seed is not None:
             write_secret(miner / "state" / NOISE_SEED, derived_secret(seed, "miner").hex() + "\n")
+    pinned = {} if miner_sealing is None else {**sealing, MINER: miner_sealing}
     linkage_key = derived_secret(seed, "linkage").hex() + "\n"
     for site in sites:
         node = parties[site.name]
@@ -312,7 +349,7 @@ def provision(
         init_state(node / "state", site_secret=derived_secret(seed, f"site/{site.name}"))
         key = node / "secrets" / "approver.key"
         approver = ApproverKey.load(key) if key.exists() else ApproverKey.create(key)
-        write_new(node / "party.toml", _party_toml(site, node, limits, addresses, approver.public))
+        write_new(node / "party.toml", _party_toml(site, node, limits, addresses, approver.public, pinned))
     return Provisioned(
         root=root,
         miner=miner,
