@@ -170,7 +170,7 @@ def _print_result(
     put(f"  network                        {summary.variables} variables, {summary.edges} edges")
     if summary.epsilon_range is not None:
         low, high = summary.epsilon_range
-        say(f"  epsilon per column             {low:g} to {high:g}")
+        say(f"  epsilon per column             {low:g}{f' to {high:g}' if high > low else ''}")
     if costs:
         for cost in costs:
             say(f"  epsilon per person             {cost}")

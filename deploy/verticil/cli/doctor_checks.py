@@ -33,14 +33,17 @@ from verticil.shared.errors import CODES, DataFault, Misuse, PeerFault, Verticil
 from verticil.shared.identity.identity import Identity, Role, peer_host
 from verticil.shared.identity.pki import Credentials, identity_of, load_credentials, utc_now
 from verticil.shared.identity.signing import SigningKey
+from verticil.shared.identity.spoken import spoken
 from verticil.shared.membership.current import expiry_warning, expiry_words
 from verticil.shared.membership.revocation import FILE_NAME as DENY_LIST
 from verticil.shared.membership.revocation import DenyList
 from verticil.shared.storage.database import version_of
+from verticil.shared.study.masked import MINER
 from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations, check_revoked
 from verticil.shared.transport.channel import diagnose, served_certificate, split_endpoint
 from verticil.shared.transport.client import Connection
 from verticil.shared.transport.health import check_health
+from verticil.shared.transport.sealing import load_sealing_key
 from verticil.shared.transport.version import PROTOCOL_KEY, PROTOCOL_VERSION, SKEW, TIME_KEY, agree
 
 if TYPE_CHECKING:
@@ -356,12 +359,12 @@ async def _of_party(path: Path) -> AsyncIterator[Finding]:
         "signing key": config.signing_key,
         "linkage key": config.linkage_key,
         "site secret": config.state_directory / SITE_SECRET,
-        **({"sealing key": config.sealing_key} if config.peer is not None and config.federation.relays else {}),
+        **({"sealing key": config.sealing_key} if _seals(config) else {}),
     }
     for finding in check_private_files(private):
         yield finding
-    if config.peer is not None and config.federation.relays:
-        yield _sealing(config)
+    for finding in _masked(config):
+        yield finding
     for finding in _state(config):
         yield finding
     for finding in _tables(config):
@@ -394,6 +397,8 @@ async def _of_miner(path: Path) -> AsyncIterator[Finding]:
     for finding in identity:
         yield finding
     for finding in check_private_files({"private key": config.key, "signing key": config.signing_key}):
+        yield finding
+    for finding in _miner_sealing(config):
         yield finding
     yield check_disk(config.state_directory, reserve_bytes=config.limits.disk_reserve_bytes)
     for finding in _miner_state(config.state_directory):
@@ -521,6 +526,75 @@ def _sealing(config: PartyConfig) -> Finding:
         hint = "they read them out: verticil pki seal NAME.crt; put them into every site's federation.toml"
         return warn("sealing key", f"[sealing] has no key of {', '.join(missing)}", hint)
     return ok("sealing key", f"is the pinned one; those of {len(known)} other parties are known")
+
+
+def _seals(config: PartyConfig) -> bool:
+    """Whether the party needs its sealing key between peers."""
+    return config.peer is not None and (config.federation.relays or config.policy.masked.allow)
+
+
+def _masked(config: PartyConfig) -> Iterator[Finding]:
+    """The sealing keys, and whether a masked study could be approved and carried out here, where the policy permits any."""
+    from verticil.party.config import pinned_keys
+
+    if _seals(config):
+        yield _sealing(config)
+    policy, check = config.policy.masked, "masked tables"
+    if policy.differing:
+        fault = Misuse(
+            "CONFIG_INVALID",
+            f"policy.confirmed_keys: {', '.join(policy.differing)}: federation.toml pins another key than was confirmed",
+            hint="use nothing until they have read you the words of their key again, by telephone; compare federation.toml",
+        )
+        yield failed("confirmed keys", fault)
+    if not policy.allow:
+        return
+    pinned = pinned_keys(config.federation)
+    others = [name for name in (*config.federation.peers, MINER) if name != config.name]
+    if own := pinned.get(config.name):
+        yield ok("words of this party's key", f"{spoken(config.name, own)}: read them to the others, by telephone")
+    unpinned = [name for name in others if name not in pinned]
+    strangers = [name for name in others if name not in config.policy.recipients]
+    lacking = (
+        (config.peer is None, "[peer]", "say where this party serves the others, or relay = true"),
+        (unpinned, f"a key in federation.toml of {', '.join(unpinned)}", "verticil pki seal NAME.crt at each of them"),
+        (policy.most is None, "policy.max_masked_epsilon", "say what tables may tell everybody"),
+        (
+            config.policy.dealer is None,
+            "policy.max_floor_epsilon_per_study",
+            "say what a dealer with its partner may learn",
+        ),
+        (strangers, f"{', '.join(strangers)} in policy.recipients", "masked columns and shares of tables go to them"),
+    )
+    for is_so, what, hint in lacking:
+        if is_so:
+            yield warn(check, f"permitted, but no such study can be approved: missing is {what}", hint)
+    dealers = [name for name in others if policy.why_not(name, policy.dealers) is None]
+    noise = [name for name in others if policy.why_not(name, policy.noise) is None]
+    if not (dealers and noise):
+        what = "deals masks" if noise else "is counted for noise"
+        confirm = "they read you the words of their keys, then: verticil party confirm-key NAME WORDS"
+        yield warn(check, f"permitted, but nobody else {what} by this policy", confirm)
+    else:
+        yield ok(
+            check, f"masks may be dealt by {', '.join(dealers)}; noise is counted of {', '.join(noise)} and this party"
+        )
+
+
+def _miner_sealing(config: MinerConfig) -> Iterator[Finding]:
+    """Whether the miner's sealing key is the pinned one, and all parties that serve others have theirs, where it has one."""
+    federation = config.federation
+    if federation.miner_sealing is None:
+        return
+    try:
+        load_sealing_key(config.sealing_key, federation.miner_sealing)
+    except VerticilError as error:
+        yield failed("sealing key", error)
+        return
+    yield ok("sealing key", f"is the pinned one; its words: {spoken(MINER, federation.miner_sealing)}")
+    if missing := [name for name in federation.peers if name not in federation.sealing]:
+        hint = "they read them out: verticil pki seal NAME.crt; put them into every site's federation.toml"
+        yield warn("sealing key", f"[sealing] has no key of {', '.join(missing)}", hint)
 
 
 def _deny_list(federation: Federation, credentials: Credentials, state: Path) -> DenyList:

@@ -208,7 +208,7 @@ def _of_masks(limits: Limits, pinned: Mapping[str, str]) -> str:
 
 
 def _party_toml(
-    site: Site, node: Path, limits: Limits, peers: Mapping[str, str], approver: bytes, masked: Mapping[str, str]
+    site: Site, node: Path, limits: Limits, peers: Mapping[str, str], approver: bytes, *, pinned: Mapping[str, str]
 ) -> str:
     table = site.table
     allowed = ", ".join(quoted(name) for name in site.allow_infinite)
@@ -222,7 +222,7 @@ def _party_toml(
         for name, rule in table.columns.items()
     )
     public = "" if limits.public is None else _PUBLIC.format(epsilon=limits.public, delta=limits.share_delta)
-    public += _of_masks(limits, {name: key for name, key in masked.items() if name != site.name}) if masked else ""
+    public += _of_masks(limits, {name: key for name, key in pinned.items() if name != site.name}) if pinned else ""
     exact = "true" if limits.allow_exact_parameters else "false"
     return f"""schema = 1
 name = {quoted(site.name)}
@@ -349,7 +349,7 @@ def provision(
         init_state(node / "state", site_secret=derived_secret(seed, f"site/{site.name}"))
         key = node / "secrets" / "approver.key"
         approver = ApproverKey.load(key) if key.exists() else ApproverKey.create(key)
-        write_new(node / "party.toml", _party_toml(site, node, limits, addresses, approver.public, pinned))
+        write_new(node / "party.toml", _party_toml(site, node, limits, addresses, approver.public, pinned=pinned))
     return Provisioned(
         root=root,
         miner=miner,
