@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import math
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +15,10 @@ import pytest
 
 from support.documents import study_toml
 from support.studies import numbered, study_of
+from verticil.analyst.lint import lint
+from verticil.analyst.models import compared
 from verticil.analyst.prediction import predicted
+from verticil.cli.main import main
 from verticil.miner.learning.measured import tables_with
 from verticil.miner.storage.measured import read_tables, write_tables
 from verticil.shared.channels.privacy import Breach, epsilon
@@ -22,6 +26,7 @@ from verticil.shared.channels.subset import subset_selection
 from verticil.shared.errors import Misuse
 from verticil.shared.joint.prediction import predict
 from verticil.shared.masked.plan import Plan
+from verticil.shared.privacy.accounts import Cost
 from verticil.shared.record import decode, encode
 from verticil.shared.study import canonical, rules
 from verticil.shared.study.document import MaskedRule, QuorumRule, Study, TablesRule
@@ -335,3 +340,61 @@ def test_the_bytes_are_those_of_the_page() -> None:
 def test_a_slot_is_longer_for_more_people_and_short_for_few() -> None:
     assert 250 <= slot_milliseconds(masked(3), 100) < 300
     assert 1000 < slot_milliseconds(masked(3, sizes=ADULT), 32_561) < 10_000
+
+
+# ---- what the analyst is told
+
+
+def test_what_is_said_of_a_masked_study_is_said_for_whom() -> None:
+    def found(study: Study, n: int = 5000) -> dict[str, str]:
+        return {item.code: f"{item.severity}: {item.where}: {item.message}" for item in lint(study, n=n)}
+
+    raw = dataclasses.replace(masked(3), units=tuple(study_of(masked(3).schema.variables).units))
+    assert "leaves to a dealer of masks with its partner it as it is" in found(raw)["epsilon-infinite"]
+    usual = found(masked(3, sizes=ADULT))
+    assert "epsilon-large" not in usual
+    assert usual["total-large"].startswith(
+        "note: all columns: all columns of one person sum to epsilon 78, for a dealer"
+    )
+    assert usual["membership-not-covered"].startswith("note")
+    assert not {"miner-deals", "rows-unchecked", "no-plan"} & usual.keys()
+    assert found(masked(3, dealer="miner"))["miner-deals"].startswith("warning")
+    assert "miner-deals" not in found(masked(2))
+    assert "of a, c" in found(masked(3, unchecked=("a", "c")))["rows-unchecked"]
+    assert found(masked(3), 10**8)["no-plan"].startswith("error: masked: study 'test': masked.max_bytes")
+
+
+def test_one_table_compares_the_models() -> None:
+    study = masked(3, sizes=ADULT)
+    central, peer, here = compared(study, 32_561)
+    assert [row.model for row in (central, peer, here)] == ["central", "peer", "masked"]
+    assert not any(row.missing for row in (central, peer, here))
+    assert (here.costs["public"], here.costs["columns"]) == (Cost(epsilon=1.0, delta=1e-9),) * 2
+    assert here.costs["dealer"].epsilon > here.costs["public"].epsilon + 77
+    assert central.costs["public"] == Cost(epsilon=1.0, delta=1e-9)
+    assert central.costs["columns"].epsilon == pytest.approx(78, rel=1e-6)
+    assert peer.costs["public"].epsilon > 78
+    assert here.bytes_sent == bytes_of(study, 32_561).once > central.bytes_sent
+    assert central.exchanges < peer.exchanges < here.exchanges
+    assert central.two_way is not None
+    assert here.two_way is not None
+    assert central.two_way < here.two_way < 1.5 * central.two_way
+    back = compared(dataclasses.replace(study, model="central", masked=None), 32_561)
+    assert back == (central, peer, here)
+    assert "tables: missing" in compared(study_of(study.schema.variables, epsilon=6.0), 100)[2].missing
+
+
+def test_study_check_says_the_four_figures_first_and_compares(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = ("north.sex: f m", "north.age: young old", "south.visits: few many")
+    text = study_toml(*columns, minimum=1000, keys='model = "masked"\n') + "[tables]\nepsilon = 1\ndelta = 1e-9\n"
+    (tmp_path / "study.toml").write_text(text)
+    assert main(["study", "check", str(tmp_path / "study.toml")]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("everybody: epsilon 1, delta 1e-09")
+    assert "this study by each model" in said
+    assert main(["study", "check", str(tmp_path / "study.toml"), "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["figures"]["everybody"] == {"epsilon": 1.0, "delta": 1e-9, "tables": 3}
+    assert [row["model"] for row in document["models"]] == ["central", "peer", "masked"]

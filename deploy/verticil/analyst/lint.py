@@ -31,12 +31,14 @@ from verticil.shared.model.schema import Variable
 from verticil.shared.privacy.figures import epsilon_exceeds, one_in, share_cost, tables_cost
 from verticil.shared.privacy.study_table import RECORDS_PER_CELL, ColumnRow, StudyTable, family_records, study_table
 from verticil.shared.study.document import Study, Unit
+from verticil.shared.study.masked import plan_of
 from verticil.shared.study.protocol import Finding
-from verticil.shared.study.protocols import protocol_of
+from verticil.shared.study.protocols import protocol_of, table_deviations
 from verticil.shared.study.sub_model import obstacle
 from verticil.shared.study.tables import tables_noise
 
 _LARGE_EPSILON: Final = 5.0  # one column; odds x148
+_LARGE_FLOOR: Final = 6.0  # where nobody but a dealer of masks with its partner could read it
 _LARGE_PARTY_TOTAL: Final = 20.0
 _LARGE_TOTAL: Final = 40.0
 _ILL_CONDITIONED: Final = 10.0  # variances grow a hundredfold
@@ -58,13 +60,14 @@ def lint(study: Study, *, n: int | None = None, today: dt.date | None = None) ->
     findings = [
         *_head(study, n, today),
         *_columns(study, table),
-        *_totals(table),
+        *_totals(study, table),
         *_labels(study),
         *_structure(study),
         *_families(study, n),
         *_share(study, table),
         *_noisy_tables(study, table),
         *_joint_model(study, table),
+        *_round(study, table.n),
         *protocol_of(study).findings(study),
     ]
     return sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity))
@@ -138,13 +141,13 @@ def _noisy_tables(study: Study, table: StudyTable) -> Iterator[Finding]:
     cost = tables_cost(study)
     if cost is None:
         return
-    noise = tables_noise(study)
+    noise, deviation = tables_noise(study), max(table_deviations(study))
     average = table.n * noise.tables / noise.cells
     said = (
-        f"noise of standard deviation {noise.sigma:.4g} on each count of {noise.tables:,} tables, whose average cell has "
+        f"noise of standard deviation {deviation:.4g} on each count of {noise.tables:,} tables, whose average cell has "
         f"{average:,.1f} of {table.n:,} people"
     )
-    if noise.sigma > average:
+    if deviation > average:
         yield _warning(
             "noise-above-cells",
             "tables",
@@ -177,7 +180,20 @@ def _joint_model(study: Study, table: StudyTable) -> Iterator[Finding]:
         )
 
 
+def _round(study: Study, n: int) -> Iterator[Finding]:
+    """Whether a round of masked tables can be planned for so many people."""
+    if not protocol_of(study).masks:
+        return
+    try:
+        plan_of(study, n)
+    except Misuse as error:
+        yield Finding(severity="error", code="no-plan", where="masked", message=error.message, hint=error.hint)
+
+
 def _columns(study: Study, table: StudyTable) -> Iterator[Finding]:
+    masks = protocol_of(study).masks
+    large, key = (_LARGE_FLOOR, "allow_raw_under_masks") if masks else (_LARGE_EPSILON, "allow_infinite")
+    sends = "leaves to a dealer of masks with its partner" if masks else "sends"
     for row, unit in zip(table.rows, study.units, strict=True):
         where = unit.text
         yield from _domain(study, unit, where)
@@ -187,15 +203,15 @@ def _columns(study: Study, table: StudyTable) -> Iterator[Finding]:
             yield _warning(
                 "epsilon-infinite",
                 where,
-                f"the scheme '{row.scheme}' sends " + _sent_exactly(unit.transition),
-                f"'{row.party}' must name it in allow_infinite, or choose a scheme without zero cells",
+                f"the scheme '{row.scheme}' {sends} " + _sent_exactly(unit.transition),
+                f"'{row.party}' must name it in {key}, or choose a scheme without zero cells",
             )
-        elif epsilon_exceeds(row.epsilon, _LARGE_EPSILON):
+        elif epsilon_exceeds(row.epsilon, large):
             yield _warning(
                 "epsilon-large",
                 where,
                 f"epsilon {row.epsilon:.3g}: the odds of a guess can change by a factor of {row.gamma:,.0f}",
-                f"an epsilon of at most 3 is usual; above {_LARGE_EPSILON:g} little is hidden",
+                f"an epsilon of at most 3 is usual; above {large:g} little is hidden",
             )
         if _relabels(unit.transition):
             yield _warning(
@@ -301,21 +317,23 @@ def _relabels(transition: privacy.Mechanism) -> bool:
     return bool((np.diagonal(matrix) < matrix.max(axis=1)).any())
 
 
-def _totals(table: StudyTable) -> Iterator[Finding]:
+def _totals(study: Study, table: StudyTable) -> Iterator[Finding]:
     hint = "randomize more strongly, or ask for fewer columns"
+    masks = protocol_of(study).masks  # then the sum is the floor, which is large by design
+    whom, finding = (", for a dealer of masks with its partner", _note) if masks else ("", _warning)
     for party, total in table.party_totals:
         if epsilon_exceeds(total, _LARGE_PARTY_TOTAL):
-            yield _warning(
+            yield finding(
                 "party-total-large",
                 f"party '{party}'",
-                f"its columns of one person sum to epsilon {total:.3g}, above {_LARGE_PARTY_TOTAL:g}",
+                f"its columns of one person sum to epsilon {total:.3g}, above {_LARGE_PARTY_TOTAL:g}{whom}",
                 hint,
             )
     if epsilon_exceeds(table.total_epsilon, _LARGE_TOTAL):
-        yield _warning(
+        yield finding(
             "total-large",
             "all columns",
-            f"all columns of one person sum to epsilon {table.total_epsilon:.3g}: treat the set of them as identifying",
+            f"all columns of one person sum to epsilon {table.total_epsilon:.3g}{whom}: treat the set of them as identifying",
             hint,
         )
 

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from rich.table import Table
 
 from verticil.cli.output import epsilon_text, put, rounded_up, say
 
 if TYPE_CHECKING:
+    from verticil.analyst.models import ModelRow
     from verticil.shared.privacy.plan import BudgetPlan, PlannedAccount, PlannedDraw
+
+
+_ADVERSARIES: Final = {
+    "public": "everybody",
+    "columns": "who reads columns: the miner, or the peers",
+    "dealer": "a dealer with its partner",
+}
 
 
 def print_plan(plan: BudgetPlan) -> None:
@@ -25,6 +35,33 @@ def print_plan(plan: BudgetPlan) -> None:
     say(
         f"± share: half of a {100 * plan.level:g} % interval at {plan.n:,} people; of noise on tables, of the noise alone:"
         " 1.96 x standard deviation / people",
+        style="dim",
+    )
+
+
+def print_models(rows: Sequence[ModelRow], n: int) -> None:
+    """The study by each model, in one table; of those by which it cannot be carried out, why."""
+    put("[bold]this study by each model[/], of each person whose data are replaced at all parties:")
+    shown = Table(box=None, pad_edge=False)
+    for heading in ("model", *_ADVERSARIES.values()):
+        shown.add_column(heading)
+    for heading in ("two columns", "MB", "exchanges"):
+        shown.add_column(heading, justify="right", no_wrap=True)
+    for row in (row for row in rows if not row.missing):
+        costs = (row.costs.get(name) for name in _ADVERSARIES)
+        shown.add_row(
+            row.model,
+            *("-" if cost is None else cost_text(cost.epsilon, cost.delta) for cost in costs),
+            "-" if row.two_way is None else f"{row.two_way:.2g}",
+            f"{row.bytes_sent / 1e6:,.3g}",
+            str(row.exchanges),
+        )
+    put(shown)
+    for row in (row for row in rows if row.missing):
+        say(f"model '{row.model}': {row.missing}", style="dim")
+    say(
+        f"two columns: predicted distance of records to {n:,} people in tables of two columns; MB: of columns or of masked "
+        "messages, each counted once; exchanges: messages that wait for one another, after the common people are found",
         style="dim",
     )
 

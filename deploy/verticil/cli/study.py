@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from verticil.cli.budget_text import print_plan
+from verticil.cli.budget_text import print_models, print_plan
 from verticil.cli.connection import CertificateOption, FederationOption, StudyName, find_study, open_connection
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, put, say
 from verticil.cli.party_text import print_alignment
@@ -91,8 +91,10 @@ def check(
     """What a study promises each person and what it can learn, and with --limits what of it parties would not permit, before
     anyone works. Reads no data."""
     from verticil.analyst.lint import lint
+    from verticil.analyst.models import compared
     from verticil.analyst.prediction import predicted, prediction_text
     from verticil.shared.identity.pki import utc_now
+    from verticil.shared.privacy.masked_figures import four_figures
     from verticil.shared.privacy.plan import budget_plan
     from verticil.shared.privacy.study_table import study_table
     from verticil.shared.record import write
@@ -106,6 +108,8 @@ def check(
     findings = [*lint(document, n=n, today=utc_now().date()), *_broken_limits(document, published, n)]
     table = study_table(document, n)
     prediction = predicted(document, table.n)
+    figures = four_figures(document)
+    models = () if document.tables is None else compared(document, table.n)
     plan = budget_plan(document, n, {item.party: item.policy.limits_of for item in published})
     errors = [finding for finding in findings if finding.severity == "error"]
     counted = [finding for finding in findings if finding.severity != "note"]
@@ -125,11 +129,17 @@ def check(
         "epsilon_per_person": table.total_epsilon,
         "bytes_sent": table.bytes_sent,
         "budget": plan,
+        "figures": None if figures is None else figures.document(),
+        "models": [dataclasses.asdict(row) for row in models],
         "findings": [dataclasses.asdict(finding) for finding in findings],
     }
     if not emit(payload, form=form):
+        for words in () if figures is None else figures.words:
+            say(words)
         said = "" if prediction is None else prediction_text(prediction)
         _print_check(document, table, plan, findings, said, canonical.digest(document).hex())
+        if models:
+            print_models(models, table.n)
     if errors or (strict and counted):
         raise typer.Exit(6)
 
@@ -174,7 +184,7 @@ def _print_check(
 ) -> None:
     from verticil.shared.privacy.figures import odds
     from verticil.shared.release.content import may_have_joint
-    from verticil.shared.study.protocols import disclosure
+    from verticil.shared.study.protocols import disclosure, protocol_of
 
     put(f"[bold]{study.id}[/]  {len(study.schema)} variables of {len(study.parties)} parties; digest {digest[:16]}")
     put(_columns_table(study, table))
@@ -213,12 +223,14 @@ def _print_check(
     total = table.total_epsilon
     factor = odds(total)
     change = "no practical bound" if factor is None else f"odds x{factor:.3g}"
+    masks = protocol_of(study).masks
+    whom = " a dealer of masks that works with its partner" if masks else ""
     put(
-        f"[bold]all columns of one person{' that are sent' if named else ''}: epsilon {epsilon_text(total)}[/]"
-        f" ({change}): what they tell together"
+        f"[bold]all columns of one person{' that are sent' if named and not masks else ''}: epsilon {epsilon_text(total)}[/]"
+        f" ({change}): what they tell{whom} together"
     )
     print_plan(plan)
-    if study.tables is not None:
+    if study.tables is not None and not masks:
         say(
             "what everybody but the miner learns rests on the miner's word: it has the columns and draws the noise on tables"
         )

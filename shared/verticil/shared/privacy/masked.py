@@ -93,8 +93,8 @@ def together(study: Study) -> dict[tuple[str, str], tuple[str, ...]]:
     """
     found: dict[tuple[str, str], set[str]] = {}
     for item in exposed(study):
-        pair = (item.dealer, item.partner)
-        found.setdefault(pair[::-1] if pair[::-1] in found else pair, set()).update(item.owners)
+        pair, other = (item.dealer, item.partner), (item.partner, item.dealer)
+        found.setdefault(other if other in found else pair, set()).update(item.owners)
     return {pair: tuple(name for name in study.parties if name in owners) for pair, owners in found.items()}
 
 

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from verticil.shared.artifact import packed_size
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
 from verticil.shared.privacy.figures import total_epsilon
@@ -29,6 +28,7 @@ class ColumnRow:
         subset_size: how many categories a released set has; None where one category is released.
         impossible: how many combinations are removed from a compound.
         read_by: between peers, the parties that read it; None: it goes to the miner.
+        masked: nobody reads it, but a dealer of masks with its partner could.
         n_states: K, or the number of a compound's combinations.
         gamma, epsilon: infinite when the column, or a part of it, is sent as it is.
         kept: probability of the true category, or that it is in the set; the smallest over the categories.
@@ -47,6 +47,7 @@ class ColumnRow:
     subset_size: int | None
     impossible: int
     read_by: tuple[str, ...] | None
+    masked: bool
     n_states: int
     gamma: float
     epsilon: float
@@ -59,8 +60,8 @@ class ColumnRow:
 
     @property
     def sent(self) -> bool:
-        """Whether it leaves its party at all."""
-        return self.read_by is None or bool(self.read_by)
+        """Whether it leaves its party at all, in whatever form."""
+        return self.read_by is None or bool(self.read_by) or self.masked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,7 @@ class StudyTable:
         rows: one for each unit of the study.
         party_totals: (party, epsilon of all its columns of one person that are sent).
         total_epsilon: of all columns of one person that are sent.
-        bytes_sent: of all columns to all who read them, packed; compressed on the line where that makes them smaller.
+        bytes_sent: `Protocol.bytes_sent`.
     """
 
     n: int
@@ -94,6 +95,7 @@ def study_table(study: Study, n: int | None = None) -> StudyTable:
     """
     n = study.linkage.minimum_common_records if n is None else n
     protocol = protocol_of(study)
+    readable = protocol.readable(study)
     rows: list[ColumnRow] = []
     for index, unit in enumerate(study.units):
         column = privacy.column_privacy(unit)
@@ -108,6 +110,7 @@ def study_table(study: Study, n: int | None = None) -> StudyTable:
                 subset_size=unit.transition.size if isinstance(unit.transition, Subset) else None,
                 impossible=len(unit.impossible),
                 read_by=protocol.read_by(study, index),
+                masked=protocol.masks and index in readable,
                 n_states=column.n_states,
                 gamma=column.gamma,
                 epsilon=column.epsilon,
@@ -124,11 +127,7 @@ def study_table(study: Study, n: int | None = None) -> StudyTable:
         for party in study.parties
     )
     total = total_epsilon(row.epsilon for row in rows if row.sent)
-    size = sum(
-        (1 if row.read_by is None else len(row.read_by))
-        * packed_size(n, row.n_states, codes_per_record=row.subset_size or 1)
-        for row in rows
-    )
+    size = protocol.bytes_sent(study, n)
     return StudyTable(n=n, rows=tuple(rows), party_totals=totals, total_epsilon=total, bytes_sent=size)
 
 

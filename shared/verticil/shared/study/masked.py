@@ -29,7 +29,7 @@ from verticil.shared.model.graph import Dag
 from verticil.shared.record import encode
 from verticil.shared.study.central import MEMBERS
 from verticil.shared.study.document import MaskedRule, Study, Unit
-from verticil.shared.study.protocol import Disclosure, Protocol, Statement
+from verticil.shared.study.protocol import Disclosure, Finding, Protocol, Statement
 from verticil.shared.study.tables import cells_of, tables_of, tables_sigma
 from verticil.shared.study.vocabulary import MAX_SAFE, fail
 
@@ -411,6 +411,15 @@ class Masked(Protocol):
     def learner(self, study: Study, child: int) -> None:
         """The miner learns every family, from the opened tables."""
 
+    def exchanges(self, study: Study) -> int:
+        """Those of model-three.md section 2: hello, agreed, seed, product, statement, agreed again, masked columns, fits, toss
+        closed, open and told, expected, w, f, done, share."""
+        return 16
+
+    def bytes_sent(self, study: Study, n_people: int) -> int:
+        """The payload of a round, each message counted once."""
+        return bytes_of(study, n_people).once
+
     def searches_scores(self, study: Study) -> bool:
         """The miner has the tables, and computes scores itself."""
         return False
@@ -437,6 +446,33 @@ class Masked(Protocol):
         within, across = tables_sigma(study), deviation(_sigma_each(study), len(counted(study)))
         return tuple(
             across if len({study.units[unit].owner for unit in table}) > 1 else within for table in tables_of(study)
+        )
+
+    def findings(self, study: Study) -> Iterator[Finding]:
+        """Who could read more than others, whose rows nobody checks, and what no epsilon covers."""
+        if not deals_by_party(study) and len(study.parties) > LEAST_PARTIES:
+            yield Finding(
+                severity="warning",
+                code="miner-deals",
+                where="masked.dealer",
+                message="the miner deals all masks: with any one party it could read the randomized columns of all others",
+                hint='use dealer = "party": then a dealer with its partner could read those of one other party, or few',
+            )
+        if rule_of(study).unchecked:
+            yield Finding(
+                severity="warning",
+                code="rows-unchecked",
+                where="masked.unchecked",
+                message=f"nobody checks the rows of {', '.join(rule_of(study).unchecked)}: such a party could learn exactly what "
+                "about 20 people of its choice have in every column of its partners, for each column of its own",
+                hint="leave masked.unchecked out, unless every other party's policy allows it (allow_unchecked_partners)",
+            )
+        yield Finding(
+            severity="note",
+            code="membership-not-covered",
+            where="linkage",
+            message="who the common people are is known to all parties, and how many to all: no epsilon covers it",
+            hint="choose, order and link the people by nothing that is to be protected",
         )
 
     def check(self, study: Study, *, source: str) -> None:

@@ -337,6 +337,10 @@ class Peer(Protocol):
         """The variable's owner."""
         return study.schema.variables[child].owner
 
+    def exchanges(self, study: Study) -> int:
+        """Columns and statements between the parties; before them, where the structure is learned, columns, scores, structure."""
+        return 2 if study.structure.parents is not None else 5
+
     def searches_scores(self, study: Study) -> bool:
         """Where the study gives no structure."""
         return study.structure.parents is None

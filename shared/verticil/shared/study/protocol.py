@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar, Literal
 
+from verticil.shared.artifact import packed_size
+from verticil.shared.channels.subset import Subset
 from verticil.shared.json_document import Json
 from verticil.shared.model.graph import Dag
 from verticil.shared.study.document import Study, Unit
@@ -171,6 +173,20 @@ class Protocol(ABC):
     def readable(self, study: Study) -> tuple[int, ...]:
         """The units whose randomized values anybody but their owner can come to have, ascending: those that are sent."""
         return tuple(index for index in range(len(study.units)) if self.read_by(study, index) != ())
+
+    def bytes_sent(self, study: Study, n_people: int) -> int:
+        """Of all columns to all who read them, packed; compressed on the line where that makes them smaller."""
+        size = 0
+        for index, unit in enumerate(study.units):
+            readers = self.read_by(study, index)
+            codes = unit.transition.size if isinstance(unit.transition, Subset) else 1
+            packed = packed_size(n_people, unit.transition.n_states, codes_per_record=codes)
+            size += (1 if readers is None else len(readers)) * packed
+        return size
+
+    def exchanges(self, study: Study) -> int:
+        """How many messages wait for one another, from the common list to all that a model is learned from; one: columns."""
+        return 1
 
     def table_deviations(self, study: Study) -> tuple[float, ...]:
         """The standard deviation of the noise on each count, people, of each of `tables_of`; raises as `tables_sigma`."""
