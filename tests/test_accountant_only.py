@@ -39,6 +39,7 @@ CHANNELS = "verticil.shared.channels"
 EXCEPTIONS: Mapping[str, str] = {
     # design-time: looks for a matrix that has a wanted epsilon, and states nothing
     "verticil.shared.study.schemes": "solves for matrices of a wanted epsilon (scheme and [allocate] keys)",
+    "verticil.analyst.models:_as": "asks the same of another model; the figures of the table are the accountant's",
     "verticil.analyst.draft:_tail": "divides a wanted total among the columns of a draft",
     # `study` lies below the accountant and may not import it: it refuses, and what it says is held against the accountant below
     "verticil.shared.study.rules:check_breach": "the study's own breach rule, on exact ratios",

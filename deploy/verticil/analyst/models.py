@@ -17,7 +17,7 @@ from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.study import rules
 from verticil.shared.study.document import ShareRule, Study, TablesRule
-from verticil.shared.study.protocols import protocol_of
+from verticil.shared.study.protocols import PROTOCOLS, protocol_of
 from verticil.shared.study.vocabulary import METHODS, pair_methods
 
 
@@ -43,13 +43,13 @@ class ModelRow:
 
 
 def compared(study: Study, n: int) -> tuple[ModelRow, ...]:
-    """The study by each model that organisations carry out together, in the order II, I, III.
+    """The study by each model that organisations carry out together, in the order of the registry: II, I, III.
 
     Args:
         study: a study that was read.
         n: people in common, at least 1.
     """
-    return tuple(_row(study, model, n) for model in ("central", "peer", "masked"))
+    return tuple(_row(study, protocol.name, n) for protocol in PROTOCOLS if not protocol.whole_table)
 
 
 def _row(study: Study, model: str, n: int) -> ModelRow:
@@ -74,7 +74,7 @@ def _as(study: Study, model: str) -> Study:
     if asked is None and study.share is not None and study.share.epsilon and study.share.delta:
         asked = TablesRule(epsilon=study.share.epsilon, delta=study.share.delta)
     between = dataclasses.replace(study, model=model, share=None, masked=None, tables=asked)
-    if model != "peer":
+    if not PROTOCOLS.named(model).shares:
         return between
     share = ShareRule() if asked is None else ShareRule(epsilon=asked.epsilon, delta=asked.delta, noise=DISCRETE)
     if structure.method not in (*pair_methods(), "given"):
