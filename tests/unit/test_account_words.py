@@ -292,7 +292,7 @@ def test_the_party_toml_that_is_made_names_the_limits_of_everybody_and_loads_wit
     path = init_party(tmp_path / "clinic", name="clinic")
     (tmp_path / "clinic" / "federation.toml").write_text(FEDERATION)
     text = path.read_text()
-    assert "dealer" not in text
+    assert "max_dealer" not in text
     assert load_party(path).policy.public is None
     path.write_text(text.replace("# max_public", "max_public"))
     stated = load_party(path).policy.limits_of(PUBLIC)

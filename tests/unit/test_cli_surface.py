@@ -32,7 +32,7 @@ def test_the_commands_are_the_agreed_ones() -> None:
         "party inbox", "party show", "party preview", "party countersign",
         "party approver keygen", "party approver add", "party approver remove", "party approver list",
         "party load", "party release", "party limits",
-        "party ledger", "party ui", "party audit show", "party audit verify", "party revoke",
+        "party ledger", "party keys", "party confirm-key", "party ui", "party audit show", "party audit verify", "party revoke",
         "party backup", "party restore", "party purge", "party install-service", "miner install-service",
         "miner init", "miner run", "miner close", "miner purge", "miner audit show", "miner audit verify",
         "party export", "party import", "miner export", "miner import",
