@@ -34,6 +34,7 @@ from verticil.party.policy.ledger import Assessment, Ledger
 from verticil.party.storage.secret import SiteSecret
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.errors import Misuse, PeerFault, Refusal
+from verticil.shared.privacy.events import is_masked
 from verticil.shared.record import encode
 from verticil.shared.study.approval import Approval, check_own_part, declared_units, parse_approval
 from verticil.shared.study.canonical import from_bytes
@@ -152,6 +153,9 @@ def review(
         expires=study.expires,
     )
     sent = [index for index in releases if index in protocol_of(study).readable(study)]
+    if is_masked(study):
+        for dataset in dict.fromkeys(release.dataset for release in releases.values()):
+            ledger.check_linkages(dataset, config.policy, study_digest=digest)
     assessments = ledger.assess([releases[index] for index in sent], config.policy, study_digest=digest, shared=shared)
     return Review(
         study=study,

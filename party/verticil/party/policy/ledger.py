@@ -59,12 +59,14 @@ from verticil.shared.privacy.accounts import (
 )
 from verticil.shared.privacy.events import PrivacyEvent, RandomizedColumn, kind_of
 from verticil.shared.privacy.figures import epsilon_exceeds
+from verticil.shared.privacy.masked import Linkage, MaskedTables
 
 _SAME_DRAW = "dataset = ? AND sources = ? AND codebook_digest = ? AND transition_digest = ? AND secret_id = ?"
 _STILL_TO_SEND: Final = (
     f"SELECT {NAMES_OF_VALUES}, p.event FROM reserved p WHERE p.study_digest = ? AND p.event IS NOT NULL"  # noqa: S608 (constant text)
     f" AND (p.unit IS NULL OR NOT {CHARGED_BEFORE})"
 )
+_LINKAGE: Final = events.name_of(Linkage)
 PARTS: Final = ("codebook_digest", "transition_digest", "secret_id", "fingerprint")
 
 
@@ -227,10 +229,37 @@ class Ledger(LedgerSums):
         query = "SELECT 1 FROM ledger WHERE study_digest = ? AND unit IS NULL AND kind = ? LIMIT 1"
         return self._database.has(query, (study_digest, kind_of(event).name))
 
+    def has_row(self, study_digest: bytes, variables: Sequence[str], recipient: str, artifact_sha256: bytes) -> bool:
+        """Whether there is a row of these variables, for this recipient and bytes, or round."""
+        query = "SELECT 1 FROM ledger WHERE study_digest = ? AND variables = ? AND recipient = ? AND artifact_sha256 = ? LIMIT 1"
+        return self._database.has(query, (study_digest, json.dumps(variables), recipient, artifact_sha256))
+
+    def rounds(self, study_digest: bytes) -> frozenset[bytes]:
+        """The transcripts T1 of the rounds of a masked study that were charged."""
+        query = "SELECT DISTINCT artifact_sha256 FROM ledger WHERE study_digest = ? AND kind = ?"
+        return frozenset(self._database.read(bytes, query, (study_digest, events.name_of(MaskedTables))))
+
+    def check_linkages(self, dataset: str, policy: Policy, *, study_digest: bytes) -> None:
+        """Refuse to link the people of a data set once more than the policy permits.
+
+        Raises:
+            Refusal: BUDGET_EXCEEDED.
+        """
+        query = "SELECT COUNT(DISTINCT study_digest) FROM ledger WHERE dataset = ? AND kind = ? AND study_digest <> ?"
+        linked = self._database.only(int, query, (dataset, events.name_of(Linkage), study_digest))
+        if linked >= policy.masked.linkages:
+            raise Refusal(
+                "BUDGET_EXCEEDED",
+                f"data set '{dataset}': its people would be linked in one more masked study, expected at most"
+                f" {policy.masked.linkages}",
+                hint="each tells others who is common; the limit is policy.max_linkages in party.toml",
+            )
+
     def has_drawn(self, study_digest: bytes) -> bool:
         """Whether noise was drawn for a study: room is kept for it, it is in the spool, was sent, or is in what is shared."""
         query = (
-            "SELECT 1 FROM reserved WHERE study_digest = ?1 UNION SELECT 1 FROM ledger WHERE study_digest = ?1"
+            "SELECT 1 FROM reserved WHERE study_digest = ?1"  # noqa: S608 (constant text)
+            f" UNION SELECT 1 FROM ledger WHERE study_digest = ?1 AND kind <> '{_LINKAGE}'"
             " UNION SELECT 1 FROM artifact WHERE digest = ?1 LIMIT 1"
         )
         return self._database.has(query, (study_digest,))
@@ -434,7 +463,8 @@ class Ledger(LedgerSums):
         Raises:
             Refusal: BUDGET_EXCEEDED, or POLICY_REFUSED of an event that is not known here.
         """
-        if self._database.has("SELECT 1 FROM ledger WHERE study_digest = ? LIMIT 1", (study_digest,)):
+        drawn_before = f"SELECT 1 FROM ledger WHERE study_digest = ? AND kind <> '{_LINKAGE}' LIMIT 1"  # noqa: S608 (constant text)
+        if self._database.has(drawn_before, (study_digest,)):
             return
         drawn: dict[str, list[PrivacyEvent]] = {}
         own: set[Drawn] = set()

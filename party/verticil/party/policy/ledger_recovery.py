@@ -43,6 +43,8 @@ from verticil.shared.privacy.events import ExactStatistics, GaussianCounts, Priv
 from verticil.shared.privacy.figures import finite_epsilon
 from verticil.shared.storage.database import disk_fault
 
+ROUND: Final = "round"
+"""In a line: the transcript of the round of a masked study, all of whose charges are one transaction."""
 NO_DATA: Final = bytes(32)
 """In place of a fingerprint, where it is not known any more of what data something was."""
 OLDER_HINT: Final = "restore the newest backup; only if there is none: verticil party run --accept-older"
@@ -186,7 +188,14 @@ def _missing(lines: Sequence[Mapping[str, object]], ledger: Ledger) -> list[_Cha
 def _one_transaction(lines: Sequence[Mapping[str, object]]) -> bool:
     """Whether these are lines of one transaction that wrote charges, and nothing besides."""
     charges = [_charge(line) for line in lines if line.get("event") not in {TORN_LINE, LOG_BROKEN}]
-    return len({charge and (charge.event, charge.key[0], *charge.key[2:]) for charge in charges}) == 1
+    return len({charge and (charge.event, charge.key[0], _together(charge)) for charge in charges}) == 1
+
+
+def _together(charge: _Charge) -> tuple[str, ...]:
+    """What the lines of one transaction have in common besides the study: the round, or recipient and bytes."""
+    written = charge.said.get("ledger")
+    of_round = cast("Mapping[str, object]", written).get(ROUND) if isinstance(written, Mapping) else None
+    return (str(of_round),) if of_round else charge.key[2:]
 
 
 def _write_back(ledger: Ledger, charges: Sequence[_Charge], datasets: Collection[str], at: dt.datetime) -> None:

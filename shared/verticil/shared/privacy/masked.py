@@ -18,11 +18,12 @@ from typing import Final
 from verticil.shared.channels.loss import ApproximateLoss, DiscreteGaussianLoss, Loss, delta_at, epsilon_at
 from verticil.shared.channels.privacy import epsilon
 from verticil.shared.masked.field import P
-from verticil.shared.privacy.accounts import DEALER, MASKED, Cost
+from verticil.shared.privacy.accounts import DEALER, MASKED, NOTHING, Cost
 from verticil.shared.privacy.events import (
     DiscreteGaussianCounts,
     EventKind,
     PlannedEvent,
+    PrivacyEvent,
     RandomizedColumn,
     is_masked,
     register,
@@ -83,6 +84,18 @@ class MaskedTables(DiscreteGaussianCounts):
     def drawn(self) -> float:
         """The parameter of the noise on a count across parties when nobody leaves theirs out, people."""
         return self.sigma * math.sqrt(self.contributors / self.draws)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linkage(PrivacyEvent):
+    """The people of a masked study were linked: others were told who is common, whether a round followed or not.
+
+    Attributes:
+        mode: of linkage.
+    """
+
+    mode: str
+    reader: str = MASKED
 
 
 def together(study: Study) -> dict[tuple[str, str], tuple[str, ...]]:
@@ -190,5 +203,16 @@ register(
         losses=_losses,
         add_or_remove=lambda event: _losses(event, event.tables),
         deviation=lambda event: event.drawn,
+    )
+)
+register(
+    EventKind(
+        name="linkage",
+        event=Linkage,
+        cost=lambda _: NOTHING,
+        words=lambda event: (
+            f"people were linked by {event.mode}: who is common was told to others, which no epsilon covers"
+        ),
+        of_study=lambda _study, _party: (),
     )
 )

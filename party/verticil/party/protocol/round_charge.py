@@ -1,0 +1,156 @@
+"""What the ledger is told of a masked study: that people were linked, and what a round tells whom, before anything is masked.
+
+Promises
+- A linkage is a row of its own, before this party's list leaves: who is common is told by it, whether a round follows or not, and
+  no epsilon covers it. A data set's people are linked in at most ``max_linkages`` masked studies.
+- All rows of a round are written with their lines of the audit log in one transaction, before the first message that is masked
+  leaves: the tables for everybody, and for a dealer with its partner, and each column for these two. They name the round by its
+  transcript T1, and stay when it ends early. The same again charges nothing; of one study no second round is charged, for an
+  approval is for one.
+- Killed anywhere, the next attempt writes what is missing. What the log tells already, the opening of the state has written back.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from verticil.party.audit.log import Event, What
+from verticil.party.dataset.releases import Release
+from verticil.party.policy import approval
+from verticil.party.policy.ledger import Send, audited
+from verticil.party.policy.ledger_recovery import NO_DATA, ROUND
+from verticil.party.protocol.planning import StoppedError
+from verticil.party.protocol.randomization import reserve
+from verticil.party.protocol.statistics import EVERYONE, statistics_of_each
+from verticil.party.site import Site
+from verticil.party.storage.studies import StudyRecord
+from verticil.shared.audit import DAEMON
+from verticil.shared.errors import Refusal
+from verticil.shared.privacy.accounts import MASKED, NOTHING, Cost
+from verticil.shared.privacy.events import kind_of, planned, to_json
+from verticil.shared.privacy.masked import Linkage
+
+ROWS: Final = "a dealer with its partner (rows)"
+TABLES: Final = "a dealer with its partner (tables)"
+PARTIES: Final = "the other parties (who is common)"
+
+
+def charge_round(site: Site, record: StudyRecord, t1: bytes, at: dt.datetime) -> None:
+    """Charge a round, once: to be called before its first message of step 2d, 3a, 3b or 6a is written, and again after a crash.
+
+    Args:
+        site: this party.
+        record: the study; its units are in the spool.
+        t1: the round's transcript, 32 bytes.
+        at: now.
+
+    Raises:
+        StoppedError: the study was revoked or denied here.
+        Refusal: BUDGET_EXCEEDED, EPSILON_INFINITE, DATA_CHANGED, limits were lowered or data changed since; APPROVAL_VOID,
+            another round of this study was charged.
+        DataFault: DISK_FULL, STATE_CORRUPT. Whatever is raised: nothing was written, and nothing may leave.
+    """
+    study = approval.parsed(record.task.effective)
+    with site.database.transaction():
+        if record.digest in site.revocations.stopped():
+            raise StoppedError
+        if site.ledger.rounds(record.digest) - {t1}:
+            raise Refusal(
+                "APPROVAL_VOID",
+                f"study '{study.id}': another round of it was charged, and an approval is for one",
+                hint="submit it again under a new id and approve it anew",
+            )
+        held = site.state.artifacts(record.digest, record.task.effective_digest)
+        items = {unit: held[unit] for unit in study.units_of(site.config.name)}
+        releases = {unit: Release.from_json(item.facts) for unit, item in items.items()}
+        reserve(site, record, study, releases)
+        for event in (item.event for item in planned(study, site.config.name) if item.unit is None):
+            public = event.reader == MASKED
+            basis = t1 if public else hashlib.sha256(t1).digest()  # of each draw a delta is charged once
+            noise = hashlib.sha256(to_json(event).encode("ascii")).digest()
+            for release in statistics_of_each(site, study, event, basis=basis, noise=noise, fingerprint=NO_DATA):
+                _enter(site, record, release, t1, at, unit=None, recipient=EVERYONE if public else TABLES)
+        for unit, release in releases.items():
+            _enter(site, record, release, t1, at, unit=unit, recipient=ROWS, version_tag=items[unit].version_tag)
+
+
+def _enter(
+    site: Site,
+    record: StudyRecord,
+    release: Release,
+    t1: bytes,
+    at: dt.datetime,
+    *,
+    unit: int | None,
+    recipient: str,
+    version_tag: bytes = b"",
+) -> None:
+    """One row, with its line; nothing if it is there."""
+    if site.ledger.has_row(record.digest, release.variables, recipient, t1):
+        return
+    policy = site.config.policy
+    send: Send = {
+        "study_digest": record.digest,
+        "study_id": record.study_id,
+        "recipient": recipient,
+        "artifact_sha256": t1,
+        "size": 0,
+        "at": at,
+    }
+    if unit is None:
+        charged = site.ledger.record_shared(release, policy=policy, **send)
+    else:
+        charged = site.ledger.record(release, version_tag=version_tag, policy=policy, unit=unit, **send)
+        release = replace(release, event=site.ledger.last_event())
+    told = audited(release, unit=unit, version_tag=version_tag, charged=charged)
+    _tell(site, release, send, charged, told | {ROUND: t1.hex()})
+
+
+def charge_linkage(site: Site, record: StudyRecord, at: dt.datetime) -> None:
+    """Write down that the people of a masked study are linked, once: to be called before this party's list or commitment leaves.
+
+    Raises:
+        StoppedError: the study was revoked or denied here.
+        Refusal: BUDGET_EXCEEDED, there is no room for another linkage.
+        DataFault: DISK_FULL, STATE_CORRUPT; nothing was written, and nothing may leave.
+    """
+    study = approval.parsed(record.task.effective or record.task.proposal)
+    event = Linkage(mode=study.linkage.mode)
+    with site.database.transaction():
+        if record.digest in site.revocations.stopped():
+            raise StoppedError
+        for release in statistics_of_each(site, study, event, basis=record.digest, noise=b"", fingerprint=NO_DATA):
+            if site.ledger.has_row(record.digest, release.variables, PARTIES, b""):
+                continue
+            site.ledger.check_linkages(release.dataset, site.config.policy, study_digest=record.digest)
+            send: Send = {
+                "study_digest": record.digest,
+                "study_id": record.study_id,
+                "recipient": PARTIES,
+                "artifact_sha256": b"",
+                "size": 0,
+                "at": at,
+            }
+            site.ledger.put_back(release, version_tag=b"", charged=NOTHING, unit=None, **send)
+            _tell(site, release, send, NOTHING, audited(release, unit=None))
+
+
+def _tell(site: Site, release: Release, send: Send, charged: Cost, told: Mapping[str, object]) -> None:
+    said = Event(
+        what=What.SHARED,
+        who=DAEMON,
+        study=send["study_digest"],
+        study_id=send["study_id"],
+        columns=release.variables,
+        epsilon=release.epsilon,
+        charged=charged.epsilon,
+        sha256=send["artifact_sha256"],
+        recipient=send["recipient"],
+        ledger=told,
+        detail=kind_of(release.event).name,
+    )
+    site.audit.record(said, send["at"])
