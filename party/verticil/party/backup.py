@@ -4,7 +4,8 @@ In it: party.toml and federation.toml, the authority's certificate and deny-list
 wait for a renewal, and the sealing key, too), the linkage key, the site secret, the database (ledger, approvals, receipts), the
 audit log, and what else the state directory keeps. Not in it: the site's tables; the spool and caches, which are made again, byte
 for byte; the scalars of linkage ``dh-psi``, so that none blinds a second list after a restore (a study whose people were being
-found then ends); approvers' private keys, which belong to people.
+found then ends); rounds of masked tables, which are never repeated: a restore ends those studies; approvers' private keys,
+which belong to people.
 
 Promises
 - The backup is one moment: the database is copied by SQLite's own means while no other process may write to it, and the audit
@@ -63,6 +64,8 @@ from verticil.party.audit.log import AuditLog, Event, What
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.blinding import BLINDING_KEY
 from verticil.party.protocol.central.review import drop, folder_of
+from verticil.party.protocol.masked.rounds import FOLDER as ROUNDS
+from verticil.party.protocol.masked.rounds import end_restored
 from verticil.party.protocol.peer.artifact_store import ArtifactStore
 from verticil.party.protocol.randomization import Spool
 from verticil.party.site import Site
@@ -86,7 +89,7 @@ BETWEEN_PEERS: Final = (
 )
 """What the operator of a restored site without an account at a miner has to know."""
 
-_MADE_AGAIN: Final = frozenset({"spool", "cache", "review"})
+_MADE_AGAIN: Final = frozenset({"spool", "cache", "review", ROUNDS})
 _OF_THE_PROCESS: Final = (f"{DATABASE}-wal", f"{DATABASE}-shm", "party.lock", HEALTH)
 _BLOCK: Final = 1 << 20
 _OUTSIDE: Final = "outside"
@@ -344,6 +347,7 @@ def _noted(restored: Restored, folder: Path, at: dt.datetime, *, audit_log: bool
             problem=problem,
             between_peers=BETWEEN_PEERS if config.peer is not None else "",
         )
+        end_restored(site, at)
         site.audit.record(Event(what=What.RESTORED, who="operator"), at)
         return found
 

@@ -2,7 +2,8 @@
 
 No daemon runs at such a site. An export does what a daemon does on a connection, as far as the miner's last bundle allows, and
 puts what it would send into one file; an import takes in what a poll would tell. Approval, policy, ledger, audit log and the
-order of steps are the daemon's (`verticil.party.protocol.engine`).
+order of steps are the daemon's (`verticil.party.protocol.engine`). A study with masked tables, whose parties and miner answer
+each other many times, is not carried: it can be denied so, and nothing else.
 
 Promises
 - An export says everything that this site has to say since the bundle that it answers: one that is lost is made good by the
@@ -16,7 +17,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Set
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -67,7 +69,7 @@ from verticil.shared.identity.pki import load_credentials, utc_now
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.revocation import FILE_NAME, DenyList
 from verticil.shared.study.protocols import protocol_of
-from verticil.shared.study.states import State
+from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.errors_on_wire import from_detail, to_detail
 from verticil.shared.transport.fetch import fetch_release
 from verticil.shared.transport.interface import AnsweredLater
@@ -76,6 +78,10 @@ from verticil.wire.v1 import carried_pb2, coordinator_pb2
 
 _HEARD: Final = frozenset({Step.CLEAR, Step.FETCH_REVIEW})
 """Steps that send nothing: an import does them, so that people find what waits for them."""
+_NOT_CARRIED: Final = frozenset({Step.CLEAR, Step.TELL_DENIAL, Step.TELL_REVOCATION})
+"""What is done of a study with masked tables."""
+NOT_CARRIED: Final = "its tables are masked, and a round is not carried in files: deny it, or connect to the miner"
+"""What status shows of such a study."""
 _FORGOTTEN: Final = frozenset({"STUDY_MISMATCH", "CERTIFICATE_INVALID"})
 """Codes with which a countersignature is refused for good: people are asked again."""
 
@@ -287,7 +293,10 @@ async def _work(node: Node, coordinator: OfflineCoordinator, task: coordinator_p
             await coordinator.report(report)
         return
     if kept:
-        await _steps(_study(node, coordinator, task.study_digest))
+        masked = protocol_of(study).masks
+        await _steps(_study(node, coordinator, task.study_digest), only=_NOT_CARRIED if masked else None)
+        if masked and not is_final(State(task.state)):
+            node.site.state.show(task.study_digest, NOT_CARRIED, at=node.clock())
 
 
 def _study(node: Node, coordinator: OfflineCoordinator, digest: bytes) -> CentralStudy:
@@ -296,10 +305,10 @@ def _study(node: Node, coordinator: OfflineCoordinator, digest: bytes) -> Centra
     return study
 
 
-async def _steps(study: CentralStudy) -> None:
+async def _steps(study: CentralStudy, *, only: Set[StrEnum] | None = None) -> None:
     while True:
         try:
-            while await study.step() is Outcome.DONE:
+            while await study.step(only=only) is Outcome.DONE:
                 pass
             return
         except VerticilError as error:

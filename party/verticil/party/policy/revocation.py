@@ -72,12 +72,14 @@ class Awaited:
         digest, study_id: of the study.
         peers: the other parties, in the study's order; none before all parties had approved: nothing but an approval had left.
         confirmed: peer -> what it signed.
+        has_miner: a miner carries the study out, and signs what it deleted by itself.
     """
 
     digest: bytes
     study_id: str
     peers: tuple[str, ...]
     confirmed: Mapping[str, PeerDeletion]
+    has_miner: bool = False
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -268,7 +270,7 @@ class Revocations:
     # ---- between peers, taken: this party revoked
 
     def awaited(self) -> tuple[Awaited, ...]:
-        """The studies between peers whose approval was taken back here, oldest first."""
+        """The studies in which peers had something of this party's, and whose approval was taken back here, oldest first."""
         revoked = self._database.read(
             _Revoked,
             "SELECT r.digest, s.study_id, s.proposal, s.effective_digest FROM revocation r JOIN study s ON s.digest = r.digest"
@@ -277,9 +279,18 @@ class Revocations:
         found: list[Awaited] = []
         for digest, study_id, proposal, effective_digest in revoked:
             study = parsed(proposal)
-            if not protocol_of(study).coordinated:
+            protocol = protocol_of(study)
+            if not protocol.coordinated or protocol.masks:
                 peers = tuple(name for name in study.parties if name != self._party) if effective_digest else ()
-                found.append(Awaited(digest=digest, study_id=study_id, peers=peers, confirmed=self._taken(digest)))
+                found.append(
+                    Awaited(
+                        digest=digest,
+                        study_id=study_id,
+                        peers=peers,
+                        confirmed=self._taken(digest),
+                        has_miner=protocol.coordinated,
+                    )
+                )
         return tuple(found)
 
     def awaited_of(self, digest: bytes) -> Awaited | None:

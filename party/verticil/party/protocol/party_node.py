@@ -40,7 +40,7 @@ from verticil.party.protocol.peer.held import charge_held, collect_confirmations
 from verticil.party.protocol.peer.network import PeerNetwork
 from verticil.party.protocol.peer.service import PeerService
 from verticil.party.protocol.registry import study_of_miner, study_of_parties
-from verticil.party.protocol.retry import Backoff, Pace, ends_the_daemon
+from verticil.party.protocol.retry import Backoff, Pace, between_looks, ends_the_daemon
 from verticil.party.storage.studies import Heartbeat, stamp
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.membership.current import certificate_state
@@ -53,10 +53,6 @@ from verticil.wire.v1 import coordinator_pb2
 
 CoordinatorFactory = Callable[[], Coordinator]
 
-FIRST_WAIT_SECONDS: Final = 0.1
-LONGEST_WAIT_SECONDS: Final = 5.0
-WAIT_GROWTH: Final = 1.3
-"""The longest wait is reached after some ten seconds of asking in vain."""
 POLL_SECONDS: Final = 30
 WATCH_SECONDS: Final = 0.3
 BEAT_SECONDS: Final = 30
@@ -75,11 +71,6 @@ _CONTESTED_SECONDS: Final = 300
 """Two daemons with one certificate take the session from each other: each waits longer and longer, until people stop one."""
 
 _log = logging.getLogger(__name__)
-
-
-def _backoff() -> Backoff:
-    """The waits between looks at a study, or at a peer that has not answered."""
-    return Backoff(first_seconds=FIRST_WAIT_SECONDS, growth=WAIT_GROWTH, longest_seconds=LONGEST_WAIT_SECONDS)
 
 
 class PeerNode:
@@ -107,7 +98,7 @@ class PeerNode:
         self._network = network
         self._accept_older = accept_older
         self._started = started
-        self._engine = Engine(between.node, functools.partial(study_of_parties, between), backoff=_backoff)
+        self._engine = Engine(between.node, functools.partial(study_of_parties, between), backoff=between_looks)
         self._changed = asyncio.Event()
         self._written = asyncio.Event()
 
@@ -124,7 +115,7 @@ class PeerNode:
             VerticilError: what no retry mends at this machine.
         """
         node, peers = self.between.node, self.between.peers
-        service = PeerService(node, self.between.store, software=self.between.software)
+        service = PeerService(node, self.between.store, software=self.between.software, rounds=self.between.rounds)
         failure: list[VerticilError] = []
         try:
             async with self._network.serve(service) as port:
@@ -153,14 +144,14 @@ class PeerNode:
 
     async def _charged_later(self, names: Collection[str]) -> None:
         """Ask again those who did not answer, while this daemon runs."""
-        backoff = _backoff()
+        backoff = between_looks()
         while names:
             await asyncio.sleep(backoff.next_seconds())
             names = await charge_held(self.between.node, self.between.peers, names)
 
     async def _confirmed(self) -> None:
         """Ask the peers for the receipts of what they deleted after a revocation of this party, until all have confirmed."""
-        backoff = _backoff()
+        backoff = between_looks()
         while True:
             self._written.clear()
             try:

@@ -45,7 +45,7 @@ class PartyProtocol:
             gets what this party shares with its peers, too; None: party.toml has no ``[peer]``.
         between_parties: makes the work on a study that every party's operator loads, where it is not; else None.
         serves: methods of the ``Peer`` service that answer for its studies. ``Hello``, ``GetStudyDigest`` and ``GetDeletion``
-            answer for every study between parties.
+            answer for every study that no miner tells.
     """
 
     told_by_miner: Callable[[Node, bytes, PeerContext | None], CentralStudy] | None = None
@@ -112,5 +112,12 @@ def _peer() -> PartyProtocol:
     )
 
 
+def _masked() -> PartyProtocol:
+    from verticil.party.protocol.masked.study import MaskedStudy
+
+    return PartyProtocol(told_by_miner=MaskedStudy, serves={"GetPseudonyms", "ListMasked", "GetMasked", "GetDeletion"})
+
+
 register("central", _central)
 register("peer", _peer)
+register("masked", _masked)

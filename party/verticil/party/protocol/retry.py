@@ -106,6 +106,17 @@ class Backoff:
         self._attempts = 0
 
 
+FIRST_WAIT_SECONDS: Final = 0.1
+LONGEST_WAIT_SECONDS: Final = 5.0
+WAIT_GROWTH: Final = 1.3
+"""The longest wait is reached after some ten seconds of asking in vain."""
+
+
+def between_looks() -> Backoff:
+    """The waits between looks at a study that waits for peers, or at a peer that has not answered."""
+    return Backoff(first_seconds=FIRST_WAIT_SECONDS, growth=WAIT_GROWTH, longest_seconds=LONGEST_WAIT_SECONDS)
+
+
 RATE: Final = 5.0
 """Replies in a second that are taken for as long as one likes."""
 BURST: Final = 100.0

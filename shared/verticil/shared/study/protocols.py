@@ -43,7 +43,7 @@ def protocol_of(study: Study) -> Protocol:
 
 def is_masked(study: Study) -> bool:
     """Whether nobody sees a row: the study's tables come out of a round of messages among its parties and the miner."""
-    return protocol_of(study).masked
+    return protocol_of(study).masks
 
 
 def measures_itself(study: Study) -> bool:

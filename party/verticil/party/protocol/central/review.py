@@ -6,7 +6,8 @@ Promises
   offline, and again when somebody countersigns: signatures, receipts, every file's SHA-256, that it is the study that was
   approved, that the columns of this party in it are those that it sent, and that what it says of them is what they say
   (`check_own_figures`). With noise on tables (``tables``) these last two are not checked: what says of which columns a release
-  was made would tell what the noise hides.
+  was made would tell what the noise hides. With masked tables (Model III) the release follows from those that were opened, by
+  their digest; nothing is compared with exact counts (model-three.md section 4.7).
 - A countersignature binds to the manifest's SHA-256. If the miner makes another release, the signature is forgotten and people
   are asked again.
 - The copy is removed when the study has ended.
@@ -58,6 +59,7 @@ from numpy.typing import NDArray
 
 from verticil.party.audit.log import Event, What
 from verticil.party.policy.approval import parsed
+from verticil.party.protocol.masked import rounds
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared import artifact
@@ -80,6 +82,7 @@ from verticil.shared.release.synthetic import record_fault
 from verticil.shared.release.verification import VerifiedRelease, verify_release
 from verticil.shared.study.document import Study
 from verticil.shared.study.prior import estimator_of, prior_mass
+from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import State
 from verticil.shared.transport.fetch import fetch_release
 from verticil.shared.transport.interface import Coordinator
@@ -160,7 +163,9 @@ def check(site: Site, record: StudyRecord) -> tuple[Path, bytes, VerifiedRelease
     if told != (record.digest.hex(), record.task.effective_digest.hex()):
         raise GateFailed("RELEASE_INVALID", f"{folder}: it is of another study than the one that was approved here")
     study = parsed(record.task.effective)
-    if study.tables is None:
+    if protocol_of(study).masks:
+        _check_opened(site, record, folder)
+    elif study.tables is None:
         _check_own_columns(site, record, folder)
         check_own_figures(folder, study, site.config.name, _sent(site, record, study))
     return folder, found.manifest_sha256, verified
@@ -208,6 +213,25 @@ def countersign(site: Site, record: StudyRecord, key: SigningKey, approver: str,
 def drop(site: Site, digest: bytes) -> None:
     """Remove the copy."""
     shutil.rmtree(folder_of(site, digest), ignore_errors=True)
+
+
+def _check_opened(site: Site, record: StudyRecord, folder: Path) -> None:
+    """The release follows from the tables that were opened, as the miner signed them for this party."""
+    tables = rounds.folder_of(site.config.state_directory, record.digest) / "tables"
+    if not tables.is_file():
+        raise PeerFault(
+            "NOT_READY",
+            f"study '{record.study_id}': the opened tables are not on this disk, so the release cannot be compared",
+            hint="they come with the end of the round: verticil party status; after a loss of the disk they do not come again",
+        )
+    manifest = parse((folder / "manifest.json").read_bytes(), source="manifest.json")
+    node, ours = manifest["opened"]["tables_sha256"], hashlib.sha256(tables.read_bytes()).hexdigest()
+    if node.text() != ours:
+        raise GateFailed(
+            "RELEASE_INVALID",
+            f"{folder}: it was made from other tables ({node.text()}) than those that were opened for this party ({ours})",
+            hint="do not countersign; compare the digest with the other parties'",
+        )
 
 
 def _check_own_columns(site: Site, record: StudyRecord, folder: Path) -> None:

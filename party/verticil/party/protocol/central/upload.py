@@ -85,7 +85,12 @@ async def send_pseudonyms(
 
 
 async def send_all(
-    put: Callable[[Iterable[R]], Awaitable[coordinator_pb2.PutPseudonymsReply | coordinator_pb2.PutBlindedReply]],
+    put: Callable[
+        [Iterable[R]],
+        Awaitable[
+            coordinator_pb2.PutPseudonymsReply | coordinator_pb2.PutBlindedReply | coordinator_pb2.PutMaskedReply
+        ],
+    ],
     head: R,
     stream: Callable[[int], Iterable[R]],
     *,
@@ -93,13 +98,13 @@ async def send_all(
     what: str,
     progress: Progress | None = None,
 ) -> None:
-    """Send a list from where the miner stands until it has all of it.
+    """Send a list, or another whole, from where the miner stands until it has all of it.
 
     Args:
         put: the call.
-        head: announces the list.
+        head: announces it.
         stream: the head and what follows from an offset.
-        size: bytes of the list.
+        size: its bytes.
         what: it is, for messages.
         progress: receives the percentage on the miner's disk.
 

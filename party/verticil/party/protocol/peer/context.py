@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from verticil.party.local_dataset import LocalDataset
 from verticil.party.protocol.context import Node, Rows, StudyContext
+from verticil.party.protocol.masked.rounds import Rounds
 from verticil.party.protocol.peer import lists
 from verticil.party.protocol.peer.artifact_store import ArtifactStore, Kind
 from verticil.party.protocol.peer.network import Peers
@@ -53,6 +54,7 @@ class PeerContext:
         software: what decides a release's bytes here.
         simulation, seed_derived: what releases say of themselves.
         search_wait_seconds: how long one question for the structure waits at the miner.
+        rounds: the open rounds of masked tables.
     """
 
     node: Node
@@ -63,6 +65,7 @@ class PeerContext:
     simulation: bool = False
     seed_derived: bool = False
     search_wait_seconds: int = 5
+    rounds: Rounds = field(default_factory=Rounds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

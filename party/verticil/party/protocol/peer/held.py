@@ -209,7 +209,7 @@ async def collect_confirmations(context: PeerContext) -> bool:
     confirmed = all(await asyncio.gather(*asked))
     left = {item.digest for item in await asyncio.to_thread(context.node.site.revocations.awaited) if item.missing}
     for item in awaited:
-        if item.missing and item.digest not in left:
+        if item.missing and item.digest not in left and not item.has_miner:
             await asyncio.to_thread(context.node.site.revocations.told, item.digest)
     return confirmed
 

@@ -33,6 +33,7 @@ from verticil.party.dataset.blinding import BlindingState
 from verticil.party.policy import approval
 from verticil.party.protocol.context import Agreed, Node, agreement
 from verticil.party.protocol.disclosure import outward, told_objections
+from verticil.party.protocol.masked.rounds import Rounds, folder_of, is_open
 from verticil.party.protocol.peer.artifact_store import ArtifactStore, Item, Kind, kept_after
 from verticil.party.protocol.peer.context import known_structure
 from verticil.party.protocol.peer.held import held_of
@@ -44,6 +45,7 @@ from verticil.shared.alignment.statements import receiver, sender
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.formats.deletion import Deleted, Ended, PeerDeletion
 from verticil.shared.identity.identity import Identity
+from verticil.shared.masked_round.round import Item as Sealed
 from verticil.shared.study.document import Study
 from verticil.shared.study.peer import readers
 from verticil.shared.study.protocols import protocol_of
@@ -91,13 +93,15 @@ class PeerService:
         node: this party.
         store: what is sent.
         software: what decides a release's bytes here (`verticil.shared.release.peer_assembly.software_text`).
+        rounds: the open rounds of masked tables; None: there are none.
     """
 
-    def __init__(self, node: Node, store: ArtifactStore, *, software: str) -> None:
+    def __init__(self, node: Node, store: ArtifactStore, *, software: str, rounds: Rounds | None = None) -> None:
         self._node = node
         self._site = node.site
         self._store = store
         self._software = software
+        self._rounds = Rounds() if rounds is None else rounds
 
     async def Hello(self, identity: Identity, request: common_pb2.HelloRequest) -> common_pb2.HelloReply:
         """Exchange versions.
@@ -199,21 +203,25 @@ class PeerService:
         """Tell which messages of a round are here for the caller.
 
         Raises:
-            PeerFault: NOT_READY.
+            PeerFault: NOT_READY, the round has not begun here, or it has ended.
+            Refusal: the approval does not bind any more.
         """
-        del identity, request
-        raise PeerFault("NOT_READY", "no masked study")
+        return await self._answer(identity.name, self._listed, request)
 
     async def GetMasked(self, identity: Identity, request: peer_pb2.GetMaskedRequest) -> AsyncGenerator[peer_pb2.Part]:
         """Send a message of a round to its recipient.
 
         Raises:
-            PeerFault: NOT_READY.
+            PeerFault: NOT_READY, it is not there yet; NOT_OWNER, it is for somebody else.
+            Refusal: the approval does not bind any more.
         """
-        del identity, request
-        for part in tuple[peer_pb2.Part, ...]():
-            yield part
-        raise PeerFault("NOT_READY", "no masked study")
+        digest, item = await self._answer(identity.name, self._message, request)
+        what = f"message {request.index} of the round"
+        async with aclosing(send_parts(item.path, offset=request.offset, what=what, sha256=item.sha256)) as parts:
+            async for part in parts:
+                if digest in await asyncio.to_thread(self._site.revocations.stopped):
+                    raise _ended_here()
+                yield part
 
     async def _answer(self, caller: str, find: Callable[[str, R], T], request: R) -> T:
         """What a worker thread finds, or the error as it may leave the site."""
@@ -225,7 +233,7 @@ class PeerService:
     # ---- in worker threads
 
     def _digest(self, caller: str, request: peer_pb2.GetStudyDigestRequest) -> peer_pb2.GetStudyDigestReply:
-        record = self._loaded(request.study_digest, request.study_id)
+        record = self._loaded(request.study_digest, request.study_id, "GetStudyDigest")
         if record is None:
             raise PeerFault("NOT_READY", f"study '{request.study_id[:63]}' was not loaded here")
         proposal = approval.parsed(record.task.proposal)
@@ -250,13 +258,14 @@ class PeerService:
             reply.effective_digest = record.task.effective_digest
         return reply
 
-    def _loaded(self, digest: bytes, study_id: str) -> StudyRecord | None:
-        """The study with this digest, else the one that has this id."""
+    def _loaded(self, digest: bytes, study_id: str, method: str) -> StudyRecord | None:
+        """The study with this digest, else the one that has this id; of those that a miner tells, one that answers `method`."""
         records = [
             record
             for record in self._site.state.studies()
             if record.digest == digest or record.study_id == study_id
-            if not protocol_of(approval.parsed(record.task.proposal)).coordinated
+            if not protocol_of(study := approval.parsed(record.task.proposal)).coordinated
+            or method in party_protocol(study).serves
         ]
         exact = [record for record in records if record.digest == digest]
         found = exact or records
@@ -279,7 +288,7 @@ class PeerService:
     def _open(self, caller: str, effective_digest: bytes, method: str) -> tuple[StudyRecord, Agreed]:
         """A study that all parties have approved and that goes on here, for one of its parties; its protocol answers `method`.
 
-        A study with a miner is none: what its parties randomize is for no other node, whatever daemon runs beside.
+        A study of Model II is none: what its parties randomize is for no other node, whatever daemon runs beside.
         """
         record = self._site.state.agreed(effective_digest)
         if record is None or method not in party_protocol(approval.parsed(record.task.effective)).serves:
@@ -393,6 +402,18 @@ class PeerService:
         record, _ = self._open(caller, request.effective_digest, "GetParameters")
         return self._stored(record, Kind.STATEMENT, caller if request.yours else self._site.config.name)
 
+    def _listed(self, caller: str, request: peer_pb2.ListMaskedRequest) -> peer_pb2.ListMaskedReply:
+        self._open(caller, request.effective_digest, "ListMasked")
+        there = self._rounds.get(request.effective_digest).outgoing(caller, frozenset(request.have))
+        return peer_pb2.ListMaskedReply(index=there)
+
+    def _message(self, caller: str, request: peer_pb2.GetMaskedRequest) -> tuple[bytes, Sealed]:
+        record, _ = self._open(caller, request.effective_digest, "GetMasked")
+        here = self._rounds.get(request.effective_digest)
+        if here.recipient(request.index) not in {caller, ""}:
+            raise PeerFault("NOT_OWNER", f"message {request.index} of the round is not for '{caller}'")
+        return record.digest, here.sealed(request.index)
+
     def _signature(self, caller: str, effective_digest: bytes) -> common_pb2.Signed:
         record, _ = self._open(caller, effective_digest, "GetSignature")
         try:
@@ -402,7 +423,7 @@ class PeerService:
 
     def _deletion(self, caller: str, digest: bytes) -> bytes:
         """The body of the statement. It is made when everything is gone, and stays as it was made first."""
-        record = self._loaded(digest, "")
+        record = self._loaded(digest, "", "GetDeletion")
         if record is None or record.digest != digest:
             raise PeerFault("NOT_READY", "such a study was not loaded here")
         proposal = approval.parsed(record.task.proposal)
@@ -413,6 +434,7 @@ class PeerService:
         left = (
             self._store.holds(digest, keep=kept_after(state)),
             BlindingState(self._site.config.state_directory, digest).exists(),
+            is_open(folder_of(self._site.config.state_directory, digest)),
         )
         if any(left):
             raise PeerFault("NOT_READY", "not everything is deleted here yet")

@@ -1,0 +1,147 @@
+"""One look at a round: what can be made is made, what others made for this party is fetched, what is for the miner is sent there.
+
+Between parties nothing is pushed; the miner never dials out, so what is for it is put there. Each message is a sealed file, whose
+size is known beforehand from the plan: a longer one is not read to its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from verticil.party.protocol.central.upload import send_all
+from verticil.party.protocol.masked.rounds import OpenRound
+from verticil.party.protocol.peer.context import PeerStudyContext
+from verticil.party.protocol.peer.network import all_of
+from verticil.party.protocol.planning import PeerFailedError
+from verticil.shared.errors import PeerFault
+from verticil.shared.masked_round.round import Round
+from verticil.shared.study.masked import MINER
+from verticil.shared.transport.chunks import make_chunks
+from verticil.shared.transport.fetch import Call, fetch_file
+from verticil.shared.transport.interface import Coordinator, Peer
+from verticil.wire.v1 import coordinator_pb2, peer_pb2
+
+_WHAT = "messages of the round"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Exchange:
+    """A look at a round.
+
+    Attributes:
+        context: the study, which every party has approved.
+        coordinator: the connection to the miner.
+        opened: this party's part of the round.
+    """
+
+    context: PeerStudyContext
+    coordinator: Coordinator
+    opened: OpenRound
+
+    async def go_on(self) -> str | None:
+        """Do everything that can be done now.
+
+        Returns:
+            None when something was done; else who is waited for.
+
+        Raises:
+            PeerFailedError: what a node sent is wrong, or it has ended the study: the round ends.
+            PeerFault: those of the connection to the miner.
+            Refusal: the data, or the approval, are not those that the round began with.
+            DataFault: DISK_FULL, STATE_CORRUPT.
+        """
+        opened = self.opened
+        try:
+            moved = await self.context.node.heavily(lambda: opened.alone(Round.step))
+        except PeerFault as error:
+            raise PeerFailedError(error) from None
+        before = len(opened.here) + len(opened.at_miner)
+        waiting = await all_of(self._from_peer(name) for name in self.context.others)
+        try:
+            await self._to_miner()
+            await self._from_miner()
+        except PeerFault as error:
+            if error.code != "NOT_READY":  # the miner is about to begin
+                raise
+        if moved or len(opened.here) + len(opened.at_miner) > before:
+            return None
+        said = await asyncio.to_thread(_waiting, opened.round)
+        return f"{said}; {waiting}" if waiting else said
+
+    async def _from_peer(self, name: str) -> None:
+        peers = self.context.peers
+
+        async def listed(request: peer_pb2.ListMaskedRequest) -> peer_pb2.ListMaskedReply:
+            return await peers.ask(name, lambda peer: peer.list_masked(request), what=_WHAT)
+
+        async def fetch(index: int) -> None:
+            def call(peer: Peer, offset: int) -> AsyncGenerator[peer_pb2.Part]:
+                return peer.get_masked(self._request(index, offset))
+
+            target, limit = self.opened.arriving(index), self.opened.round.limit(index)
+            await self.context.fetched_into(target, name, call, limit=limit, what=_WHAT)
+
+        await self._take(name, listed, fetch)
+
+    async def _from_miner(self) -> None:
+        async def fetch(index: int) -> None:
+            call: Call = lambda offset: self.coordinator.get_masked(self._request(index, offset))  # noqa: E731
+            target, limit = self.opened.arriving(index), self.opened.round.limit(index)
+            await fetch_file(call, target, limit_bytes=limit, what=f"message {index} of the round from the miner")
+
+        await self._take(MINER, self.coordinator.list_masked, fetch)
+
+    async def _take(
+        self,
+        name: str,
+        listed: Callable[[peer_pb2.ListMaskedRequest], Awaitable[peer_pb2.ListMaskedReply]],
+        fetch: Callable[[int], Awaitable[None]],
+    ) -> None:
+        """Take in what a node has made for this one, and what can be taken in now."""
+        opened = self.opened
+        missing = await asyncio.to_thread(opened.alone, lambda of: of.missing(name))
+        if not missing:
+            return
+        have = sorted(opened.here)
+        reply = await listed(peer_pb2.ListMaskedRequest(effective_digest=self.context.effective_digest, have=have))
+        for index in sorted(set(reply.index) & set(missing)):
+            await fetch(index)
+            try:
+                await self.context.node.heavily(functools.partial(opened.receive, index))
+            except PeerFault as error:  # whatever is wrong with it, no other one will come in its place
+                raise PeerFailedError(self.context.named(error, name)) from None
+
+    async def _to_miner(self) -> None:
+        opened, chunk_bytes = self.opened, self.context.node.site.config.federation.chunk_bytes
+        for index in await asyncio.to_thread(opened.round.outgoing, MINER, frozenset(opened.at_miner)):
+            item = await asyncio.to_thread(opened.round.sealed, index)
+            head = coordinator_pb2.PutMaskedRequest(
+                effective_digest=self.context.effective_digest, index=index, size=item.size, sha256=item.sha256
+            )
+
+            def stream(
+                offset: int, head: coordinator_pb2.PutMaskedRequest = head, path: Path = item.path
+            ) -> Iterator[coordinator_pb2.PutMaskedRequest]:
+                yield head
+                for chunk in make_chunks(path, offset=offset, chunk_bytes=chunk_bytes):
+                    yield coordinator_pb2.PutMaskedRequest(chunk=chunk)
+
+            await send_all(
+                self.coordinator.put_masked, head, stream, size=item.size, what=f"message {index} of the round"
+            )
+            opened.at_miner.add(index)
+
+    def _request(self, index: int, offset: int) -> peer_pb2.GetMaskedRequest:
+        return peer_pb2.GetMaskedRequest(effective_digest=self.context.effective_digest, index=index, offset=offset)
+
+
+def _waiting(of: Round) -> str:
+    """What this party waits for, in words."""
+    now = of.progress
+    names = ", ".join("the miner" if name == MINER else f"'{name}'" for name in now.waiting_for)
+    text = f"masked tables: {now.stage}, {now.done} of {now.expected} messages, {now.size} bytes"
+    return f"{text}; waiting for {names}" if names else text

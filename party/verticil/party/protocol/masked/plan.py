@@ -1,0 +1,93 @@
+"""What this party does next for a study with masked tables (Model III): a pure function of what it was told and remembers.
+
+Order rules
+1. Agreement, review and ends are those of every study that a miner tells (`verticil.party.protocol.central.plan.common`).
+2. When every party has approved, the parties link among themselves: lists go round (LIST), the common people are found (COMMON).
+   The miner gets a signed number and a digest of the common order (COMMIT), and no list.
+3. When all parties have said the same, the own units are randomized into the spool (RANDOMIZE). No unit leaves.
+4. The round goes on (ROUND) until this party has the opened tables and has said so. What it made for others lies there for them
+   until the study ends.
+
+Every step leads to a state in which it is not planned again, or can be repeated without harm; so a party that was killed
+anywhere plans the same step again and goes on. No files, no clock, no network here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from enum import StrEnum
+from typing import Final
+
+from verticil.party.policy.decision_store import Review
+from verticil.party.protocol.central import plan as central
+from verticil.party.protocol.planning import REST, Plan
+from verticil.party.storage.studies import StudyRecord
+from verticil.shared.study.states import State
+
+
+class Step(StrEnum):
+    """One thing to do, beside those of `verticil.party.protocol.central.plan.Step`."""
+
+    REST = REST
+    LIST = "list"
+    COMMON = "common"
+    COMMIT = "commit"
+    RANDOMIZE = "randomize"
+    ROUND = "round"
+
+
+FROM_PEERS: Final = frozenset({Step.LIST, Step.COMMON, Step.ROUND})
+"""Steps that wait for other parties, who do not say when they have gone on: they are asked again."""
+
+
+def plan(
+    record: StudyRecord,
+    *,
+    automatic: bool,
+    listed: bool,
+    common: bool,
+    own_units: Set[int],
+    spooled: Set[int],
+    finished: bool,
+    leftovers: bool,
+    review: Review | None = None,
+    countersigns: bool = False,
+    unproven: str = "",
+) -> Plan:
+    """The next step for a study.
+
+    Args:
+        record: what is known of it.
+        automatic: approval needs no person here (demo), or the site's rules have not been asked yet.
+        listed: this party has made what the others need to link.
+        common: the common people are found and accepted.
+        own_units: this party's units.
+        spooled: those of them that are randomized and in the spool for the present effective study.
+        finished: the round is over for this party, and what it made lies there for the others.
+        leftovers: something is kept that a study needs only while it goes on.
+        review, countersigns, unproven: as of `verticil.party.protocol.central.plan.plan`.
+    """
+    return central.common(
+        record,
+        automatic=automatic,
+        leftovers=leftovers,
+        review=review,
+        countersigns=countersigns,
+        unproven=unproven,
+    ) or _after_approval(record, listed=listed, common=common, missing=own_units - spooled, finished=finished)
+
+
+def _after_approval(record: StudyRecord, *, listed: bool, common: bool, missing: Set[int], finished: bool) -> Plan:
+    task, state = record.task, State(record.task.state)
+    if not common:
+        return Plan(step=Step.COMMON if listed else Step.LIST, stage="linking")
+    if not (task.pseudonyms_complete and task.alignment_confirmed):
+        return Plan(step=Step.COMMIT, stage="linking")
+    if state < State.PREPARING:
+        return Plan(step=Step.REST, stage="waiting for the other parties")
+    if finished:
+        over = state > State.UPLOADING
+        return Plan(step=Step.REST, stage=f"at the miner: {state.name.lower()}" if over else "the tables are opened")
+    if missing:
+        return Plan(step=Step.RANDOMIZE, stage="randomizing")
+    return Plan(step=Step.ROUND, stage="masking tables")

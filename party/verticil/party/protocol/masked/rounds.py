@@ -1,0 +1,237 @@
+"""The rounds of masked tables that are open at this party, and what each is made of: keys, people, folder.
+
+A round's folder lies in the state directory, one for each study, and is in no backup. `verticil.shared.masked_round` says what is
+in it, and what the rules are; here is what a round gets from the site.
+
+The order of the common people is told as a digest: with ``keyed-hash`` HMAC-SHA-256, under a key that is derived from the
+linkage key (label ``hello``, and the study), of the common pseudonyms, ascending, so that a miner who has it cannot test guesses;
+with the other modes of linkage it is what their commitments name (model-three.md section 3, "Common order").
+"""
+
+from __future__ import annotations
+
+import functools
+import hmac
+import threading
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Final, TypeVar
+
+import numpy as np
+
+from verticil.party.audit.log import Event, What
+from verticil.party.policy.approval import parsed
+from verticil.party.protocol.context import Node
+from verticil.party.protocol.randomization import Spool
+from verticil.party.site import Site
+from verticil.party.storage.studies import Artifact
+from verticil.shared import artifact
+from verticil.shared.arrays import AnyCodes
+from verticil.shared.audit import DAEMON
+from verticil.shared.errors import Misuse, PeerFault, Refusal
+from verticil.shared.identity.identity import Role
+from verticil.shared.masked.streams import key_of
+from verticil.shared.masked_round.mail import Credentials
+from verticil.shared.masked_round.round import Round, end_round
+from verticil.shared.study.document import Study
+from verticil.shared.study.masked import MINER
+from verticil.shared.study.protocols import protocol_of
+from verticil.shared.study.states import State, is_final
+from verticil.shared.transport.sealing import load_sealing_key
+from verticil.wire.v1 import common_pb2
+
+T = TypeVar("T")
+
+FOLDER: Final = "masked"
+"""In the state directory."""
+_ENDED: Final = "ended"
+"""The only file of a folder whose round has ended (`verticil.shared.masked_round.folder`)."""
+
+
+class OpenRound:
+    """A round while it is open in this process: whatever changes it is done alone.
+
+    Args:
+        round: this party's part.
+        folder: of it.
+
+    Attributes:
+        round, folder: as given.
+        at_miner: messages that the miner has taken in.
+        here: messages that came since the round was opened.
+    """
+
+    def __init__(self, round: Round, folder: Path) -> None:  # noqa: A002 (the page's word)
+        self.round = round
+        self.folder = folder
+        self.at_miner: set[int] = set()
+        self.here: set[int] = set()
+        self._lock = threading.Lock()
+
+    def alone(self, work: Callable[[Round], T]) -> T:
+        """Do something to the round that nothing else may be done beside; blocks."""
+        with self._lock:
+            return work(self.round)
+
+    def arriving(self, index: int) -> Path:
+        """Where a message is put together while it arrives."""
+        return self.folder / f"arriving.{index}"
+
+    def receive(self, index: int) -> None:
+        """Take in a message that has come whole; blocks, and raises as `Round.receive`."""
+        self.alone(lambda of: of.receive(index, self.arriving(index)))
+        self.here.add(index)
+
+
+class Rounds:
+    """The open rounds, by effective digest."""
+
+    def __init__(self) -> None:
+        self._open: dict[bytes, OpenRound] = {}
+
+    def open(self, effective_digest: bytes, opened: OpenRound) -> None:
+        """From now on peers may ask for its messages."""
+        self._open[effective_digest] = opened
+
+    def close(self, effective_digest: bytes) -> None:
+        """They may not any more."""
+        self._open.pop(effective_digest, None)
+
+    def get(self, effective_digest: bytes) -> Round:
+        """The round.
+
+        Raises:
+            PeerFault: NOT_READY, it is not open.
+        """
+        found = self._open.get(effective_digest)
+        if found is None:
+            raise PeerFault("NOT_READY", "the round of masked tables has not begun here")
+        return found.round
+
+
+class SpooledPeople:
+    """The randomized columns of the common people, as they lie in the spool; see `verticil.shared.masked_round.pair_work.People`.
+
+    Args:
+        order: digest of the common order.
+        spool: where the columns are.
+        items: the own units, ascending.
+        study: the effective study.
+        n_people: how many there are.
+    """
+
+    def __init__(self, order: bytes, spool: Spool, items: Sequence[Artifact], study: Study, n_people: int) -> None:
+        self._order, self._spool, self._items, self._study, self._n = order, spool, items, study, n_people
+
+    @property
+    def order(self) -> bytes:
+        """Digest of the common order, 32 bytes."""
+        return self._order
+
+    def codes(self, rows: slice) -> AnyCodes:
+        """Codes of some people, (rows, own units)."""
+        return self._all[rows]
+
+    @functools.cached_property
+    def _all(self) -> AnyCodes:
+        columns = [
+            artifact.unpack(
+                self._spool.path(item.sha256).read_bytes(), self._study.units[item.unit].transition.n_states, self._n
+            )
+            for item in self._items
+        ]
+        return np.stack(columns, axis=1)
+
+
+def credentials_of(node: Node, study: Study) -> Credentials:
+    """By which keys this party takes part in a round.
+
+    Raises:
+        Misuse: CONFIG_INVALID, federation.toml lacks the sealing key of a party of the study, or the miner's.
+        DataFault: SECRET_MISSING, this party has none.
+    """
+    config = node.site.config
+    federation, me = config.federation, config.name
+    pinned = dict(federation.sealing)
+    if federation.miner_sealing is not None:
+        pinned[MINER] = federation.miner_sealing
+    contributors = (*study.parties, MINER)
+    for name in contributors:
+        if name not in pinned:
+            key = "miner: sealing_key" if name == MINER else f"sealing: {name}"
+            raise Misuse(
+                "CONFIG_INVALID",
+                f"federation.toml: {key}: missing, expected the public sealing key of '{name}' for masked tables",
+                hint="its operator reads it out: verticil pki seal NAME.crt; the same federation.toml belongs at every site",
+            )
+
+    def verify(signed: common_pb2.Signed, name: str) -> None:
+        if name == MINER:
+            node.verify(signed, role=Role.MINER)
+        else:
+            node.verify(signed, role=Role.PARTY, name=name)
+
+    return Credentials(
+        signing=node.signing_key,
+        sealing=load_sealing_key(config.sealing_key, pinned[me]),
+        pinned={name: pinned[name] for name in contributors},
+        verify=verify,
+    )
+
+
+def keyed_order(linkage_key: bytes, study: bytes, pseudonyms: bytes) -> bytes:
+    """The digest of the common order with linkage ``keyed-hash``; see the module.
+
+    Args:
+        linkage_key: 32 bytes.
+        study: SHA-256 of the proposal.
+        pseudonyms: of the common people, in their order.
+    """
+    return hmac.digest(key_of(linkage_key, "hello", study), pseudonyms, "sha256")
+
+
+def folder_of(state_directory: Path, digest: bytes) -> Path:
+    """Where the round of a study is."""
+    return state_directory / FOLDER / digest.hex()
+
+
+def is_open(folder: Path) -> bool:
+    """Whether there is more of a round than the line that stays."""
+    return folder.is_dir() and any(item.name != _ENDED for item in folder.iterdir())
+
+
+def end(folder: Path, at: datetime) -> None:
+    """End a round that may be there: of one that is, everything but its line is deleted; blocks.
+
+    Raises:
+        DataFault: DISK_FULL.
+    """
+    if is_open(folder):
+        end_round(folder, at)
+
+
+def end_restored(site: Site, at: datetime) -> None:
+    """End all studies with masked tables here: this state comes from a backup, and nobody knows what it had sent. Blocks.
+
+    A round that began after the backup was made must not begin anew under the same approval, nor with other data.
+
+    Raises:
+        DataFault: DISK_FULL, STATE_CORRUPT.
+    """
+    with site.database.transaction():
+        for record in site.state.studies():
+            if record.approval is None or record.failure is not None or is_final(State(record.task.state)):
+                continue
+            if not protocol_of(parsed(record.task.proposal)).masks:
+                continue
+            error = Refusal(
+                "APPROVAL_VOID",
+                f"study '{record.study_id}': this site was restored from a backup, and no round of masked tables is repeated",
+                hint="submit the study again under a new id, with a new approval",
+            )
+            event = Event(
+                what=What.FAILURE, who=DAEMON, study=record.digest, study_id=record.study_id, detail=error.code
+            )
+            site.audit.record(event, at)
+            site.state.fail(record.digest, error, at)

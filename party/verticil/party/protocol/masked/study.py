@@ -1,0 +1,259 @@
+"""One study with masked tables at this party (Model III): does the steps that `plan` plans.
+
+Agreement, review, ends and what the miner is told are those of Model II (`verticil.party.protocol.central.study`); the common
+people are found as between peers (`verticil.party.protocol.peer.alignment`). In between is the round
+(`verticil.shared.masked_round`), in which this party's units stay here.
+
+Promises
+- Nothing of the round is made before every party has approved, all say the same of the common people, and a sealing key is pinned
+  for every contributor.
+- What depends on rows leaves behind the ledger's charge only, and not when this party's people have stopped the study.
+- When the study ends, however, the round ends: everything of it but one line is deleted, before the end is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from enum import StrEnum
+from typing import Final
+
+from verticil.party.dataset.linkage import PSEUDONYM_BYTES
+from verticil.party.policy import approval
+from verticil.party.protocol.central.plan import Step as Told
+from verticil.party.protocol.central.study import CentralStudy
+from verticil.party.protocol.context import Node, agreement
+from verticil.party.protocol.ledger_reconciliation import claim_words, unknown_columns
+from verticil.party.protocol.masked import rounds
+from verticil.party.protocol.masked.exchange import Exchange
+from verticil.party.protocol.masked.plan import FROM_PEERS, Step, plan
+from verticil.party.protocol.masked.rounds import OpenRound, SpooledPeople, credentials_of, folder_of, keyed_order
+from verticil.party.protocol.peer import alignment
+from verticil.party.protocol.peer.artifact_store import Kind
+from verticil.party.protocol.peer.context import PeerContext, PeerStudyContext
+from verticil.party.protocol.planning import Plan, StoppedError
+from verticil.party.protocol.randomization import refill_spool
+from verticil.party.protocol.retry import between_looks
+from verticil.party.storage.studies import StudyRecord
+from verticil.shared.errors import Misuse
+from verticil.shared.masked.plan import Plan as RoundPlan
+from verticil.shared.masked_round.round import Round
+from verticil.shared.study.masked import plan_of
+from verticil.wire.v1 import coordinator_pb2
+
+_AGREES: Final = frozenset({Told.APPROVE, Told.TELL_APPROVAL})
+"""With these this party binds itself to a round."""
+
+
+class MaskedStudy(CentralStudy):
+    """The work on one study with masked tables.
+
+    Args:
+        node: what all studies share.
+        digest: SHA-256 of the proposal.
+        between: the way to the peers; None: party.toml does not say it, and the study can only be refused.
+    """
+
+    def __init__(self, node: Node, digest: bytes, between: PeerContext | None) -> None:
+        super().__init__(node, digest)
+        self.backoff = between_looks
+        self._between = between
+        self._folder = folder_of(node.site.config.state_directory, digest)
+        self._opened: OpenRound | None = None
+        self._percent: tuple[object, int] | None = None
+
+    def planned(self) -> tuple[StudyRecord, Plan]:
+        """See `StudyRun.planned`."""
+        site, between, me = self.site, self._between, self.node.me
+        record = site.state.study(self.digest)
+        study = approval.parsed(record.task.effective or record.task.proposal)
+        items = between.store.items(self.digest) if between is not None else {}
+        kept = between is not None and between.store.holds(self.digest)
+        spooled = site.state.artifacts(self.digest, record.task.effective_digest)
+        unknown = unknown_columns(site, record.task)
+        found = plan(
+            record,
+            automatic=self.approves_itself,
+            listed=alignment.is_listed(items, study.parties) or self._is_last(study.parties, study.linkage.mode),
+            common=(Kind.COMMON, "") in items and record.n_common is not None,
+            own_units=frozenset(study.units_of(me)),
+            spooled=frozenset(spooled),
+            finished=self._opened is not None and self._opened.round.finished,
+            leftovers=bool(spooled) or kept or rounds.is_open(self._folder),
+            review=site.decisions.review(self.digest),
+            countersigns=site.config.policy.approval == "auto",
+            unproven=claim_words(unknown) if unknown else "",
+        )
+        self.looks_again = found.step in FROM_PEERS
+        return record, found
+
+    def _is_last(self, parties: tuple[str, ...], mode: str) -> bool:
+        """Whether this party has no running list: its list is the common one."""
+        return mode == "keyed-hash" and parties[-1] == self.node.me
+
+    async def act(self, step: StrEnum, record: StudyRecord) -> str | None:
+        """See `StudyRun.act`."""
+        if step in _AGREES:
+            await asyncio.to_thread(self._check_ready, record)
+        match step:
+            case Step.LIST:
+                await self.transfer.run(alignment.make_running_list(await self._peer_context(record)))
+            case Step.COMMON:
+                await self.transfer.run(alignment.take_common_list(await self._peer_context(record)))
+            case Step.COMMIT:
+                await self._commit(await self._peer_context(record))
+            case Step.RANDOMIZE:
+                await self._randomize(record)
+            case Step.ROUND:
+                return await self._go_on(await self._peer_context(record))
+            case _:
+                return await super().act(step, record)
+        return None
+
+    # ---- before the round
+
+    def _check_ready(self, record: StudyRecord) -> None:
+        """Refuse a study in which this party could not take part, before it approves; blocks.
+
+        Raises:
+            Misuse: CONFIG_INVALID, party.toml has no [peer], or federation.toml lacks a sealing key.
+            DataFault: SECRET_MISSING.
+        """
+        self._require_peers()
+        credentials_of(self.node, approval.parsed(record.task.proposal))
+
+    def _require_peers(self) -> PeerContext:
+        if self._between is None:
+            raise Misuse(
+                "CONFIG_INVALID",
+                f"{self.site.config.path.name}: peer: missing, and in a study with masked tables the parties reach each other",
+                hint="say in [peer] where this party serves its peers: listen and advertise, or relay = true",
+            )
+        return self._between
+
+    async def _peer_context(self, record: StudyRecord) -> PeerStudyContext:
+        """The study as it stands, for what it has in common with those between peers."""
+        between = self._require_peers()
+        agreed = await asyncio.to_thread(agreement, self.site, record, self.node.clock().date())
+        return PeerStudyContext(
+            node=self.node, record=record, agreed=agreed, data=self.data, between=between, known_structure=None
+        )
+
+    async def _commit(self, context: PeerStudyContext) -> None:
+        """Tell the miner how many people are common, and the digest of their order."""
+        order = await self.node.heavily(lambda: self._order(context))
+        commitment = context.commitment(context.common[0], order)
+        await self.coordinator.report(coordinator_pb2.ReportRequest(study_digest=self.digest, commitment=commitment))
+        await asyncio.to_thread(self.site.state.told, self.digest, "pseudonyms_complete")
+        await asyncio.to_thread(self.site.state.told, self.digest, "alignment_confirmed")
+
+    def _order(self, context: PeerStudyContext) -> bytes:
+        """The digest of the common order, 32 bytes; blocks."""
+        if context.mode != "keyed-hash":
+            return context.common[1]
+        pseudonyms = context.store.read(self.digest, Kind.COMMON)
+        assert len(pseudonyms) == PSEUDONYM_BYTES * context.common[0]
+        return keyed_order(self.site.linkage_key, self.digest, pseudonyms)
+
+    async def _randomize(self, record: StudyRecord) -> None:
+        context = await self._peer_context(record)
+        await self._progress("randomizing")
+        holding, rows = await context.common_people()
+        await context.randomize(holding, rows, context.study.units_of(self.node.me))
+        self.data.drop()
+
+    async def _make_again(self, record: StudyRecord) -> None:
+        """What was randomized, where this disk has lost it: the same draws, or none."""
+        spooled = await asyncio.to_thread(self.site.state.artifacts, record.digest, record.task.effective_digest)
+        if all([await asyncio.to_thread(self.node.spool.holds, item.sha256) for item in spooled.values()]):
+            return
+        context = await self._peer_context(record)
+        holding, rows = await context.common_people()
+        await self.node.heavily(
+            lambda: refill_spool(
+                self.site, self.node.spool, record, effective=context.study, holding=holding, rows=rows
+            )
+        )
+        self.data.drop()
+
+    # ---- the round
+
+    async def _go_on(self, context: PeerStudyContext) -> str | None:
+        if self._opened is None:
+            await self._make_again(context.record)
+            self._opened = await self.node.heavily(lambda: self._open(context))
+            context.between.rounds.open(context.effective_digest, self._opened)
+        waiting = await self.transfer.run(
+            Exchange(context=context, coordinator=self.coordinator, opened=self._opened).go_on()
+        )
+        await self._tell_progress(self._opened.round)
+        return waiting
+
+    def _open(self, context: PeerStudyContext) -> OpenRound:
+        """This party's part of the round, begun; blocks."""
+        node, record, study = self.node, context.record, context.study
+        made = plan_of(study, context.common[0], proposal=self.digest)
+        items = self.site.state.artifacts(self.digest, record.task.effective_digest)
+        people = SpooledPeople(
+            self._order(context), node.spool, [items[unit] for unit in study.units_of(node.me)], study, made.n_people
+        )
+        opened = Round(
+            self._folder,
+            made,
+            node.me,
+            credentials=credentials_of(node, study),
+            people=people,
+            charge=lambda t1: self._charge(record, made, t1),
+            clock=node.clock,
+        )
+        opened.begin()
+        return OpenRound(opened, self._folder)
+
+    def _charge(self, record: StudyRecord, made: RoundPlan, t1: bytes) -> None:
+        """Charge a round, before anything of it leaves that depends on rows.
+
+        Raises:
+            StoppedError: this party's people have stopped the study since.
+        """
+        with self.site.database.transaction():
+            if self.digest in self.site.revocations.stopped():
+                raise StoppedError
+
+    async def _tell_progress(self, of: Round) -> None:
+        """Tell the miner how far the round is, when that has changed."""
+        now = await asyncio.to_thread(lambda: of.progress)
+        percent = (self.coordinator, 100 * now.done // max(now.expected, 1))
+        if self._percent != percent:
+            progress = coordinator_pb2.Progress(stage="uploading", percent=percent[1])
+            await self.coordinator.report(coordinator_pb2.ReportRequest(study_digest=self.digest, progress=progress))
+            self._percent = percent
+
+    # ---- ends
+
+    async def _end_round(self, record: StudyRecord) -> None:
+        def end() -> None:
+            opened, self._opened = self._opened, None
+            if self._between is not None:
+                self._between.rounds.close(record.task.effective_digest)
+            if opened is not None:
+                opened.alone(Round.end)
+            rounds.end(self._folder, self.node.clock())
+
+        await asyncio.to_thread(end)
+
+    async def _clear(self, record: StudyRecord) -> None:
+        await self._end_round(record)
+        if self._between is not None:
+            await asyncio.to_thread(self._between.store.clear, record.digest)
+        await super()._clear(record)
+
+    async def _tell_denial(self, record: StudyRecord) -> None:
+        await self._end_round(record)
+        await super()._tell_denial(record)
+
+    async def _tell_failure(self, record: StudyRecord) -> None:
+        await self._end_round(record)
+        await super()._tell_failure(record)
+
+    async def _tell_revocation(self, record: StudyRecord) -> None:
+        await self._end_round(record)
+        await super()._tell_revocation(record)
