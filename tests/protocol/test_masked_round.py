@@ -607,6 +607,146 @@ def test_what_leaves_in_slots_waits_for_the_next_one(nodes):
         made.rounds[waiting[0].sender].sealed(waiting[0].index)
 
 
+# ---- what waits for what, and what is refused (section 2)
+
+AFTER = (
+    (Kind.HELLO, Kind.AGREED),
+    (Kind.AGREED, Kind.SEED),
+    (Kind.SEED, Kind.PRODUCT),
+    (Kind.PRODUCT, Kind.STATEMENT),
+    (Kind.STATEMENT, Kind.AGREED_AGAIN),
+    (Kind.AGREED_AGAIN, Kind.MASKED),
+    (Kind.AGREED_AGAIN, Kind.PACKET),
+    (Kind.MASKED, Kind.FITS),
+    (Kind.PACKET, Kind.FITS),
+    (Kind.FITS, Kind.CLOSED),
+    (Kind.CLOSED, Kind.OPEN),
+    (Kind.OPEN, Kind.TOLD),
+    (Kind.TOLD, Kind.EXPECTED),
+    (Kind.EXPECTED, Kind.W_SHARE),
+    (Kind.W_SHARE, Kind.F_SHARE),
+    (Kind.F_SHARE, Kind.DONE),
+    (Kind.F_SHARE, Kind.SHARE),
+    (Kind.DONE, Kind.SHARE),
+    (Kind.SHARE, Kind.OPENED),
+    (Kind.OPENED, Kind.RECEIPT),
+)
+
+
+@pytest.mark.parametrize(("held", "waits"), AFTER)
+def test_nothing_leaves_before_what_it_waits_for(nodes, held, waits):
+    """All messages of a kind to south are on their way for ever: south makes none that waits for them."""
+    made: Nodes = nodes(2, 40)
+    to = MINER if held in {Kind.SEED, Kind.SHARE} else "south"
+    made.change = lambda message, path: None if (message.kind, message.recipient) == (held, to) else path
+    made.run()
+    node = made.rounds[to]
+    assert not any(message.kind is waits and message.index in node._sent for message in messages_of(made.plan))
+
+
+def test_a_ledger_that_refuses_keeps_everything_here_that_depends_on_rows(nodes):
+    made: Nodes = nodes(2, 40)
+
+    def refuse(_: bytes) -> None:
+        raise Refusal("BUDGET_EXCEEDED", "no room", hint="none")
+
+    made.rounds["north"]._charge = refuse
+    with pytest.raises(Refusal, match="no room"):
+        made.run()
+    left = {messages_of(made.plan)[index].kind for index in made.rounds["north"]._sent}
+    assert not left & {Kind.MASKED, Kind.PACKET, Kind.SHARE}
+
+
+def _reseal(made: Nodes, message: Message, path: Path, frames: list[bytes]) -> Path:
+    standing = made.rounds[message.sender]._s
+    hellos = {} if message.kind is Kind.HELLO else standing.hellos
+    transcript = standing.transcript(message.kind)
+    standing.mail.seal(path, message, frames, count=len(frames), transcript=transcript, hellos=hellos)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "frames", "found"),
+    [
+        (Kind.AGREED, [bytes(32)], "other messages of this round"),
+        (Kind.SEED, [bytes(64)], "does not fit its commitment"),
+        (Kind.PRODUCT, [b"\xff" * (4 * 5 * 4)], "words are"),
+        (Kind.AGREED_AGAIN, [bytes(32)], "other messages of this round"),
+        (Kind.PACKET, [bytes(64)], "committed to"),
+        (Kind.FITS, [b"x"], "1 bytes"),
+        (Kind.OPEN, [bytes(64)], "does not fit its commitment"),
+        (Kind.TOLD, [bytes(192)], "does not fit its commitments"),
+        (Kind.EXPECTED, [bytes(192)], "another toss"),
+        (Kind.F_SHARE, [b"\xff" * 4], "not a word"),
+        (Kind.F_SHARE, [bytes(4)], "the check fails"),
+        (Kind.RECEIPT, [bytes(32)], "other messages of this round"),
+    ],
+)
+def test_a_content_that_does_not_fit_ends_the_round(nodes, kind, frames, found):
+    """One message that its own sender sealed, with another content."""
+    made: Nodes = nodes(2, 40)
+    verifiers = {
+        check.index for check in messages_of(made.plan) if check.kind is Kind.PACKET and check.recipient == MINER
+    }
+
+    def forge(message: Message, path: Path) -> Path:
+        wrong = message.kind is kind and message.index not in verifiers
+        return _reseal(made, message, path, frames) if wrong else path
+
+    made.change = forge
+    with pytest.raises(PeerFault, match=found):
+        made.run()
+
+
+def test_two_tellers_of_a_toss_that_differ_end_the_round(nodes):
+    """Both openings are right, of two tosses: the second teller's bytes are another run's."""
+    made: Nodes = nodes(2, 40)
+    other: dict[int, bytes] = {}
+
+    def swap(message: Message, path: Path) -> Path:
+        if message.kind is Kind.EXPECTED and message.recipient == MINER:
+            said = made.rounds[message.sender]._contents.expectation_bytes(
+                made.rounds[message.sender]._s.checks[0, message.owner, message.run]
+            )
+            other[message.run] = said[:64] + said[64:96] + bytes(32) + said[128:]
+            return _reseal(made, message, path, [other[message.run]])
+        return path
+
+    made.change = swap
+    assert "does not follow from what it sent" in refused(made).message
+
+
+def test_a_share_of_w_under_another_expectation_names_the_owner(nodes):
+    made: Nodes = nodes(2, 40)
+
+    def reseal(message: Message, path: Path) -> Path:
+        if message.kind is Kind.W_SHARE and message.sender == MINER:
+            frames = [bytes(32), *(bytes(4 * len(made.rounds["north"]._s.work(0).sizes[message.owner]) * 40),)]
+            return _reseal(made, message, path, frames)
+        return path
+
+    made.change = reseal
+    assert "another expectation" in refused(made).message
+
+
+def test_opened_tables_that_the_miner_did_not_sign_are_refused(nodes):
+    made: Nodes = nodes(2, 40)
+
+    def falsify(message: Message, path: Path) -> Path:
+        if message.kind is Kind.OPENED and message.recipient == "south":
+            contents = made.rounds[MINER]._contents
+            frames = list(contents.made(message))
+            first = np.frombuffer(frames[1], "<i8").copy()
+            first[0] += 1
+            return _reseal(made, message, path, [frames[0], first.tobytes(), *frames[2:]])
+        return path
+
+    made.change = falsify
+    with pytest.raises(PeerFault, match="signed other tables"):
+        made.run()
+    assert made.rounds["south"].opened() is None
+
+
 # ---- views
 
 
