@@ -747,6 +747,40 @@ def test_opened_tables_that_the_miner_did_not_sign_are_refused(nodes):
     assert made.rounds["south"].opened() is None
 
 
+def test_a_dealers_packet_that_was_not_committed_to_is_refused(nodes):
+    made: Nodes = nodes(2, 40)
+
+    def forge(message: Message, path: Path) -> Path:
+        if message.kind is Kind.PACKET and message.recipient == MINER and message.owner == "south":
+            return _reseal(made, message, path, [bytes(64), bytes(4 * 40)])
+        return path
+
+    made.change = forge
+    assert "committed to" in refused(made).message
+
+
+def test_a_table_that_changes_under_a_running_node_never_leaves(nodes):
+    made: Nodes = nodes(2, 40)
+    made.run(until=lambda: made.rounds["north"]._has("statement.json"))
+    rows = made.tables["north"].rows
+    rows[3, 0] = 1 - rows[3, 0]
+    assert refused(made).code == "APPROVAL_VOID"
+    assert not any(messages_of(made.plan)[index].kind is Kind.MASKED for index in made.rounds["north"]._sent)
+
+
+def test_noise_and_pads_go_with_the_shares_though_a_dealers_keys_stay(nodes):
+    made: Nodes = nodes(3, 40)
+    dealt = next(pair for pair in pairs_of(made.plan) if pair.dealer == "north")
+    held = lambda message: message.kind is Kind.DONE and message.recipient == "north" and message.pair == dealt.number  # noqa: E731
+    made.change = lambda message, path: None if held(message) else path
+    made.run()
+    drawn = made.rounds["north"]._folder.secrets
+    assert made.rounds["north"]._all_sent(Kind.SHARE)
+    assert drawn is not None
+    assert (drawn.noise, drawn.padding, drawn.data_salt) == (b"", b"", b"")
+    assert drawn.sealing
+
+
 # ---- views
 
 
