@@ -17,11 +17,15 @@ from verticil.simulation import Simulated, simulate
 from verticil.simulation.federations import adult
 
 
-@pytest.fixture(scope="module")
-def shipped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Simulated, Path]:
-    """The shipped federation at its full size."""
+@pytest.fixture(
+    scope="module", params=['[release]\nsample_from = "network"', pytest.param("[release]", marks=pytest.mark.slow)]
+)
+def shipped(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Simulated, Path]:
+    """The shipped federation at its full size; without the joint model, which takes most of the time, or as it is."""
     folder = tmp_path_factory.mktemp("shipped")
-    (study := folder / "study.toml").write_text(adult.study_text(), encoding="utf-8")
+    (study := folder / "study.toml").write_text(
+        adult.study_text().replace("[release]", request.param), encoding="utf-8"
+    )
     tables = adult.write_tables(folder / "tables")
     return simulate(study, tables, seed=1, out=folder / "out" / "release", compare=True), folder / "out"
 

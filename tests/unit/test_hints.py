@@ -12,7 +12,7 @@ import json
 import re
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -100,19 +100,20 @@ def texts(source: str) -> Iterator[tuple[int, str, bool]]:
         yield node.lineno, said, id(node) in hints
 
 
-def named_wrongly(source: str) -> list[tuple[int, str]]:
+def named_wrongly(said: Iterable[tuple[int, str, bool]]) -> list[tuple[int, str]]:
     found: list[tuple[int, str]] = []
-    for line, text, is_hint in texts(source):
+    for line, text, is_hint in said:
         if is_hint or re.search(r"\bverticil [a-z]+ [a-z-]", text):
             found += [(line, fault) for fault in faults(text)]
     return found
 
 
 def test_every_command_and_option_that_a_hint_names_exists() -> None:
-    hints = [text for path in SOURCES for _, text, is_hint in texts(path.read_text("utf-8")) if is_hint]
+    said = {path: list(texts(path.read_text("utf-8"))) for path in SOURCES}
+    hints = [text for of_file in said.values() for _, text, is_hint in of_file if is_hint]
     seen = [text for text in hints if "verticil " in text or "--" in text]
     assert len(seen) > 60
-    wrong = {str(path.relative_to(ROOT)): named_wrongly(path.read_text("utf-8")) for path in SOURCES}
+    wrong = {str(path.relative_to(ROOT)): named_wrongly(of_file) for path, of_file in said.items()}
     assert {path: faults for path, faults in wrong.items() if faults} == {}
 
 
@@ -129,7 +130,7 @@ def test_every_command_and_option_that_a_hint_names_exists() -> None:
     ],
 )
 def test_a_planted_hint_that_names_what_does_not_exist_is_found(planted: str, fault: str) -> None:
-    assert fault in [found for _, found in named_wrongly(planted)]
+    assert fault in [found for _, found in named_wrongly(texts(planted))]
 
 
 # ---- hints are followed
