@@ -25,6 +25,8 @@ from verticil.party import backup, daemon
 from verticil.party.config import load_party
 from verticil.party.dataset.perturb import codebook_digest, perturb_numpy, record_tags, unit_key
 from verticil.party.operator import reports
+from verticil.party.policy.ledger import Ledger
+from verticil.party.protocol.round_charge import PARTIES, ROWS
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import SiteSecret
@@ -532,6 +534,11 @@ async def test_the_tables_of_all_parties_are_opened_and_no_unit_leaves(federate,
             federation.root / "miner-round" / "tables"
         ).read_bytes()
         assert record.task.units_received == ()
+        t1 = (federation.folder(name) / "t1").read_bytes()
+        with Database(federation.root / name / "state") as database:
+            rows = Ledger(database).rows()
+        assert {row.artifact_sha256 for row in rows} == {"", t1.hex()}, "a linkage, and one round"
+        assert {row.recipient for row in rows} >= {"everyone", PARTIES, ROWS}
         sent = b"\0".join(message for wire in federation.wires[name] for message in wire.sent)
         for item in (federation.root / name / "state" / "spool").iterdir():
             assert item.read_bytes()[16:48] not in sent

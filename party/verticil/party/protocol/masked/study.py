@@ -7,7 +7,8 @@ people are found as between peers (`verticil.party.protocol.peer.alignment`). In
 Promises
 - Nothing of the round is made before every party has approved, all say the same of the common people, and a sealing key is pinned
   for every contributor.
-- What depends on rows leaves behind the ledger's charge only, and not when this party's people have stopped the study.
+- A list leaves behind the ledger's row of the linkage, what depends on rows behind its charge of the round, and neither when this
+  party's people have stopped the study.
 - When the study ends, however, the round ends: everything of it but one line is deleted, before the end is told.
 """
 
@@ -30,12 +31,12 @@ from verticil.party.protocol.masked.rounds import OpenRound, SpooledPeople, cred
 from verticil.party.protocol.peer import alignment
 from verticil.party.protocol.peer.artifact_store import Kind
 from verticil.party.protocol.peer.context import PeerContext, PeerStudyContext
-from verticil.party.protocol.planning import Plan, StoppedError
+from verticil.party.protocol.planning import Plan
 from verticil.party.protocol.randomization import refill_spool
 from verticil.party.protocol.retry import between_looks
+from verticil.party.protocol.round_charge import charge_linkage, charge_round
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.errors import Misuse
-from verticil.shared.masked.plan import Plan as RoundPlan
 from verticil.shared.masked_round.round import Round
 from verticil.shared.study.masked import plan_of
 from verticil.wire.v1 import coordinator_pb2
@@ -95,10 +96,8 @@ class MaskedStudy(CentralStudy):
         if step in _AGREES:
             await asyncio.to_thread(self._check_ready, record)
         match step:
-            case Step.LIST:
-                await self.transfer.run(alignment.make_running_list(await self._peer_context(record)))
-            case Step.COMMON:
-                await self.transfer.run(alignment.take_common_list(await self._peer_context(record)))
+            case Step.LIST | Step.COMMON:
+                await self._link_with_peers(step, record)
             case Step.COMMIT:
                 await self._commit(await self._peer_context(record))
             case Step.RANDOMIZE:
@@ -137,6 +136,13 @@ class MaskedStudy(CentralStudy):
         return PeerStudyContext(
             node=self.node, record=record, agreed=agreed, data=self.data, between=between, known_structure=None
         )
+
+    async def _link_with_peers(self, step: StrEnum, record: StudyRecord) -> None:
+        """Make this party's part of the lists, or find the common people, behind the ledger's row of a linkage."""
+        context = await self._peer_context(record)
+        await asyncio.to_thread(charge_linkage, self.site, record, self.node.clock())
+        work = alignment.make_running_list if step is Step.LIST else alignment.take_common_list
+        await self.transfer.run(work(context))
 
     async def _commit(self, context: PeerStudyContext) -> None:
         """Tell the miner how many people are common, and the digest of their order."""
@@ -202,21 +208,11 @@ class MaskedStudy(CentralStudy):
             node.me,
             credentials=credentials_of(node, study),
             people=people,
-            charge=lambda t1: self._charge(record, made, t1),
+            charge=lambda t1: charge_round(self.site, record, t1, node.clock()),
             clock=node.clock,
         )
         opened.begin()
         return OpenRound(opened, self._folder)
-
-    def _charge(self, record: StudyRecord, made: RoundPlan, t1: bytes) -> None:
-        """Charge a round, before anything of it leaves that depends on rows.
-
-        Raises:
-            StoppedError: this party's people have stopped the study since.
-        """
-        with self.site.database.transaction():
-            if self.digest in self.site.revocations.stopped():
-                raise StoppedError
 
     async def _tell_progress(self, of: Round) -> None:
         """Tell the miner how far the round is, when that has changed."""
