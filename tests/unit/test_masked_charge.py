@@ -255,6 +255,10 @@ def test_the_four_figures_stand_first_wherever_people_look(
         assert page.index("the floor: a dealer of masks".capitalize()) < page.index(
             "Read by nobody, unless they work together:"
         )
+    assert main(["party", "show", "masked", "--config", str(config.path)]) == 0
+    assert "people are linked by 'id' of data set 'people'" in " ".join(capsys.readouterr().out.split())
+    assert main(["party", "limits", "--config", str(config.path)]) == 0
+    assert "allow: True; epsilon: 1.0; delta: 1e-09" in " ".join(capsys.readouterr().out.split())
     for command in (["show", "masked"], ["ledger"]):
         assert main(["party", *command, "--config", str(config.path)]) == 0
         said = " ".join(capsys.readouterr().out.split())

@@ -57,9 +57,10 @@ def limits(
 
 
 def _limits_words(limits: Json) -> str:
-    """The limits of one account."""
-    stated = limits.items() if isinstance(limits, Mapping) else ()
-    return ", ".join(f"{what} {'none' if most is None else most}" for what, most in stated)
+    """The limits of one account, or one of masked studies."""
+    if isinstance(limits, Mapping):
+        return ", ".join(f"{what} {'none' if most is None else most}" for what, most in limits.items())
+    return (", ".join(map(str, limits)) or "nobody") if isinstance(limits, list | tuple) else str(limits)
 
 
 def ledger(config: ConfigOption = Path("party.toml"), form: FormatOption = Format.text) -> None:

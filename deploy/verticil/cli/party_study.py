@@ -77,7 +77,7 @@ def show(
         f"model {found.model}; parties {', '.join(found.parties)}; until {found.expires};"
         f" linked by {found.alignment['mode']}, at least {found.minimum_common_records:,} people in common"
     )
-    party_text.print_figures(found.four_figures)
+    party_text.print_figures(found.four_figures, found.membership_words)
     if found.questions is not None:
         party_text.print_questions(found.questions)
     for column in found.columns:

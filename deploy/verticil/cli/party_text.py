@@ -37,10 +37,12 @@ def print_confirmations(confirmations: Sequence[Confirmation]) -> None:
         say(f"'{item.peer}' signed that it deleted {len(said.columns)} columns{parameters} at {said.deleted_at}{stays}")
 
 
-def print_figures(figures: Sequence[str] | None, *, indent: str = "") -> None:
-    """The four figures of a masked study, in words; of another nothing."""
+def print_figures(figures: Sequence[str] | None, beside: str | None = None, *, indent: str = "") -> None:
+    """The four figures of a masked study, in words, and what stands beside them; of another nothing."""
     for number, figure in enumerate(figures or (), start=1):
         say(f"{indent}{number}. {figure}")
+    if beside is not None:
+        say(f"{indent}{beside}")
 
 
 def print_cost(cost: Sequence[CostView], *, indent: str = "") -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from verticil.party.config import PartyConfig
 from verticil.party.limits import policy
-from verticil.party.local_dataset import columns_of
+from verticil.party.local_dataset import columns_of, origins
 from verticil.party.operator.plain_language import (
     PRIOR,
     belief_words,
@@ -120,7 +120,7 @@ class StudyInWords(StudyName):
 
     Attributes:
         alignment: what finding the common people shows, to whom.
-        four_figures: of a masked study, in words; None: it is none.
+        four_figures, membership_words: of a masked study, in words, and what none of them covers; None: it is none.
         prior: the belief that the words start from.
         further_events: what is drawn besides columns and the noise on what is shared; None: nothing.
         by_rule: None: rules have no say.
@@ -135,6 +135,7 @@ class StudyInWords(StudyName):
     alignment: Mapping[str, str]
     minimum_common_records: int
     four_figures: tuple[str, ...] | None = left_out()
+    membership_words: str | None = left_out()
     questions: Questions | None = inlined()
     columns: tuple[ColumnInWords, ...]
     prior: float
@@ -278,6 +279,7 @@ def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> StudyInWords:
         alignment=disclosure(study).document(),
         minimum_common_records=max(study.linkage.minimum_common_records, config.policy.minimum_common_records),
         four_figures=figure_words(site, study),
+        membership_words=_membership_words(config, study) if is_masked(study) else None,
         questions=questions(config, study),
         columns=shown,
         prior=float(PRIOR),
@@ -312,6 +314,17 @@ def _objections(config: PartyConfig, study: Study, now: dt.datetime) -> tuple[st
     found = policy.objections(config.policy, study, config.name, columns_of(config, study), today=now.date())
     over = [f"it expired: its last day was {study.expires.isoformat()}"] if study.expired(now.date()) else []
     return (*over, *(item.message for item in found))
+
+
+def _membership_words(config: PartyConfig, study: Study) -> str:
+    """What no figure of a masked study covers, and what the person who approves has to know of the population."""
+    used = dict.fromkeys(place.dataset for place in origins(config, study).values())
+    by = ", ".join(f"'{config.datasets[name].id}' of data set '{name}'" for name in used)
+    return (
+        "not covered: who is among the common people, which the parties learn, and how many they are, which everybody learns; "
+        f"people are linked by {by}. Approve only if that a person is in this population tells nothing that is to be protected, "
+        "such as a diagnosis"
+    )
 
 
 def _share_words(study: Study) -> str | None:
