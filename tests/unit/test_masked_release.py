@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import hashlib
 import json
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -13,22 +15,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from verticil.miner.learning.measured import tables_with
-from verticil.miner.storage.measured import counts_sha256
 from verticil.shared.errors import GateFailed
 from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.release.bundle import sign_release, write_release
-from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.content import OpenedTables, ReleaseContent
+from verticil.shared.release.masked import opened_tables
 from verticil.shared.release.report.page import render
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical, rules
 from verticil.shared.study.document import Study, TablesRule
 from verticil.shared.study.masked import plan_of
+from verticil.shared.study.protocols import table_deviations
 from verticil.shared.study.tables import tables_of
 
-OPENED = bytes(range(32))
+OPENED = OpenedTables(sha256=bytes(range(32)), alarms=("one",))
 Signed = Callable[[ReleaseContent], Path]
 
 
@@ -72,7 +74,11 @@ def test_it_states_plan_tables_dealers_and_noise_and_verifies(
     folder = signed(content)
     manifest = json.loads((folder / "manifest.json").read_text())
     plan = plan_of(study, 1234, proposal=bytes.fromhex(content.study_digest))
-    assert manifest["opened"] == {"plan_sha256": plan.digest.hex(), "tables_sha256": OPENED.hex()}
+    assert manifest["opened"] == {
+        "plan_sha256": plan.digest.hex(),
+        "tables_sha256": OPENED.sha256.hex(),
+        "alarms": ["one"],
+    }
     assert "receipts" not in manifest
     said = manifest["masked"]
     assert said == json.loads((folder / "model.json").read_text())["masked"]
@@ -85,7 +91,7 @@ def test_it_states_plan_tables_dealers_and_noise_and_verifies(
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"opened": b""}, "opened: missing"),
+        ({"opened": None}, "opened: missing"),
         ({"n_common": 1235}, "plan_sha256"),
         ({"plan": "00" * 32}, "plan_sha256"),
         ({"tables": "x"}, "tables_sha256"),
@@ -118,8 +124,8 @@ def test_what_is_not_of_the_study_does_not_verify(
 
 def test_a_simulation_may_have_opened_no_tables_and_nothing_else_may(content: ReleaseContent, signed: Signed) -> None:
     with pytest.raises(ValueError, match="digest"):
-        dataclasses.replace(content, opened=b"")
-    folder = signed(dataclasses.replace(content, opened=b"", simulation=True))
+        dataclasses.replace(content, opened=None)
+    folder = signed(dataclasses.replace(content, opened=None, simulation=True))
     assert "opened" not in json.loads((folder / "manifest.json").read_text())
 
 
@@ -133,9 +139,25 @@ def test_the_report_has_the_four_figures_before_anything_else_and_says_who_could
     assert "all organisations, and not the miner" in words
 
 
-def test_the_digest_is_of_the_counts_as_all_parties_have_them(study: Study) -> None:
+def test_opened_tables_are_named_by_their_counts_and_compared_with_each_other(
+    content: ReleaseContent, study: Study
+) -> None:
+    """Honest noise alarms with a chance of 1e-6 at most; a table with people moved between two categories does."""
     shapes = [tuple(study.units[unit].transition.n_states for unit in table) for table in tables_of(study)]
-    counts = [np.arange(np.prod(shape)).reshape(shape) - 3 for shape in shapes]
-    tables = tables_with(study, counts, 1234)
-    counts[-1][0, 0] += 1
-    assert counts_sha256(tables) != counts_sha256(tables_with(study, counts, 1234))
+    generator = np.random.default_rng(1)
+    counts = []
+    for shape, deviation in zip(shapes, table_deviations(study), strict=True):
+        exact = np.full(shape, 12_000 / math.prod(shape))
+        counts.append(np.rint(exact + deviation * generator.standard_normal(shape)).astype(np.int64))
+    honest = opened_tables(study, counts, 12_000)
+    assert honest.alarms == ()
+    assert honest.sha256 == hashlib.sha256(b"".join(table.astype("<i8").tobytes() for table in counts)).digest()
+    counts[0][0] += 2000
+    counts[0][1] -= 2000
+    shifted = opened_tables(study, counts, 12_000)
+    assert shifted.sha256 != honest.sha256
+    assert any("the table of column 'age' and column 'smoker'" in alarm for alarm in shifted.alarms)
+    assert "do not fit together" in render(dataclasses.replace(content, opened=shifted))
+    assert "they fit together" in render(dataclasses.replace(content, opened=honest))
+    more = opened_tables(study, [table + 500 for table in counts], 12_000)
+    assert any("its total is too far from the number of people" in alarm for alarm in more.alarms)

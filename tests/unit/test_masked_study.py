@@ -176,7 +176,7 @@ SPOILED: dict[str, dict[str, Any]] = {
     "epsilon": {"epsilon": math.inf},
     "not in lowest terms": {"sigma": (2, 2)},
     "no double": {"sigma_each": (10**30 + 1, 10**29)},
-    "too little": {"sigma_each": (3, 1)},
+    "too little without those tolerated": {"sigma_each": (15, 1)},
     "below 0": {"sigma": (-30, 1)},
     "unchecked stranger": {"unchecked": ("x",)},
     "round": {"round": 0},

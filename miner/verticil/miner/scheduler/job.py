@@ -245,9 +245,10 @@ def learn_and_write(
     from verticil.miner.learning.from_tables import learn_from_tables
     from verticil.miner.learning.learn import LearnResult, learn
     from verticil.miner.learning.search.protocol import Interruption
-    from verticil.miner.storage.measured import counts_sha256, read_tables
+    from verticil.miner.storage.measured import read_tables
     from verticil.shared.release.bundle import write_release
     from verticil.shared.release.content import ReleaseContent
+    from verticil.shared.release.masked import opened_tables
     from verticil.shared.release.synthesis import released_records
 
     study = canonical.from_bytes(job.effective, wire=False)
@@ -306,7 +307,9 @@ def learn_and_write(
             ),
             simulation=job.simulation,
             seed_derived=job.seed_derived,
-            opened=counts_sha256(tables) if tables is not None and protocol_of(study).masks else b"",
+            opened=None
+            if tables is None or not protocol_of(study).masks
+            else opened_tables(study, [table.counts for table in tables.tables], job.n_common),
             published_at=max(clock(), job.started_at).astimezone(dt.UTC).replace(microsecond=0),
         ),
     )

@@ -56,18 +56,9 @@ def write_tables(path: Path, tables: NoisyTables, binding: bytes) -> None:
     Raises:
         DataFault: DISK_FULL.
     """
-    counts = _counts(tables)
+    counts = b"".join(np.ascontiguousarray(table.counts, dtype="<i8").tobytes() for table in tables.tables)
     head = _MAGIC + binding
     write_durably(path, head + hashlib.sha256(head + counts).digest() + counts)
-
-
-def counts_sha256(tables: NoisyTables) -> bytes:
-    """SHA-256 of the counts as they stand in the file: of opened tables what all parties have of them."""
-    return hashlib.sha256(_counts(tables)).digest()
-
-
-def _counts(tables: NoisyTables) -> bytes:
-    return b"".join(np.ascontiguousarray(table.counts, dtype="<i8").tobytes() for table in tables.tables)
 
 
 def read_tables(path: Path, study: Study, n_records: int, binding: bytes, *, noisy: bool) -> NoisyTables:

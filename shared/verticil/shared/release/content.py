@@ -69,6 +69,19 @@ class SignedStatement(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedTables:
+    """What a release says of the tables that a masked study opened (model-three.md section 4.7).
+
+    Attributes:
+        sha256: of their counts, as all parties have them.
+        alarms: where they do not fit together, in words; honest ones have any with a chance of 10^-6 at most.
+    """
+
+    sha256: bytes
+    alarms: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)  # without slots, for what is computed once
 class ReleaseContent:
     """Everything that is published.
@@ -94,8 +107,7 @@ class ReleaseContent:
         structure: Model I: the structure, signed by the miner that searched it; None where the study gives it.
         joint: Model II: the joint model, rounded, that `synthetic` was drawn from; None: from the network.
         joint_facts: how it was fitted.
-        opened: Model III: SHA-256 of the opened tables, as the parties have them (model-three.md section 4.7); empty in a
-            simulation that opened none.
+        opened: Model III: the tables that everything follows from; None in a simulation that opened none.
 
     Raises:
         ValueError: the parts do not belong together.
@@ -122,7 +134,7 @@ class ReleaseContent:
     pairs: tuple[PairEstimate, ...] = ()
     joint: JointModel | None = None
     joint_facts: Mapping[str, Json] = field(default_factory=dict)
-    opened: bytes = b""
+    opened: OpenedTables | None = None
 
     def __post_init__(self) -> None:
         schema = self.study.schema

@@ -8,19 +8,27 @@ countersign they compare.
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import re
+from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
+from verticil.shared.arrays import Counts
 from verticil.shared.errors import Misuse
 from verticil.shared.json_document import Json, Node
+from verticil.shared.masked.opening import Alarm, margin_alarms
 from verticil.shared.model.network import Network
 from verticil.shared.privacy.statement import PrivacyStatement
-from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.content import OpenedTables, ReleaseContent
 from verticil.shared.release.evidence import Trust
 from verticil.shared.release.protocol import Checked, ReleaseProtocol, Section, own_template
 from verticil.shared.release.report import wording
 from verticil.shared.study.document import Study
 from verticil.shared.study.masked import plan_of
+from verticil.shared.study.protocols import table_deviations
+from verticil.shared.study.tables import tables_of
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
@@ -29,15 +37,47 @@ def _plan_sha256(study: Study, n_people: int, study_digest: str) -> str:
     return plan_of(study, n_people, proposal=bytes.fromhex(study_digest)).digest.hex()
 
 
+def opened_tables(study: Study, tables: Sequence[Counts], n_people: int) -> OpenedTables:
+    """What a release says of opened tables.
+
+    Args:
+        study: the effective study.
+        tables: in the order of `tables_of`, whole numbers.
+        n_people: n.
+    """
+    counts = [np.asarray(table, dtype=np.int64) for table in tables]
+    named = tables_of(study)
+
+    def words(alarm: Alarm) -> str:
+        def of(table: int) -> str:
+            return f"the table of {' and '.join(study.units[unit].text for unit in named[table])}"
+
+        if alarm.table is None:
+            return "all margins together are nearer to each other than the noise on the tables lets them be"
+        if alarm.other is None:
+            return f"{of(alarm.table)}: its total is too far from the number of people"
+        margin = " and ".join(study.units[unit].text for unit in alarm.units)
+        return f"{of(alarm.table)} and {of(alarm.other)} are too far from each other in {margin}"
+
+    found = margin_alarms(named, counts, table_deviations(study), n_people)
+    data = b"".join(np.ascontiguousarray(table, dtype="<i8").tobytes() for table in counts)
+    return OpenedTables(sha256=hashlib.sha256(data).digest(), alarms=tuple(map(words, found)))
+
+
 class MaskedRelease(ReleaseProtocol):
     """The plan of the round, and what was opened."""
 
     def evidence(self, content: ReleaseContent) -> dict[str, Json]:
-        """Both digests; a simulation that opened no tables has none."""
-        if not content.opened:
+        """Both digests, and where the tables do not fit together; a simulation that opened none has nothing."""
+        if (opened := content.opened) is None:
             return {}
         plan = _plan_sha256(content.study, content.n_common, content.study_digest)
-        return {"opened": {"plan_sha256": plan, "tables_sha256": content.opened.hex()}}
+        told: dict[str, Json] = {
+            "plan_sha256": plan,
+            "tables_sha256": opened.sha256.hex(),
+            "alarms": list(opened.alarms),
+        }
+        return {"opened": told}
 
     def check(
         self, manifest: Node, study: Study, model: Network, trust: Trust, *, publisher: str, published: dt.datetime
@@ -57,6 +97,7 @@ class MaskedRelease(ReleaseProtocol):
             node.fail(f"got {node.text()!r}, the study and the number of people give {expected}")
         if not _SHA256.fullmatch(opened["tables_sha256"].text()):
             opened["tables_sha256"].fail("expected the 64 hexadecimal digits of a SHA-256")
+        opened["alarms"].texts()
         return Checked()
 
     def section(self, content: ReleaseContent, statement: PrivacyStatement) -> Section:
