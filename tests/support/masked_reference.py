@@ -62,3 +62,8 @@ def passing(y: Sequence[int], e: int, p: int) -> float:
 
 def _flat(words: Matrix) -> list[int]:
     return [word for row in words for word in row]
+
+
+def sacrificed(e: int, errors: Sequence[tuple[int, int]], coefficients: Sequence[int], p: int) -> int:
+    """What the sums of the sacrifice add up to: of each cell's E and E' the sum of c (e^2 E - E')."""
+    return sum(c * (e * e * one - other) for (one, other), c in zip(errors, coefficients, strict=True)) % p
