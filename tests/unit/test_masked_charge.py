@@ -271,3 +271,29 @@ def test_the_four_figures_stand_first_wherever_people_look(
     first = found.rows[0]
     assert first.noise is not None
     assert first.noise.event == "masked-tables"
+
+
+def test_a_ledger_from_before_the_round_is_found_and_reads_its_charges_back(config: PartyConfig, masked: Study) -> None:
+    state = config.state_directory
+    with Site.open(config) as site:
+        record = randomized(site, masked)
+    before = {path.name: path.read_bytes() for path in state.iterdir() if path.name.startswith("party.sqlite")}
+    with Site.open(config) as site:
+        charge_linkage(site, record, NOW)
+        charge_round(site, record, T1, NOW)
+        rows, spent = site.ledger.rows(), totals(site)
+    for path in state.iterdir():
+        if path.name.startswith("party.sqlite"):
+            path.unlink()
+    for name, data in before.items():
+        (state / name).write_bytes(data)
+    with pytest.raises(Refusal, match="5 charges in the log, epsilon 10 in all, are not in the ledger") as older:
+        Site.open(config)
+    assert older.value.code == "LEDGER_OLDER"
+    with Site.open(config, accept_older=True) as site:
+        assert site.ledger.rows() == rows
+        assert totals(site) == spent == (TABLES_ALONE, TABLES_ALONE, WITH_ROWS)
+        with pytest.raises(Refusal, match="another round of it was charged"):
+            charge_round(site, record, b"u" * 32, NOW)
+        charge_round(site, record, T1, NOW)
+        assert site.ledger.rows() == rows
