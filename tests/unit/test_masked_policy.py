@@ -24,6 +24,7 @@ from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.identity.spoken import proquint, spoken
 from verticil.shared.privacy.accounts import DEALER, PUBLIC, READERS
+from verticil.shared.privacy.masked import dealer_event
 from verticil.shared.privacy.masked_figures import four_figures
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.study.document import MaskedRule, Study, TablesRule
@@ -247,6 +248,7 @@ def test_the_four_figures_name_who_is_covered_and_who_would_have_to_collude() ->
         "insurer with registry (columns of clinic: epsilon 30 over 5); beside it the tables tell such two epsilon 1.44"
         in floor
     )
+    assert "delta 1e-09, while nobody else leaves noise out" in floor
     assert "checked by its partners" in checked
     unchecked = four_figures(masked(unchecked=("insurer",)))
     assert unchecked is not None
@@ -263,3 +265,20 @@ def test_a_release_states_each_total_by_reader() -> None:
     assert costs[DEALER].epsilon == pytest.approx(78 + 1.4377, abs=1e-3)
     assert statement.epsilon_per_person == pytest.approx(78.0)
     assert statement.together == costs[DEALER]
+
+
+def test_what_two_know_of_the_noise_is_counted_with_what_is_tolerated(monkeypatch: pytest.MonkeyPatch) -> None:
+    def beside(study: Study) -> tuple[float | None, int]:
+        found = four_figures(study)
+        assert found is not None
+        return None if found.beside is None else round(found.beside.epsilon, 2), found.others
+
+    four = (*PARTIES, "school")
+    assert beside(masked()) == (1.44, 0)
+    assert beside(masked(parties=four)) == (1.24, 0)
+    assert beside(masked(parties=four, tolerate=2)) == (1.0, 0)  # sigma is larger, and both are tolerated
+    assert beside(masked(parties=four, dealer="miner")) == (1.0, 0)  # the miner draws nothing
+    assert beside(masked(parties=four, dealer="miner", tolerate=2)) == (1.0, 1)
+    assert beside(masked(dealer="miner", count_miner=True)) == (1.24, 0)
+    monkeypatch.setattr("verticil.shared.privacy.masked.counted", lambda study: ("insurer", "registry"))
+    assert dealer_event(masked()) is None  # all noise is theirs: tables are a function of the randomized columns

@@ -133,14 +133,19 @@ def tables_event(study: Study) -> MaskedTables:
     )
 
 
+def known_draws(study: Study) -> int:
+    """How many of those who draw noise across parties are among a dealer and its partner, at the most."""
+    draws = set(counted(study))
+    return max(len(draws.intersection(pair)) for pair in together(study))
+
+
 def dealer_event(study: Study) -> MaskedTables | None:
     """What the tables tell a dealer with its partner, beside the rows; None: the rows say all of it.
 
     Of the draws those of a dealer and its partner are known, at the most over all of them, and those that the statement tolerates
     are missing anyway. Where these two draw all noise, tables are a function of the randomized columns.
     """
-    everybody, draws = tables_event(study), set(counted(study))
-    known = max(len(draws.intersection(pair)) for pair in together(study))
+    everybody, known = tables_event(study), known_draws(study)
     if known >= everybody.contributors:
         return None
     missing = max(known, everybody.tolerate)

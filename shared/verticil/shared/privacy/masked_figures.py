@@ -21,7 +21,7 @@ from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.events import is_masked
 from verticil.shared.privacy.figures import column_epsilon, total_epsilon
-from verticil.shared.privacy.masked import dealer_event, tables_event, together
+from verticil.shared.privacy.masked import dealer_event, known_draws, tables_event, together
 from verticil.shared.study.document import Study
 from verticil.shared.study.masked import counted, covered, rule_of
 
@@ -60,6 +60,7 @@ class FourFigures:
         before: epsilon of what the miner was sent before of these columns; None: only each party's ledger knows.
         floor: who could read what, largest first.
         beside: what the tables tell such two; None: nothing that the rows do not.
+        others: how many more may leave their noise out for that to hold.
         unchecked: parties whose rows nobody checks.
     """
 
@@ -72,6 +73,7 @@ class FourFigures:
     before: float | None
     floor: tuple[Floor, ...]
     beside: Cost | None
+    others: int
     unchecked: tuple[str, ...]
 
     @property
@@ -95,7 +97,9 @@ class FourFigures:
                 }
                 for item in self.floor
             ],
-            "beside": None if self.beside is None else {"epsilon": self.beside.epsilon, "delta": self.beside.delta},
+            "beside": None
+            if self.beside is None
+            else {"epsilon": self.beside.epsilon, "delta": self.beside.delta, "others": self.others},
             "unchecked": list(self.unchecked),
         }
 
@@ -132,6 +136,7 @@ def four_figures(study: Study, *, party: str | None = None, before: float | None
         before=before,
         floor=tuple(sorted(floor, key=lambda item: -item.epsilon)),
         beside=None if less is None else cost_of(less),
+        others=max(0, event.tolerate - known_draws(study)),
         unchecked=tuple(name for name in study.parties if name in rule_of(study).unchecked),
     )
 
@@ -175,7 +180,9 @@ def _floor(found: FourFigures) -> str:
         for item in found.floor[:_MOST]
     ]
     more = f"; and {len(found.floor) - _MOST} more pairs" if len(found.floor) > _MOST else ""
-    beside = "" if found.beside is None else f"; beside it the tables tell such two {_told(found.beside)}"
+    others = "nobody else leaves" if not found.others else f"at most {found.others} more leave"
+    tables = "" if found.beside is None else f"{_told(found.beside)}, while {others} noise out"
+    beside = tables and f"; beside it the tables tell such two {tables}"
     return (
         "the floor: a dealer of masks that works together with the partner it dealt to reads randomized columns row by row: "
         f"{'; '.join(named)}{more}{beside}. Nothing else stops such two"
