@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from verticil.cli.main import main
 from verticil.shared.errors import GateFailed
 from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Role
@@ -62,16 +63,21 @@ def signed(tmp_path: Path) -> Signed:
     def write(content: ReleaseContent) -> Path:
         folder = write_release(tmp_path / "release", content)
         sign_release(folder, key, ca_certificate=ca)
-        verify_release(folder, ca_certificate=ca)
+        verified = verify_release(folder, ca_certificate=ca)
+        assert (verified.opened, verified.alarms) == ((OPENED.sha256.hex(), ("one",)) if content.opened else ("", ()))
         return folder
 
     return write
 
 
 def test_it_states_plan_tables_dealers_and_noise_and_verifies(
-    content: ReleaseContent, study: Study, signed: Signed
+    content: ReleaseContent, study: Study, signed: Signed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = signed(content)
+    assert main(["release", "verify", str(folder), "--ca", str(tmp_path / "house" / "ca.crt")]) == 0
+    said = capsys.readouterr().out
+    assert "files and the plan of the round, signed by" in said
+    assert "do not fit together: one" in said
     manifest = json.loads((folder / "manifest.json").read_text())
     plan = plan_of(study, 1234, proposal=bytes.fromhex(content.study_digest))
     assert manifest["opened"] == {

@@ -19,6 +19,7 @@ from verticil.shared.errors import Misuse
 from verticil.shared.model.schema import Schema
 
 if TYPE_CHECKING:
+    from verticil.shared.release.verification import VerifiedRelease
     from verticil.shared.study.document import Sampling
 
 app = typer.Typer(no_args_is_help=True)
@@ -73,6 +74,35 @@ def fetch(
         put(f"release in {out}\nnext: verticil release verify {out} --ca CA_CERTIFICATE")
 
 
+def _print_verified(verified: VerifiedRelease) -> None:
+    signed = (
+        f"{verified.statements} parties' signed parameters" if verified.statements else f"{verified.receipts} receipts"
+    )
+    evidence = "the plan of the round" if verified.opened else signed
+    put(f"[green]verified[/]: {len(verified.files)} files and {evidence}, signed by {', '.join(verified.signers)}")
+    put(f"study {verified.study_id}, digest {verified.study_digest}, published {verified.published_at}")
+    if verified.left_out:
+        say(f"a sub-model: the study went on without {', '.join(verified.left_out)}")
+    if verified.countersigned_by:
+        put(f"countersigned before publication by {', '.join(verified.countersigned_by)}")
+    for account in verified.accounts:
+        cost = cost_text(account.cost.epsilon, account.cost.delta)
+        say(f"one person, all of it, for {account.reader.words}: {cost}")
+    if verified.opened:
+        say(f"opened tables {verified.opened}: what every party got, and compares before it countersigns")
+    for words in (
+        *(f"the opened tables do not fit together: {words}" for words in verified.alarms),
+        *verified.revoked_later,
+    ):
+        say(words, style="yellow")
+    if verified.exact_parameters:
+        say("the parameters are exact functions of raw data: no differential privacy protects them", style="yellow")
+    if verified.simulation:
+        say("this release comes from a simulation: whoever ran it held all the tables")
+    if verified.seed_derived:
+        say("the sites' secrets were derived from a seed: the noise can be computed again", style="yellow")
+
+
 @app.command("verify", epilog="Example: verticil release verify hearts --ca ca.crt")
 def verify(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The release folder.")],
@@ -116,6 +146,8 @@ def verify(
         **({"accounts": [item.document() for item in verified.accounts]} if verified.accounts else {}),
         "receipts": verified.receipts,
         "statements": verified.statements,
+        "opened_tables_sha256": verified.opened or None,
+        "alarms": list(verified.alarms),
         "countersigned_by": list(verified.countersigned_by),
         "parties_left_out": list(verified.left_out),
         "deny_list": None if revoked is None else str(revoked),
@@ -127,26 +159,7 @@ def verify(
     }
     if emit(payload, form=form):
         return
-    evidence = (
-        f"{verified.statements} parties' signed parameters" if verified.statements else f"{verified.receipts} receipts"
-    )
-    put(f"[green]verified[/]: {len(verified.files)} files and {evidence}, signed by {', '.join(verified.signers)}")
-    put(f"study {verified.study_id}, digest {verified.study_digest}, published {verified.published_at}")
-    if verified.left_out:
-        say(f"a sub-model: the study went on without {', '.join(verified.left_out)}")
-    if verified.countersigned_by:
-        put(f"countersigned before publication by {', '.join(verified.countersigned_by)}")
-    for account in verified.accounts:
-        cost = cost_text(account.cost.epsilon, account.cost.delta)
-        say(f"one person, all of it, for {account.reader.words}: {cost}")
-    for words in verified.revoked_later:
-        say(words, style="yellow")
-    if verified.exact_parameters:
-        say("the parameters are exact functions of raw data: no differential privacy protects them", style="yellow")
-    if verified.simulation:
-        say("this release comes from a simulation: whoever ran it held all the tables")
-    if verified.seed_derived:
-        say("the sites' secrets were derived from a seed: the noise can be computed again", style="yellow")
+    _print_verified(verified)
 
 
 @app.command("sample", epilog="Example: verticil release sample hearts -n 10000 --seed 1 --out more.csv")

@@ -95,10 +95,9 @@ class MaskedRelease(ReleaseProtocol):
             node.fail(f"the study has no plan for so many people: {error}")
         if node.text() != expected:
             node.fail(f"got {node.text()!r}, the study and the number of people give {expected}")
-        if not _SHA256.fullmatch(opened["tables_sha256"].text()):
+        if not _SHA256.fullmatch(sha256 := opened["tables_sha256"].text()):
             opened["tables_sha256"].fail("expected the 64 hexadecimal digits of a SHA-256")
-        opened["alarms"].texts()
-        return Checked()
+        return Checked(opened=sha256, alarms=opened["alarms"].texts())
 
     def section(self, content: ReleaseContent, statement: PrivacyStatement) -> Section:
         """The noise on the tables; who could read randomized columns, and of whom."""

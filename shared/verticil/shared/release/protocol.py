@@ -22,10 +22,14 @@ class Checked:
     Attributes:
         receipts: of the miner.
         statements: of the parties.
+        opened: SHA-256 of the opened tables that the release names, hex; empty: it names none.
+        alarms: where it says that these do not fit together.
     """
 
     receipts: int = 0
     statements: int = 0
+    opened: str = ""
+    alarms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,6 +87,8 @@ class VerifiedRelease:
         synthetic_records: rows of the synthetic table.
         receipts: how many receipts of the miner were checked.
         statements: Model I: how many parties' signed parameters were checked.
+        opened: Model III: SHA-256 of the opened tables that it names, hex; empty: none.
+        alarms: Model III: where it says that these do not fit together.
         left_out: parties that the study went on without: it is a sub-model.
         countersigned_by: parties that looked at it before it was published.
         exact_parameters: Model I: the parameters are exact functions of raw data, no noise was added to them; None in Model II.
@@ -111,6 +113,8 @@ class VerifiedRelease:
     synthetic_records: int
     receipts: int
     statements: int
+    opened: str
+    alarms: tuple[str, ...]
     left_out: tuple[str, ...]
     countersigned_by: tuple[str, ...]
     exact_parameters: bool | None
@@ -220,6 +224,8 @@ def verify_release(
         synthetic_records=manifest["synthetic_records"].integer(),
         receipts=checked.receipts,
         statements=checked.statements,
+        opened=checked.opened,
+        alarms=checked.alarms,
         left_out=left_out,
         countersigned_by=countersigned,
         exact_parameters=None if besides is None else besides.exact,
