@@ -15,6 +15,7 @@ from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.releases import Column
 from verticil.party.limits.rules import Rule, asked
+from verticil.party.operator.check import _cost
 from verticil.party.operator.page import view
 from verticil.party.operator.page.view import render
 from verticil.party.operator.reports import ledger as listing
@@ -271,6 +272,21 @@ def test_the_four_figures_stand_first_wherever_people_look(
     first = found.rows[0]
     assert first.noise is not None
     assert first.noise.event == "masked-tables"
+
+
+def test_who_checks_or_approves_a_masked_study_reads_the_figures_first(
+    config: PartyConfig, masked: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
+    digest = canonical.digest(masked)
+    with Site.open(config) as site:
+        site.state.remember(task_of(digest, canonical.to_bytes(masked)), masked.id, NOW)
+        found = _cost(config, site, masked, NOW).four_figures
+    assert found is not None
+    assert [words.partition(":")[0] for words in found] == ["everybody", "the miner", "the floor", "checked"]
+    assert main(["party", "approve", "masked", "--as", "officer", "--config", str(config.path)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("1. everybody: epsilon 1")
+    assert "the floor per person 8.00, of which 8.00 is charged now" in said
 
 
 def test_a_ledger_from_before_the_round_is_found_and_reads_its_charges_back(config: PartyConfig, masked: Study) -> None:

@@ -158,9 +158,10 @@ def _print_check(found: Readiness) -> None:
         say(warning.message)
         say(f"        {warning.hint}", style="dim")
     if (study := found.study) is not None:
+        party_text.print_figures(study.four_figures)
         party_text.print_columns(study.columns)
-        charged = epsilon_text(study.epsilon_charged_now)
-        put(f"epsilon per person {epsilon_text(study.epsilon)}, of which {charged} would be charged now")
+        charged, whose = epsilon_text(study.epsilon_charged_now), "the floor" if study.four_figures else "epsilon"
+        put(f"{whose} per person {epsilon_text(study.epsilon)}, of which {charged} would be charged now")
         party_text.print_share(study.share)
         party_text.print_cost(study.cost)
         party_text.print_alignment(study.alignment)

@@ -159,10 +159,12 @@ def approve(
     found = approve_study(site_of(config), study, approver_name(approver), key=key)
     if emit(found, form=form):
         return
+    party_text.print_figures(found.four_figures)
     party_text.print_columns(found.columns)
     put(f"{found.records:,} records; at least {found.minimum_common_records:,} in common; until {found.expires}")
     charged = epsilon_text(found.epsilon_charged_now)
-    put(f"epsilon per person {epsilon_text(found.epsilon)}, of which {charged} is charged now")
+    whose = "the floor" if found.four_figures else "epsilon"
+    put(f"{whose} per person {epsilon_text(found.epsilon)}, of which {charged} is charged now")
     party_text.print_share(found.share)
     party_text.print_alignment(found.alignment)
     for line in found.changed:

@@ -46,6 +46,7 @@ from verticil.party.operator.view_model import (
     StudyName,
     columns,
     cost,
+    figure_words,
     named,
     number,
     questions,
@@ -133,8 +134,9 @@ class TableFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyCost:
-    """What an approval of the study would charge now."""
+    """What an approval of the study would charge now; `four_figures` of a masked one, in words."""
 
+    four_figures: tuple[str, ...] | None = left_out()
     study: str
     digest: str
     columns: tuple[ColumnView, ...]
@@ -310,6 +312,7 @@ def _cost(config: PartyConfig, site: Site, study: Study, now: dt.datetime) -> St
     )
     charges = {index: assessment.charge.epsilon for index, assessment in found.assessments.items()}
     return StudyCost(
+        four_figures=figure_words(site, found.study),
         study=study.id,
         digest=digest_of(study).hex(),
         columns=columns(config, found.study, charges),

@@ -32,6 +32,7 @@ from verticil.party.operator.view_model import (
     StudyName,
     StudyStatus,
     columns,
+    figure_words,
     named,
     noted,
     number,
@@ -101,8 +102,10 @@ class Approved(StudyName):
         records: of the table.
         epsilon, epsilon_charged_now: of one person.
         alignment: what finding the common people shows, to whom.
+        four_figures: of a masked study, in words.
     """
 
+    four_figures: tuple[str, ...] | None = left_out()
     approved: bool
     approvers: tuple[str, ...]
     approvers_needed: int
@@ -207,7 +210,7 @@ def approve(
         record = site.state.find(study)
         own = approver_key(config, approver, key)
         verdict = site.voting.approve(record, approver, at if at is not None else utc_now(), key=own)
-        return _approved(config, record, verdict)
+        return _approved(config, site, record, verdict)
 
 
 def asked_study(config: PartyConfig, study: str) -> Study:
@@ -451,11 +454,12 @@ def _seconds_since(beat: Heartbeat | None, now: dt.datetime) -> float:
     return (now - dt.datetime.fromisoformat(beat.at)).total_seconds()
 
 
-def _approved(config: PartyConfig, record: StudyRecord, verdict: Verdict) -> Approved:
+def _approved(config: PartyConfig, site: Site, record: StudyRecord, verdict: Verdict) -> Approved:
     found = verdict.review
     charges = {index: assessment.charge.epsilon for index, assessment in found.assessments.items()}
     return Approved(
         **named(record),
+        four_figures=figure_words(site, verdict.review.study),
         approved=verdict.complete,
         approvers=tuple(verdict.approvers),
         approvers_needed=config.policy.approvers_needed,
