@@ -204,7 +204,13 @@ async def test_feature_35_the_page_tells_how_much_memory_the_relay_takes_and_may
         found = {
             g.name: g.values
             for g in miner_gauges(
-                node.session, node.presence, node.relay, tmp_path, credentials, detail=node.scheduler.detail
+                node.session,
+                node.presence,
+                node.relay,
+                tmp_path,
+                credentials,
+                rounds=node.rounds,
+                detail=node.scheduler.detail,
             )
         }
     assert (found["relay_bytes"], found["relay_bytes_limit"]) == ({(): 6.0 + 256}, {(): float(1 << 20)})

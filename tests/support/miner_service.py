@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from support.studies import study_of
 from verticil.miner.config import Limits
+from verticil.miner.rules.rounds import Sealing
 from verticil.miner.scheduler.learning import Executor, InlineLearning
 from verticil.miner.service.node import MinerNode
 from verticil.shared.artifact import pack
@@ -233,6 +234,7 @@ class Federation:
         self.free: Callable[[Path], int] = lambda _path: 2**40
         self.monotonic = 0.0
         self.revocations: Revocations = EMPTY_DENY_LIST
+        self.sealing: Sealing | None = None
         self.node = self.make()
 
     def make(self) -> MinerNode:
@@ -244,6 +246,7 @@ class Federation:
             executor=self.executor,
             limits=self.limits,
             randomized_days=30,
+            sealing=self.sealing,
             clock=self.clock,
             monotonic=lambda: self.monotonic,
             free_bytes=lambda path: self.free(path),

@@ -28,6 +28,7 @@ _PARTS: Final = {
     "linkage": "its pseudonyms",
     "confirmation": "its confirmation of the common list",
     "columns": "its columns",
+    "messages": "its messages of the round",
 }
 
 
@@ -74,6 +75,7 @@ def why(party: PartyStatus) -> str:
         "confirmation": "waiting for it to confirm the common list",
         "denial": "denied; the study goes on at its deadline without it, if its quorum is there",
         "columns": progress if party.stage in {"randomizing", "uploading"} else "waiting for its columns",
+        "messages": progress if party.stage in {"randomizing", "masking"} else "waiting for its messages of the round",
     }
     text = words.get(party.waiting_for, f"waiting: {party.waiting_for}")
     text = f"waiting for its new approval{_votes(party)}" if again else text

@@ -63,7 +63,8 @@ class MinerConfig:
         certificate: PEM chain, the TLS leaf first.
         key: private key of the leaf.
         signing_key: Ed25519 key that signs receipts and releases.
-        sealing_key: X25519 key that opens what is carried here in files; only there where that is done.
+        sealing_key: X25519 key that opens what is carried here in files, and messages of masked tables; only there where that is
+            done.
         limits: quotas.
         workers: learning processes.
         randomized_days: days after publication until the randomized columns are deleted; 0 deletes them at once.

@@ -121,6 +121,7 @@ async def run_miner(
             node.relay,
             config.state_directory,
             followed,
+            rounds=node.rounds,
             detail=node.scheduler.detail,
         )
     )

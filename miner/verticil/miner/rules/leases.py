@@ -29,7 +29,7 @@ class Progress:
     """What a party says that it is doing for a study, in the words of the wire contract; nothing of it depends on data.
 
     Attributes:
-        stage: approving, reading, linking, randomizing or uploading; empty: nothing was said.
+        stage: approving, reading, linking, randomizing, uploading or masking; empty: nothing was said.
         percent: of the stage.
         approvers, approvers_needed: how many have said yes, and how many must; 0 and 0: not known.
         objections: what its policy says of the study, each as code and message; None: not reported.

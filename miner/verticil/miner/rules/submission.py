@@ -12,6 +12,7 @@ import threading
 from typing import Final
 
 from verticil.miner.config import Limits
+from verticil.miner.rules.rounds import Rounds
 from verticil.miner.rules.session import Session, timestamp
 from verticil.miner.storage.records import StudyRecord
 from verticil.shared.errors import Misuse, PeerFault, Refusal
@@ -31,11 +32,13 @@ class Submissions:
     Args:
         session: the rules and facts.
         limits: of each analyst.
+        rounds: of masked studies.
     """
 
-    def __init__(self, session: Session, limits: Limits) -> None:
+    def __init__(self, session: Session, limits: Limits, rounds: Rounds) -> None:
         self._session = session
         self._limits = limits
+        self._rounds = rounds
         self._submitting = threading.Lock()  # what is counted must not change before it is added
 
     def submit(self, analyst: str, proposal: bytes) -> bytes:
@@ -48,7 +51,7 @@ class Submissions:
             PeerFault: MESSAGE_INVALID, not a study in canonical form; RESOURCE_EXHAUSTED, the analyst has too many.
             Refusal: STUDY_EXPIRED.
             Misuse: STUDY_EXISTS, another study of this analyst with this id is under way; STUDY_UNSUPPORTED, a study between
-                peers; STUDY_OVER, the very study was ended when its facts were lost.
+                peers, or a masked one without the keys for it; STUDY_OVER, the very study was ended when its facts were lost.
         """
         if len(proposal) > MAX_PROPOSAL_BYTES:
             raise PeerFault("MESSAGE_INVALID", f"study: {len(proposal)} bytes, expected at most {MAX_PROPOSAL_BYTES}")
@@ -59,6 +62,7 @@ class Submissions:
                 f"study '{study.id}': has model '{study.model}': no miner carries it out",
                 hint="the operators load the study at their parties: verticil party load STUDY.toml",
             )
+        self._rounds.check_keys(study)
         digest = canonical.digest(study)
         with self._submitting:
             if self._session.catalogue.study(digest) is None:

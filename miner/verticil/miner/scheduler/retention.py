@@ -8,6 +8,9 @@ Rules
   one party's columns cannot be learned.
 - The key of the noise on a study's tables, and the noisy tables, go with its columns. From then on nobody can take the noise out
   of what was published, not even who has the miner's disk; a study that is submitted again draws other noise, and is charged.
+- Of masked tables no column was here. What there is of the round (keys, shares, messages) goes when every party has the opened
+  tables (`verticil.miner.rules.rounds`), at the latest with the opened tables themselves, as columns do; when the study ends
+  without a release, at once. Every party gets a statement of that.
 - Each party whose columns were deleted gets a signed statement of what was deleted (`verticil.shared.formats.deletion`).
   Receipts, digests and the release stay.
 
@@ -38,6 +41,7 @@ from verticil.shared.identity.pki import load_credentials, utc_now
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.record import encode
 from verticil.shared.study.document import Unit
+from verticil.shared.study.protocols import is_masked
 from verticil.shared.study.states import is_final
 
 _LINKAGE: Final = ("pseudonyms", "alignment", "staging", "learning")
@@ -110,7 +114,12 @@ class Retention:
     def _unstated(self, record: StudyRecord) -> tuple[str, ...]:
         """Parties that get a statement of the deletion: those whose columns go now, and those that asked for it."""
         owners = () if record.columns_removed else [unit.owner for unit in self._units(record)]
+        if self._had_round(record) and not record.columns_removed:
+            owners = [*self._session.effective(record).parties]
         return tuple(name for name in dict.fromkeys([*owners, *record.revocations]) if name not in record.deletions)
+
+    def _had_round(self, record: StudyRecord) -> bool:
+        return record.uploading and is_masked(self._session.effective(record))
 
     def _units(self, record: StudyRecord) -> list[Unit]:
         return [self._session.effective(record).units[unit] for unit in sorted(_sent(record))]
@@ -131,6 +140,7 @@ class Retention:
                 why="revoked" if record.revocations else reasons[record.published_at is None],
                 miner=session.identity.name,
                 deleted_at=session.clock().replace(microsecond=0),
+                masked=self._had_round(record),
             )
         )
         return session.sign(body)
@@ -166,7 +176,7 @@ class Retention:
             why = f"published {record.published_at}, kept for {self._days.days} days"
         parts: list[tuple[str, int, str, dt.datetime | None]] = [
             ("linkage", sum(_size(root / name) for name in _LINKAGE), "the study has ended", None),
-            ("columns", _size(root / "columns") + _size(root / "tables"), why, due),
+            ("columns", sum(_size(root / name) for name in ("columns", "tables", "masked")), why, due),
         ]
         if record.published_at is None:
             parts.append(("release", _size(root / "release"), why, None))

@@ -21,8 +21,9 @@ from typing import Final, ParamSpec, TypeVar, cast
 
 from verticil.miner.rules.leases import Changes, Presence
 from verticil.miner.rules.quorum import at_deadline, discard_left_out
+from verticil.miner.rules.rounds import Rounds
 from verticil.miner.rules.session import Session, awaited, timestamp
-from verticil.miner.scheduler.job import ColumnFile, CountingJob, LearningJob
+from verticil.miner.scheduler.job import ColumnFile, CountingJob, LearningJob, TablesFile
 from verticil.miner.scheduler.learning import Executor, WorkerDied
 from verticil.miner.scheduler.noise import TableNoise, without_digest
 from verticil.miner.scheduler.retention import Retention
@@ -30,9 +31,11 @@ from verticil.miner.storage.linkage import find_common, linked_parties
 from verticil.miner.storage.records import Failure, ReleaseFile, StoredColumn, StudyRecord
 from verticil.miner.storage.store import NOISE_SEED, remove_durably, replace_durably
 from verticil.shared.errors import Refusal, VerticilError
+from verticil.shared.masked_round.round import Progress
 from verticil.shared.release.bundle import MANIFEST, SIGNATURE, Signer, sign_release
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
+from verticil.shared.study.protocols import is_masked
 from verticil.shared.study.states import State, is_final
 
 P = ParamSpec("P")
@@ -60,6 +63,19 @@ def _received_at(column: StoredColumn) -> dt.datetime:
     return dt.datetime.fromisoformat(body["received_at"])
 
 
+async def _cancelled(*tasks: asyncio.Task[None]) -> None:
+    """End tasks, and wait until they have ended."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _words(progress: Progress) -> str:
+    """How far a round is, for people."""
+    waiting = f", waiting for {', '.join(progress.waiting_for)}" if progress.waiting_for else ""
+    return f"{progress.stage}: {progress.done} of {progress.expected} messages, {progress.size} bytes{waiting}"
+
+
 class Scheduler:
     """Takes every study as far as its facts allow.
 
@@ -68,6 +84,7 @@ class Scheduler:
         changes: wakes the loop, and is notified of changes.
         presence: progress to forget at a study's end.
         executor: runs learning jobs.
+        rounds: of masked studies.
         signer: signs releases.
         randomized_days: days after publication until the randomized columns are deleted.
         simulation: releases say that everything ran on one machine.
@@ -81,6 +98,7 @@ class Scheduler:
         changes: Changes,
         presence: Presence,
         executor: Executor,
+        rounds: Rounds,
         *,
         signer: Signer,
         randomized_days: int,
@@ -93,12 +111,14 @@ class Scheduler:
         self._changes = changes
         self._presence = presence
         self._executor = executor
+        self._rounds = rounds
         self._signer = signer
         self._authority = session.authority
         self._retention = Retention(session, randomized_days=randomized_days)
         self._simulation = simulation
         self._seed_derived = seed_derived
         self._jobs: dict[bytes, asyncio.Task[None]] = {}
+        self._driven: dict[bytes, asyncio.Task[None]] = {}
         self._details: dict[bytes, str] = {}
 
     def detail(self, study: bytes) -> str:
@@ -116,9 +136,7 @@ class Scheduler:
                     await asyncio.Event().wait()  # no new work while the miner stops
                 await self._changes.wait(generation, _TICK_SECONDS)
         finally:
-            for job in self._jobs.values():
-                job.cancel()
-            await asyncio.gather(*self._jobs.values(), return_exceptions=True)
+            await _cancelled(*self._jobs.values(), *self._driven.values())
 
     async def _look(self, work: Callable[[bytes], Awaitable[None]]) -> None:
         try:
@@ -143,8 +161,12 @@ class Scheduler:
 
     async def advance(self, digest: bytes) -> None:
         """Do what follows for one study. Not at the same time as `run`."""
+        await self._guarded(digest, self._advance)
+
+    async def _guarded(self, digest: bytes, work: Callable[[bytes], Awaitable[None]]) -> None:
+        """Do work for a study; what cannot be recovered from ends the study."""
         try:
-            await self._advance(digest)
+            await work(digest)
         except VerticilError as error:
             _log.warning("study %s: %s", digest.hex(), error)
             if error.code in _RECOVERABLE:
@@ -157,11 +179,15 @@ class Scheduler:
             await self._fail(digest, Failure(code="INTERNAL", message=message, hint="see the miner's log"))
 
     async def _advance(self, digest: bytes) -> None:
-        state, changed = await _to_the_end(self._step, digest)
+        state, open_round, changed = await _to_the_end(self._step, digest)
         if changed:
             self._changes.notify()
-        if digest not in self._jobs:
+        if digest not in self._jobs and digest not in self._driven:
             self._details.pop(digest, None)
+        if open_round and digest not in self._driven:
+            driven = asyncio.create_task(self._guarded(digest, self._round), name=f"round {digest.hex()[:12]}")
+            self._driven[digest] = driven
+            driven.add_done_callback(lambda _driven: self._driven.pop(digest, None))
         if state is State.REVIEW and (awaited := await asyncio.to_thread(self._awaited, digest)):
             self._details[digest] = f"waiting for countersignatures: {', '.join(awaited)}"
         elif state in {State.ESTIMATING, State.LEARNING, State.REVIEW} and digest not in self._jobs:
@@ -169,14 +195,33 @@ class Scheduler:
             self._jobs[digest] = job
             job.add_done_callback(lambda _job: self._jobs.pop(digest, None))
         if is_final(state):
-            if (running := self._jobs.get(digest)) is not None:
-                running.cancel()
-                await asyncio.gather(running, return_exceptions=True)
+            await _cancelled(*self._tasks(digest, with_round=not open_round))
             self._details.pop(digest, None)
             self._presence.forget(digest)
+            if not open_round:
+                await _to_the_end(self._rounds.end, digest)
             await _to_the_end(self._retention.settle, digest)
             if digest not in await asyncio.to_thread(self._session.catalogue.unsettled):
                 self._changes.notify()  # a party that revoked gets the statement of what was deleted
+
+    def _tasks(self, digest: bytes, *, with_round: bool) -> list[asyncio.Task[None]]:
+        """What is being done for a study."""
+        found = [self._jobs.get(digest), self._driven.get(digest) if with_round else None]
+        return [task for task in found if task is not None]
+
+    async def _round(self, digest: bytes) -> None:
+        """Take a round of masked tables as far as it goes, again when something has arrived, and in every slot."""
+        while not self._changes.closed:
+            generation = self._changes.generation
+            new = await _to_the_end(self._rounds.advance, digest)
+            if (opened := self._rounds.find(digest)) is not None and digest not in self._jobs:
+                self._details[digest] = _words(opened.progress)
+            if new:
+                self._changes.notify()
+            elif opened is None:
+                return
+            else:
+                await self._changes.wait(generation, min(opened.plan.slot_milliseconds / 1000, _TICK_SECONDS))
 
     def _awaited(self, digest: bytes) -> tuple[str, ...]:
         return awaited(self._session, self._session.record(digest))
@@ -185,8 +230,8 @@ class Scheduler:
         if await asyncio.to_thread(self._session.catalogue.fail, digest, failure):
             self._changes.notify()  # only of news: this wakes the loop that came here
 
-    def _step(self, digest: bytes) -> tuple[State, bool]:
-        """Do the next thing that needs no waiting; the state after it, and whether a fact was added. Blocks."""
+    def _step(self, digest: bytes) -> tuple[State, bool, bool]:
+        """Do the next thing that needs no waiting; the state after it, whether there is a round, and a new fact. Blocks."""
         session, catalogue = self._session, self._session.catalogue
         before = session.record(digest).version
         session.fix_effective(digest)
@@ -200,7 +245,7 @@ class Scheduler:
         record = session.record(digest)
         if record.sub_model is not None and not is_final(session.state(record)):
             discard_left_out(session, record)
-        return session.state(record), record.version != before
+        return session.state(record), self._rounds.is_open(record), record.version != before
 
     def _align(self, record: StudyRecord) -> None:
         session = self._session
@@ -304,7 +349,8 @@ class Scheduler:
         files = session.store.study(record.digest)
         remove_durably(files.learning)
         files.learning.mkdir(mode=0o700)
-        stored = [record.columns[unit] for unit in range(len(effective.units))]
+        masked = is_masked(effective)  # no column comes, and nobody gets a receipt
+        stored = [] if masked else [record.columns[unit] for unit in range(len(effective.units))]
         receipts = [item.receipt for item in stored]
         started_at = max([session.clock(), *map(_received_at, stored)])  # a clock may have been set back
         if effective.tables is not None:
@@ -327,12 +373,15 @@ class Scheduler:
             simulation=self._simulation,
             seed_derived=self._seed_derived,
             checkpoint=files.checkpoint,
+            tables=TablesFile(path=self._rounds.tables(record), binding=self._rounds.binding(record))
+            if masked
+            else None,
         )
 
     def _noise(self, job: LearningJob) -> TableNoise | None:
-        """Where a study is learned from noisy tables; None: from its columns."""
+        """Where a study is learned from noisy tables that the miner makes; None: from its columns, or from opened tables."""
         study = canonical.from_bytes(job.effective, wire=False)
-        if study.tables is None:
+        if study.tables is None or job.tables is not None:
             return None
         store = self._session.store
         seed = store.root / NOISE_SEED

@@ -28,6 +28,7 @@ from verticil.miner.storage.records import StudyRecord
 from verticil.shared.errors import Misuse
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.study.names import chosen, fits
+from verticil.shared.study.protocols import is_masked
 from verticil.shared.study.states import State, is_final
 from verticil.wire.v1 import common_pb2, control_pb2
 
@@ -185,7 +186,7 @@ class Control:
         )
         if (end := deadline(study, record)) is not None:
             summary.deadline = timestamp(end)
-        missing = self._session.missing(record)
+        missing, received = self._session.missing(record), {*self._session.received(record)}
         culprit = reporting_party(study, record.failure) if record.failure is not None else None
         for party in study.parties:
             units = current.units_of(party)
@@ -202,8 +203,8 @@ class Control:
                 approved=party in record.approvals,
                 pseudonyms_complete=party in linked,
                 alignment_confirmed=party in record.confirmed,
-                units_received=sum(unit in record.columns for unit in units),
-                units_expected=len(units),
+                units_received=len(received & {party, *units}),
+                units_expected=1 if is_masked(current) else len(units),
                 stage=progress.stage,
                 percent=progress.percent,
                 seen=age is not None,

@@ -19,8 +19,10 @@ from typing import Final, TypeVar
 
 from verticil.miner.rules.blocking_parties import refuse_left_out
 from verticil.miner.rules.leases import HEARTBEAT_SECONDS, LEASE_SECONDS, Changes, Presence, Progress
+from verticil.miner.rules.rounds import Rounds
 from verticil.miner.rules.session import Session, countersign, timestamp, withdrawn_text
-from verticil.miner.service.linking import Begun, Linking
+from verticil.miner.service.linking import Begun, Linking, between_parties
+from verticil.miner.service.masked import MaskedMessages
 from verticil.miner.service.relay import Relay
 from verticil.miner.service.scores import Scores
 from verticil.miner.service.transfer import receive, release_parts
@@ -28,6 +30,7 @@ from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import Failure, StoredColumn, StoredList, StudyRecord, Upload
 from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.identity.identity import Identity
+from verticil.shared.study.protocols import is_masked
 from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
 from verticil.shared.transport.chunks import ChunkReader
@@ -45,7 +48,7 @@ _STREAMS_OF_ONE_PARTY: Final = 2
 """One that works, and one that the miner does not know yet to be dead."""
 _NO_BITMAP: Final = (0, b"")
 """With order-commitment all rows are common."""
-_STAGES: Final = ("approving", "reading", "linking", "randomizing", "uploading")
+_STAGES: Final = ("approving", "reading", "linking", "randomizing", "uploading", "masking")
 
 
 class Coordinator:
@@ -57,6 +60,7 @@ class Coordinator:
         presence: leases and progress.
         scores: answers for studies between peers.
         relay: passes sealed envelopes on between them.
+        rounds: of masked studies.
         revocations: the deny-list, which is sent to parties.
         max_concurrent_uploads: streams received at the same time; others wait for their turn.
     """
@@ -69,6 +73,7 @@ class Coordinator:
         scores: Scores,
         relay: Relay,
         *,
+        rounds: Rounds,
         max_concurrent_uploads: int,
         revocations: Revocations = EMPTY_DENY_LIST,
     ) -> None:
@@ -77,6 +82,7 @@ class Coordinator:
         self._scores = scores
         self._relay = relay
         self._linking = Linking(session)
+        self._masked = MaskedMessages(session, rounds, changes)
         self._changes = changes
         self._presence = presence
         self._uploads = asyncio.Semaphore(max_concurrent_uploads)
@@ -242,6 +248,8 @@ class Coordinator:
             if held is None or not held.complete:  # asking again for what is complete is always answered
                 session.require(record, State.ALIGNING)
             proposal, minimum = session.proposal(record), session.minimum(record)
+            if is_masked(proposal):
+                raise between_parties(record)
             if (mode := proposal.linkage.mode) != "keyed-hash":
                 raise PeerFault("MESSAGE_INVALID", f"study '{record.study_id}': linkage '{mode}' has no pseudonyms")
             arriving = session.intake.pseudonyms(record, proposal, party)
@@ -349,6 +357,8 @@ class Coordinator:
 
         def begin() -> Upload | StoredColumn:
             record = session.own_unit(request.effective_digest, request.unit, party)
+            if is_masked(session.effective(record)):
+                raise between_parties(record)
             if request.unit not in record.columns:
                 session.require(record, State.PREPARING, State.UPLOADING)
             return session.intake.begin_upload(
@@ -483,25 +493,41 @@ class Coordinator:
             return await self._relay.take(identity.name, request)
 
     async def ListMasked(self, identity: Identity, request: peer_pb2.ListMaskedRequest) -> peer_pb2.ListMaskedReply:
-        """Tell which messages of a round are here for the party."""
-        del identity, request
-        raise PeerFault("NOT_READY", "no masked study")
+        """Tell which messages of a round are here for the party; see `MaskedMessages.list`."""
+        with self._presence.call(identity.name):
+            return await self._masked.list(identity.name, request, most_seconds=MAX_WAIT_SECONDS)
 
     async def GetMasked(
         self, identity: Identity, request: peer_pb2.GetMaskedRequest
     ) -> AsyncGenerator[peer_pb2.Part, None]:
-        """Send the party a message of a round."""
-        del identity, request
-        for part in tuple[peer_pb2.Part, ...]():
-            yield part
-        raise PeerFault("NOT_READY", "no masked study")
+        """Stream a message of a round to the party that it is sealed for; see `MaskedMessages.get`."""
+        with self._presence.call(identity.name):
+            async with contextlib.aclosing(self._masked.get(identity.name, request)) as parts:
+                async for part in parts:
+                    yield part
 
     async def PutMasked(
         self, identity: Identity, requests: AsyncIterator[coordinator_pb2.PutMaskedRequest]
     ) -> coordinator_pb2.PutMaskedReply:
-        """Take in (a part of) a message of a round."""
-        del identity, requests
-        raise PeerFault("NOT_READY", "no masked study")
+        """Take in (a part of) a message of a round; see `MaskedMessages.begin`."""
+        party = identity.name
+        first = await anext(requests, None)
+        if first is None:
+            raise PeerFault("MESSAGE_INVALID", "message of a round: an empty stream, expected its size and digest")
+
+        async def chunks() -> AsyncIterator[common_pb2.Chunk]:
+            if first.HasField("chunk"):
+                yield first.chunk
+            async for request in requests:
+                self._presence.hear(party)
+                yield request.chunk
+
+        with self._presence.call(party):
+            arriving = await asyncio.to_thread(self._masked.begin, party, first)
+            if arriving is None:
+                return coordinator_pb2.PutMaskedReply(committed_offset=first.size, complete=True)
+            async with self._place(party):
+                return await self._masked.take_in(arriving, first, chunks())
 
 
 def _prove(task: coordinator_pb2.StudyTask, record: StudyRecord, party: str) -> None:

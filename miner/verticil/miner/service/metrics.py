@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from verticil.miner.rules.leases import Presence
+from verticil.miner.rules.rounds import Rounds
 from verticil.miner.rules.session import Session
 from verticil.miner.service.relay import Relay
 from verticil.shared.identity.pki import CredentialSource
@@ -30,6 +31,7 @@ def miner_gauges(
     directory: Path,
     credentials: CredentialSource,
     *,
+    rounds: Rounds,
     detail: Callable[[bytes], str],
 ) -> Iterator[Gauge]:
     """The numbers of this moment.
@@ -40,6 +42,7 @@ def miner_gauges(
         relay: sealed envelopes on their way.
         directory: state directory, for the disk.
         credentials: the miner's own, as they are by now.
+        rounds: of masked tables.
         detail: of a study, what its learning does; see `Scheduler.detail`.
     """
     states: Counter[State] = Counter()
@@ -115,6 +118,21 @@ def miner_gauges(
         name="relay_bytes_limit",
         help="The limit of verticil_relay_bytes ([limits] max_relay_bytes); 0: nothing is relayed.",
         values={(): float(relay.max_bytes)},
+    )
+    open_rounds = rounds.progress()
+    yield Gauge(
+        name="masked_messages",
+        help="Messages of the open rounds of masked tables, as the miner sees them: done, and expected in all.",
+        labels=("state",),
+        values={
+            ("done",): float(sum(progress.done for progress in open_rounds)),
+            ("expected",): float(sum(progress.expected for progress in open_rounds)),
+        },
+    )
+    yield Gauge(
+        name="masked_bytes",
+        help="Bytes of messages of the open rounds of masked tables that the miner has made or got.",
+        values={(): float(sum(progress.size for progress in open_rounds))},
     )
     yield Gauge(
         name="certificate_not_after_seconds",

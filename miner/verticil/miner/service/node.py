@@ -23,6 +23,7 @@ from typing import Self
 from verticil.miner.config import Limits, MinerConfig
 from verticil.miner.rules.certificates import Certificates
 from verticil.miner.rules.leases import Changes, Presence
+from verticil.miner.rules.rounds import Rounds, Sealing
 from verticil.miner.rules.session import Session
 from verticil.miner.rules.submission import Submissions
 from verticil.miner.scheduler.learning import Executor
@@ -40,6 +41,7 @@ from verticil.shared.identity.pki import Credentials, utc_now
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.revocation import FILE_NAME, DenyList
 from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
+from verticil.shared.transport.sealing import load_sealing_key
 
 
 class MinerNode:
@@ -50,6 +52,7 @@ class MinerNode:
         identity: the miner's.
         authority: certificate of the federation's authority, PEM.
         signer: signs receipts and releases.
+        sealing: for rounds of masked tables; None: such studies are refused.
         executor: runs learning jobs and searches.
         limits: quotas.
         randomized_days: days after publication until the randomized columns are deleted.
@@ -75,6 +78,7 @@ class MinerNode:
         executor: Executor,
         limits: Limits,
         randomized_days: int,
+        sealing: Sealing | None = None,
         clock: Callable[[], dt.datetime] = utc_now,
         monotonic: Callable[[], float] = time.monotonic,
         free_bytes: Callable[[Path], int] | None = None,
@@ -109,7 +113,8 @@ class MinerNode:
             clock=clock,
             revocations=revocations,
         )
-        self.submissions = Submissions(self.session, limits)
+        self.rounds = Rounds(self.session, signer, sealing)
+        self.submissions = Submissions(self.session, limits, self.rounds)
         self.certificates = Certificates(self.catalogue.certificates, revocations, clock)
         self.changes = Changes()
         presence = Presence(monotonic=monotonic, first_epoch=int(clock().timestamp()) << 20)
@@ -118,6 +123,7 @@ class MinerNode:
             self.changes,
             presence,
             executor,
+            self.rounds,
             signer=signer,
             randomized_days=randomized_days,
             simulation=simulation,
@@ -134,6 +140,7 @@ class MinerNode:
                 leases,
                 self.scores,
                 self.relay,
+                rounds=self.rounds,
                 max_concurrent_uploads=limits.max_concurrent_uploads,
                 revocations=revocations,
             )
@@ -171,8 +178,13 @@ class MinerNode:
 
         Raises:
             PeerFault: CERTIFICATE_INVALID, the signing key is not the certificate's.
+            Misuse: CONFIG_INVALID, the sealing key is not the one that federation.toml pins.
             DataFault: SECRET_MISSING, and as the class.
         """
+        federation, sealing = config.federation, None
+        if federation.miner_sealing is not None:
+            key = load_sealing_key(config.sealing_key, federation.miner_sealing)
+            sealing = Sealing(key=key, pinned=federation.sealing)
         deny_list = config.federation.ca_certificate.with_name(FILE_NAME)
         return cls(
             config.state_directory,
@@ -182,6 +194,7 @@ class MinerNode:
             executor=executor,
             limits=config.limits,
             randomized_days=config.randomized_days,
+            sealing=sealing,
             seed_derived=seed_derived,
             revocations=DenyList(credentials.ca_pem, [deny_list], kept=config.state_directory / FILE_NAME),
             accept_older=accept_older,

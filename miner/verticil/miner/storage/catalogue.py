@@ -293,6 +293,10 @@ class Catalogue(Table):
             self.database.write_each("REPLACE INTO bitmap VALUES (?, ?, ?, ?)", rows)
             self._grow(study)
 
+    def begin_round(self, study: bytes) -> None:
+        """Record that the miner's part of a round of masked tables is on the disk, once; from then on it must be there."""
+        self._change(study, "UPDATE study SET uploading = 1 WHERE digest = ? AND uploading = 0", study)
+
     # -- columns -------------------------------------------------------------------------------------------------------------
 
     def add_column(self, study: bytes, column: StoredColumn) -> None:

@@ -8,7 +8,8 @@ Layout below the state directory::
 
     lock  catalogue.sqlite  audit.jsonl  audit.anchor  cache/
     studies/<proposal digest>/pseudonyms/00.part -> 00.list   alignment/00.bitmap   blinded/00-00.part -> 00-00.list
-                              staging/003.part   columns/003.u8   tables/key  tables/noisy   checkpoint   learning/   release/
+                              staging/003.part   columns/003.u8   tables/key  tables/noisy   masked/   checkpoint
+                              learning/   release/
     searches/<effective digest>    of studies between peers: the checkpoint of the search
 """
 
@@ -159,6 +160,18 @@ class StudyFiles:
         return self.root / "tables" / "noisy"
 
     @property
+    def masked(self) -> Path:
+        """The miner's part of the round of masked tables: keys, noise, shares, messages; in no backup."""
+        return self.root / "masked"
+
+    def remove_masked(self) -> None:
+        """Delete that part; whoever is killed in between leaves no folder that looks like a round."""
+        ended = self.root / "masked.ended"
+        if self.masked.exists():
+            replace_durably(self.masked, ended)
+        remove_durably(ended)
+
+    @property
     def learning(self) -> Path:
         """What the learning process writes; removed before each attempt."""
         return self.root / "learning"
@@ -191,7 +204,11 @@ class StudyFiles:
             remove_durably(self.root / name)
 
     def remove_columns(self) -> None:
-        """Delete the randomized columns, and the noise on their tables, which nobody can then take out of what is published."""
+        """Delete the randomized columns, and the noise on their tables, which nobody can then take out of what is published.
+
+        Of masked tables, what there is of the round.
+        """
+        self.remove_masked()
         for name in ("tables", "columns"):
             remove_durably(self.root / name)
 

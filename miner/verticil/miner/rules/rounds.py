@@ -1,0 +1,405 @@
+"""The miner's part in the rounds of masked tables (model-three.md): one open round for each study that is aligned and not over.
+
+The protocol itself is `verticil.shared.masked_round`; here is its place in the life of a study. A round begins after alignment,
+which is recorded before anything of it leaves (`Catalogue.begin_round`). Messages of the parties arrive as files, whole files
+are taken in, and whatever follows from them is done by `advance`, one call at a time for each study, in a worker thread. When
+the tables are opened they are written as the study's noisy tables, and then that is recorded: learning begins, and nothing of
+the round is needed for it. A message that comes before the round can tell whether it is what it must be waits as a file. When
+every party has acknowledged them, or the study ends, the round's folder is deleted; the catalogue is the line that stays. A
+round whose folder is gone before its tables are opened, as on a disk that was restored, is over and ends its study.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from verticil.miner.learning.measured import tables_with
+from verticil.miner.rules.session import Session
+from verticil.miner.storage.measured import binding_of_tables, read_tables, write_tables
+from verticil.miner.storage.records import StudyRecord
+from verticil.miner.storage.store import append_durably, remove_durably, replace_durably
+from verticil.shared.arrays import Counts
+from verticil.shared.errors import DataFault, Misuse, PeerFault
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.signing import SigningKey, verify_signed
+from verticil.shared.masked.plan import Plan
+from verticil.shared.masked_round.mail import Credentials
+from verticil.shared.masked_round.messages import Message, messages_of
+from verticil.shared.masked_round.round import Progress, Round
+from verticil.shared.study.document import Study
+from verticil.shared.study.masked import plan_of
+from verticil.shared.study.protocols import is_masked
+from verticil.shared.study.states import State
+from verticil.shared.study.tables import tables_sigma
+from verticil.wire.v1 import common_pb2
+
+OPEN: Final = (
+    State.PREPARING,
+    State.UPLOADING,
+    State.ESTIMATING,
+    State.LEARNING,
+    State.REVIEW,
+    State.PUBLISHED,
+)
+"""In which a round may be under way: after the opening parties still fetch the tables, and say that they have them."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sealing:
+    """What the miner seals and opens messages with.
+
+    Attributes:
+        key: its own.
+        pinned: public keys of the parties, by name.
+    """
+
+    key: X25519PrivateKey
+    pinned: Mapping[str, bytes]
+
+
+@dataclass(slots=True, kw_only=True)
+class OpenRound:
+    """A round under way.
+
+    Attributes:
+        study: digest of the proposal.
+        folder: the round's.
+        plan: what is public about it.
+        messages: all of them, in order.
+        round: the protocol; what changes it is for `Rounds.advance` alone.
+        progress: how far it was when `Rounds.advance` looked last.
+        leaving: how many messages might leave then.
+        whole: SHA-256 of the messages that have arrived since the miner started, by index.
+        closed: nothing more is taken in.
+        writing: held by who changes files of arriving messages.
+    """
+
+    study: bytes
+    folder: Path
+    plan: Plan
+    messages: tuple[Message, ...]
+    round: Round
+    progress: Progress
+    leaving: int = 0
+    whole: dict[int, bytes] = field(default_factory=dict)
+    closed: bool = False
+    writing: threading.Lock = field(default_factory=threading.Lock)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arriving:
+    """A message on its way to the disk; see `Rounds.begin`."""
+
+    opened: OpenRound
+    index: int
+    size: int
+    sha256: bytes
+    committed: int
+    name: str
+
+    @property
+    def _path(self) -> Path:
+        return self.opened.folder / "arriving" / f"{self.index}-{self.sha256.hex()}"
+
+    def append(self, offset: int, data: bytes) -> int:
+        """Write bytes; returns the committed offset.
+
+        Raises:
+            PeerFault: OFFSET_MISMATCH; MESSAGE_INVALID, more bytes than announced; NOT_READY, the round is over.
+            DataFault: DISK_FULL.
+        """
+        end = offset + len(data)
+        if end > self.size:
+            raise PeerFault("MESSAGE_INVALID", f"{self.name}: {end} bytes, expected at most the announced {self.size}")
+        with self.opened.writing:
+            self._check_open()
+            if (held := _size(self._path)) != offset:
+                raise PeerFault(
+                    "OFFSET_MISMATCH",
+                    f"{self.name}: data for offset {offset}, expected offset {held}",
+                    hint="ask for the committed offset and go on from there",
+                )
+            append_durably(self._path, offset, data)
+        return end
+
+    def complete(self) -> None:
+        """Check the bytes of a message that has arrived, and leave it for `Rounds.advance`. Repeating it is harmless.
+
+        Raises:
+            PeerFault: ARTIFACT_INVALID, it has another SHA-256 (it is forgotten and may be sent again); NOT_READY.
+        """
+        with self.opened.writing:
+            self._check_open()
+            if self.opened.whole.get(self.index) == self.sha256:
+                return
+            with self._path.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").digest()
+            if found != self.sha256:
+                remove_durably(self._path)
+                raise PeerFault("ARTIFACT_INVALID", f"{self.name}: the bytes do not have the announced SHA-256")
+            replace_durably(self._path, _folder(self.opened.folder, "arrived") / self._path.name)
+            self.opened.whole[self.index] = self.sha256
+
+    def _check_open(self) -> None:
+        if self.opened.closed:
+            raise PeerFault("NOT_READY", f"{self.name}: the round is over", hint="poll for the state")
+
+
+class Rounds:
+    """The miner's open rounds; `session` asks it who they wait for.
+
+    Args:
+        session: the rules.
+        signer: the miner's signing key.
+        sealing: None: this miner carries out no masked study.
+    """
+
+    def __init__(self, session: Session, signer: SigningKey, sealing: Sealing | None) -> None:
+        self._session = session
+        self._signer = signer
+        self._sealing = sealing
+        self._open: dict[bytes, OpenRound] = {}
+        self._advancing: defaultdict[bytes, threading.Lock] = defaultdict(threading.Lock)
+        session.waited_for = self.waited_for
+
+    # -- what may be asked at any time ---------------------------------------------------------------------------------------
+
+    def check_keys(self, study: Study) -> None:
+        """Check that the miner can seal messages to every party of a masked study, and open theirs.
+
+        Raises:
+            Misuse: STUDY_UNSUPPORTED, naming whose key is missing.
+        """
+        sealing = self._sealing
+        missing = [f"of party '{name}'" for name in study.parties if sealing is None or name not in sealing.pinned]
+        if sealing is None:
+            missing.insert(0, "of the miner")
+        if missing and is_masked(study):
+            raise Misuse(
+                "STUDY_UNSUPPORTED",
+                f"study '{study.id}': its tables are masked, and this miner's federation.toml pins no sealing key "
+                + ", ".join(missing),
+                hint="verticil pki seal NAME.crt at each of them; the key stands in [sealing], the miner's as sealing_key in "
+                "[miner], and the same federation.toml at every site",
+            )
+
+    def find(self, digest: bytes) -> OpenRound | None:
+        """The round of a study; None: it has not begun, or is over."""
+        return self._open.get(digest)
+
+    def is_open(self, record: StudyRecord) -> bool:
+        """Whether a study has a round that is under way, or has to begin."""
+        session = self._session
+        if session.state(record) not in OPEN or not is_masked(session.effective(record)):
+            return False
+        return record.learning is None or session.store.study(record.digest).masked.exists()
+
+    def waited_for(self, digest: bytes) -> tuple[str, ...]:
+        """Those whose messages a round waits for; nobody where there is none."""
+        opened = self._open.get(digest)
+        return () if opened is None else opened.progress.waiting_for
+
+    def progress(self) -> tuple[Progress, ...]:
+        """How far all open rounds are."""
+        return tuple(opened.progress for opened in tuple(self._open.values()))
+
+    # -- messages ------------------------------------------------------------------------------------------------------------
+
+    def begin(self, opened: OpenRound, party: str, index: int, *, size: int, sha256: bytes) -> Arriving | None:
+        """A message that a party sends, and how much of it is here; None: all of it. Blocks.
+
+        Raises:
+            PeerFault: NOT_OWNER, it is not the party's to send to the miner; MESSAGE_INVALID; RESOURCE_EXHAUSTED.
+        """
+        name = f"message {index} of the round of masked tables"
+        message = opened.messages[index] if index < len(opened.messages) else None
+        if message is None or (message.sender, message.recipient) != (party, opened.plan.miner):
+            raise PeerFault("NOT_OWNER", f"{name}: is not one that '{party}' sends to the miner")
+        most = opened.round.limit(index)
+        if not 0 < size <= most or len(sha256) != 32:
+            raise PeerFault(
+                "MESSAGE_INVALID",
+                f"{name}: {size} bytes and a digest of {len(sha256)} bytes, expected 1 to {most} and 32",
+            )
+        if opened.whole.get(index) == sha256:
+            return None
+        arriving = _folder(opened.folder, "arriving")
+        with opened.writing:
+            for other in arriving.glob(f"{index}-*"):
+                if other.name != f"{index}-{sha256.hex()}" or _size(other) > size:
+                    remove_durably(other)
+            committed = _size(arriving / f"{index}-{sha256.hex()}")
+        used = sum(_size(path) for path in opened.folder.rglob("*") if path.is_file())
+        self._session.store.ensure_room(name, needed=size - committed, used=used)
+        return Arriving(opened=opened, index=index, size=size, sha256=sha256, committed=committed, name=name)
+
+    # -- work ----------------------------------------------------------------------------------------------------------------
+
+    def advance(self, digest: bytes) -> bool:
+        """Take in the messages that have arrived and do what follows; whether something is new. Blocks.
+
+        Raises:
+            VerticilError: the round ends, and the study with it.
+        """
+        with self._advancing[digest]:
+            record = self._session.record(digest)
+            if not self.is_open(record):
+                if (opened := self._open.get(digest)) is not None:
+                    self._close(opened)
+                return False
+            opened = self._opened(record)
+            new = self._take_in(opened) | opened.round.step()
+            if record.learning is None and (counts := opened.round.opened()) is not None:
+                self._keep(record, counts)
+                self._session.catalogue.set_learning(digest, "estimating")
+                new = True
+            new |= self._may_leave(opened)
+            opened.progress = opened.round.progress
+            if opened.round.finished:
+                self._close(opened)
+            return new
+
+    def _opened(self, record: StudyRecord) -> OpenRound:
+        if (opened := self._open.get(record.digest)) is not None:
+            return opened
+        folder = self._session.store.study(record.digest).masked
+        if record.uploading and not folder.exists():
+            raise DataFault(
+                "STATE_CORRUPT",
+                f"study '{record.study_id}': the miner's part of its round of masked tables is gone",
+                hint="a round does not outlive a restored disk: what was drawn for it exists once; submit the study anew",
+            )
+        study = self._session.effective(record)
+        self.check_keys(study)
+        plan = self._plan(record)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        round_ = Round(folder, plan, plan.miner, credentials=self._credentials(plan), clock=self._session.clock)
+        round_.begin()
+        self._session.catalogue.begin_round(record.digest)
+        opened = OpenRound(
+            study=record.digest,
+            folder=folder,
+            plan=plan,
+            messages=messages_of(plan),
+            round=round_,
+            progress=round_.progress,
+        )
+        self._open[record.digest] = opened
+        return opened
+
+    def _plan(self, record: StudyRecord) -> Plan:
+        return plan_of(self._session.effective(record), record.n_common or 0, proposal=record.digest)
+
+    def _credentials(self, plan: Plan) -> Credentials:
+        if self._sealing is None:
+            raise ValueError("a miner without a sealing key has no rounds")
+        session = self._session
+
+        def verify(signed: common_pb2.Signed, name: str) -> None:
+            own = name == plan.miner
+            verify_signed(
+                signed,
+                session.authority,
+                role=Role.MINER if own else Role.PARTY,
+                name=session.identity.name if own else name,
+                at=session.clock(),
+                revoked=session.revocations.since(),
+            )
+
+        pinned = {name: self._sealing.pinned[name] for name in plan.parties}
+        pinned[plan.miner] = self._sealing.key.public_key().public_bytes_raw()
+        return Credentials(signing=self._signer, sealing=self._sealing.key, pinned=pinned, verify=verify)
+
+    def _take_in(self, opened: OpenRound) -> bool:
+        taken = False
+        for path in sorted((opened.folder / "arrived").glob("*-*")):
+            try:
+                opened.round.receive(int(path.name.partition("-")[0]), path)
+            except PeerFault as error:
+                if error.code != "NOT_READY":
+                    raise
+            else:
+                taken = True
+        return taken
+
+    def _may_leave(self, opened: OpenRound) -> bool:
+        """Whether a message may leave that might not before: it was made, or its slot has come."""
+        before = opened.leaving
+        opened.leaving = sum(len(opened.round.outgoing(party)) for party in opened.plan.parties)
+        return opened.leaving > before
+
+    def _close(self, opened: OpenRound) -> None:
+        with opened.writing:
+            opened.closed = True
+        self._open.pop(opened.study, None)
+        self._session.store.study(opened.study).remove_masked()
+        _log.info("study %s: every party has the opened tables; its round is deleted", opened.study.hex())
+
+    def end(self, digest: bytes) -> None:
+        """Delete what there is of the round of a study that is over. Blocks; repeatable."""
+        with self._advancing[digest]:
+            if (opened := self._open.get(digest)) is not None:
+                self._close(opened)
+            self._session.store.study(digest).remove_masked()
+
+    # -- the opened tables ---------------------------------------------------------------------------------------------------
+
+    def _keep(self, record: StudyRecord, counts: tuple[Counts, ...]) -> None:
+        files, study, n_common = (
+            self._session.store.study(record.digest),
+            self._session.effective(record),
+            record.n_common or 0,
+        )
+        files.prepare_tables()
+        write_tables(files.noisy_tables, tables_with(study, counts, n_common), self.binding(record))
+
+    def binding(self, record: StudyRecord) -> bytes:
+        """Of the file of a study's opened tables: the effective study, the plan, and how many people there are."""
+        study, n_common = self._session.effective(record), record.n_common or 0
+        return binding_of_tables(study, [self._plan(record).digest], n_common, tables_sigma(study))
+
+    def tables(self, record: StudyRecord) -> Path:
+        """The file of a study's opened tables, whole. Blocks.
+
+        Raises:
+            DataFault: STATE_CORRUPT, it is damaged, and the round, from which it could be written again, is deleted.
+        """
+        files, study, n_common = (
+            self._session.store.study(record.digest),
+            self._session.effective(record),
+            record.n_common or 0,
+        )
+        try:
+            read_tables(files.noisy_tables, study, n_common, self.binding(record), noisy=True)
+        except (FileNotFoundError, DataFault):
+            with self._advancing[record.digest]:
+                counts = self._opened(record).round.opened() if self.is_open(record) else None
+                if counts is None:
+                    raise DataFault(
+                        "STATE_CORRUPT",
+                        f"study '{record.study_id}': its opened tables are damaged, and its round is deleted",
+                        hint="restore them from a backup of the miner's state, else submit the study anew",
+                    ) from None
+                self._keep(record, counts)
+        return files.noisy_tables
+
+
+def _folder(round_: Path, name: str) -> Path:
+    path = round_ / name
+    path.mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
