@@ -10,6 +10,7 @@ Promises
 - What a party would hear if it called is asked of the service under its identity. Everything it could ask for now is in the
   bundle: each of its studies, the common people, the blinded lists whose next station it is, the receipts of what is here, a
   release that waits for its countersignature, and the published ones that are asked for.
+- A masked study (Model III) is not carried: what a file says of it is refused, but for a denial and a withdrawal.
 - One bundle at a time.
 """
 
@@ -54,6 +55,7 @@ from verticil.shared.durable import remove_tree
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.study.names import chosen
+from verticil.shared.study.protocols import is_masked
 from verticil.shared.study.states import State, is_final
 from verticil.shared.table import is_name
 from verticil.shared.transport.chunks import make_chunks, plain_data
@@ -71,6 +73,8 @@ _OF_THIS_MACHINE: Final = frozenset(
     {"DISK_FULL", "FILES_EXHAUSTED", "STATE_LOCKED", "STATE_CORRUPT", "RESOURCE_EXHAUSTED", "INTERNAL", "UNREACHABLE"}
 )
 """The bundle is not to blame: it is taken in again when this is mended."""
+_WITHOUT_A_LINE: Final = frozenset({"denial", "withdrawal"})
+"""What a party may say of a masked study in a file."""
 _LINKED: Final = frozenset({State.ALIGNING, State.PREPARING, State.UPLOADING})
 
 
@@ -140,7 +144,7 @@ class Exchange:
             try:
                 encryption = self._encryption(party, plain=not arrival.statement.sealed)
                 entries = await asyncio.to_thread(unpack, file, arriving, encryption=encryption)
-                refusals = await replay(self._as(arrival.maker), entries)
+                refusals = await replay(self._as(arrival.maker), entries, self._node.session)
             finally:
                 remove_tree(arriving, ignore_errors=True)
             last = journal.last_taken
@@ -289,12 +293,15 @@ class Exchange:
         return bundle_encryption(self._config.federation, self._config.sealing_key, party, at_miner=True)
 
 
-async def replay(coordinator: Coordinator, entries: BundleEntries) -> list[carried_pb2.CarriedRefusal]:
+async def replay(
+    coordinator: Coordinator, entries: BundleEntries, session: Session
+) -> list[carried_pb2.CarriedRefusal]:
     """Do everything that a bundle asks for.
 
     Args:
         coordinator: the service, under the party's identity.
         entries: the bundle's content.
+        session: the miner's facts.
 
     Returns:
         What was refused.
@@ -306,6 +313,7 @@ async def replay(coordinator: Coordinator, entries: BundleEntries) -> list[carri
     refusals: list[carried_pb2.CarriedRefusal] = []
     for item in entries:
         try:
+            await asyncio.to_thread(_check_line, session, item)
             await _ask(coordinator, item)
         except VerticilError as error:
             if error.code in _OF_THIS_MACHINE:
@@ -313,6 +321,18 @@ async def replay(coordinator: Coordinator, entries: BundleEntries) -> list[carri
             what, digest = _about(item)
             refusals.append(carried_pb2.CarriedRefusal(what=what, digest=digest, error=to_detail(error)))
     return refusals
+
+
+def _check_line(session: Session, item: Item) -> None:
+    """Refuse a part in a masked study by name: its parties and the miner answer each other many times, over lines."""
+    what, digest = _about(item)
+    record = session.catalogue.study(digest) if len(digest) == 32 else None
+    if record is not None and what not in _WITHOUT_A_LINE and is_masked(session.proposal(record)):
+        raise Misuse(
+            "STUDY_UNSUPPORTED",
+            f"study '{record.study_id}': its tables are masked, and a party whose files are carried cannot take part in that",
+            hint="connect the party to the miner, or deny the study; Model II can be carried",
+        )
 
 
 def _about(item: Item) -> tuple[str, bytes]:

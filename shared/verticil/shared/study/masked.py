@@ -389,7 +389,6 @@ class Masked(Protocol):
     name = "masked"
     summary = "the organisations and a miner compute noisy tables together, and nobody sees a row"
     coordinated = True
-    masked = True
     shares = False
     masks = True
     counts_families = True

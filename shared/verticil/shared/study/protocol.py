@@ -121,11 +121,11 @@ class Protocol(ABC):
         coordinated: an analyst submits the study to a miner, which carries it out and signs the release; else the operator of
             every party loads it, every party states what it computed, and every party signs.
         shares: the parties share statistics of their own raw data: the study has a ``share`` table.
-        masks: tables are computed of masked columns: the study may have a ``masked`` table, and the parties serve each other,
-            though a miner tells them the study.
+        masks: nobody sees a row: tables are computed of masked columns, in a round of messages among parties and miner, and no
+            column is sent otherwise. The study may have a ``masked`` table, and the parties serve each other, though a miner tells
+            them the study.
         counts_families: the miner has tables of whole families, so it leaves parents out of those that are too large.
         whole_table: one organisation has all columns, and may choose which tables of them it measures.
-        masked: nobody sees a row: no column is sent, the tables come out of a round of messages among parties and miner.
         sources: what the network is estimated from, for the description of the synthetic records.
         privacy_note: what the statement on the randomized columns says besides; it begins with a blank, or is empty.
         randomization_default: that table of a study that has none; empty: such a study says of every column how it is randomized.
@@ -139,7 +139,6 @@ class Protocol(ABC):
     masks: ClassVar[bool] = False
     counts_families: ClassVar[bool]
     whole_table: ClassVar[bool] = False
-    masked: ClassVar[bool] = False
     sources: ClassVar[str]
     privacy_note: ClassVar[str]
     randomization_default: ClassVar[Mapping[str, object]] = MappingProxyType({})
