@@ -1,4 +1,4 @@
-"""A masked study at the miner: what its parties say of the people they found, its part of the round, and learning from what it opened.
+"""A masked study at the miner: what its parties say of the people they found, its part of the round, and learning.
 
 The parties are rounds on folders of their own that this test drives; between the two passes what passes over the wire.
 """
@@ -19,21 +19,18 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from support.masked_nodes import Table
-from support.miner_service import PARTIES, Federation, Keys, chunk, codes_of, keys, make_study, refused
+from support.miner_service import PARTIES, Federation, Keys, chunk, codes_of, keys, make_study
 from verticil.miner.rules.rounds import Sealing
 from verticil.miner.scheduler.job import Job, LearningJob, Progress
 from verticil.miner.scheduler.learning import InlineLearning
 from verticil.shared.alignment.statements import common_body
-from verticil.shared.errors import Misuse, PeerFault, VerticilError
-from verticil.shared.formats.deletion import parse_deletion
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
 from verticil.shared.masked.plan import Plan
 from verticil.shared.masked_round.mail import Credentials
-from verticil.shared.masked_round.messages import Kind, messages_of
+from verticil.shared.masked_round.messages import messages_of
 from verticil.shared.masked_round.round import Round
-from verticil.shared.study import canonical
-from verticil.shared.study.document import MaskedRule, QuorumRule, Study, TablesRule
+from verticil.shared.study.document import MaskedRule, Study, TablesRule
 from verticil.shared.study.masked import plan_of
 from verticil.shared.study.states import State
 from verticil.shared.transport.fetch import fetch_file
@@ -229,7 +226,6 @@ async def test_a_masked_study_is_learned_from_opened_tables_and_no_column_comes(
         masked.begin(digest)
         await masked.run(digest)
         assert await masked.ended(digest) == (State.PUBLISHED, "")
-        await masked.gone(files.masked) if hasattr(masked, "gone") else None
         record = federation.node.session.record(digest)
         assert not record.columns
         [job] = masked.learning.jobs

@@ -122,8 +122,8 @@ class Protocol(ABC):
             every party loads it, every party states what it computed, and every party signs.
         shares: the parties share statistics of their own raw data: the study has a ``share`` table.
         masks: nobody sees a row: tables are computed of masked columns, in a round of messages among parties and miner, and no
-            column is sent otherwise. The study may have a ``masked`` table, and the parties serve each other, though a miner tells
-            them the study.
+            column is sent otherwise. The study may have a ``masked`` table, and the parties serve each other, though a miner
+            tells them the study.
         counts_families: the miner has tables of whole families, so it leaves parents out of those that are too large.
         whole_table: one organisation has all columns, and may choose which tables of them it measures.
         sources: what the network is estimated from, for the description of the synthetic records.
