@@ -18,8 +18,8 @@ from verticil.party.limits.rules import Rule, asked
 from verticil.party.operator.check import _cost
 from verticil.party.operator.page import view
 from verticil.party.operator.page.view import render
+from verticil.party.operator.reports import audit_lines, ledger_of
 from verticil.party.operator.reports import ledger as listing
-from verticil.party.operator.reports import ledger_of
 from verticil.party.policy.by_rule import ruling
 from verticil.party.protocol import round_charge
 from verticil.party.protocol.planning import StoppedError
@@ -135,6 +135,17 @@ def test_a_round_is_charged_to_each_reader_at_once_and_only_once(config: PartyCo
             charge_round(site, record, b"u" * 32, NOW)
         assert other.value.code == "APPROVAL_VOID"
         assert len(site.ledger.rows()) == 4
+
+
+def test_no_line_of_the_log_has_a_digest_of_a_column(config: PartyConfig, masked: Study) -> None:
+    with Site.open(config) as site:
+        record = randomized(site, masked)
+        charge_round(site, record, T1, NOW)
+        lines = [line.said for line in audit_lines(site) if line.said["event"] in {"randomized", "shared"}]
+        digests = {item.sha256.hex() for item in site.state.artifacts(record.digest, record.digest).values()}
+    assert [line["event"] for line in lines] == ["randomized"] * 2 + ["shared"] * 4
+    assert {line.get("sha256", "") for line in lines} <= {"", T1.hex()}
+    assert not any(digest in str(lines) for digest in digests)
 
 
 def test_nothing_is_charged_where_something_is_over_or_the_study_was_stopped(

@@ -40,6 +40,7 @@ from verticil.shared.channels.subset import Subset
 from verticil.shared.disk import replace_file
 from verticil.shared.durable import remove
 from verticil.shared.errors import DataFault, Refusal
+from verticil.shared.privacy.events import is_masked
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
@@ -107,7 +108,10 @@ def fill_spool(
             facts=release.to_json(),
             version_tag=assessment.version_tag,
         )
-        site.audit.record(unit_event(What.RANDOMIZED, record, item, charged=assessment.charge.epsilon), at)
+        said = unit_event(What.RANDOMIZED, record, item, charged=assessment.charge.epsilon)
+        if is_masked(effective):  # who knows all other rows could try one person's values against a digest
+            said = replace(said, sha256=b"")
+        site.audit.record(said, at)
         made.append(item)
     site.state.store_artifacts(record.digest, made)
 
