@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 from verticil.miner.config import Limits
+from verticil.miner.rules.rounds import Sealing
 from verticil.miner.service.node import MinerNode
 from verticil.party import backup, daemon
 from verticil.party.config import load_party
@@ -340,8 +341,13 @@ class Federation:
             executor=Idle(),
             limits=Limits(disk_reserve_bytes=0),
             randomized_days=30,
+            sealing=self.miner_sealing(),
         )
         await self.node.__aenter__()
+
+    def miner_sealing(self) -> Sealing:
+        pinned = {name: bytes.fromhex(key) for name, key in self.pins().items()}
+        return Sealing(key=load_sealing_key(self.sealing["miner"], pinned["miner"]), pinned=pinned)
 
     def miner_credentials(self) -> Credentials:
         authority = (self.pki / "ca" / "ca.crt").read_bytes()
