@@ -5,8 +5,8 @@ Order rules
 2. When every party has approved, the parties link among themselves: lists go round (LIST), the common people are found (COMMON).
    The miner gets a signed number and a digest of the common order (COMMIT), and no list.
 3. When all parties have said the same, the own units are randomized into the spool (RANDOMIZE). No unit leaves.
-4. The round goes on (ROUND) until this party has the opened tables and has said so. What it made for others lies there for them
-   until the study ends.
+4. The round goes on (ROUND) until this party has the opened tables and has said so: before it looks at a release, and also when
+   the miner was so fast that the study is published. What it made for others lies there for them until then.
 
 Every step leads to a state in which it is not planned again, or can be repeated without harm; so a party that was killed
 anywhere plans the same step again and goes on. No files, no clock, no network here.
@@ -49,6 +49,7 @@ def plan(
     own_units: Set[int],
     spooled: Set[int],
     finished: bool,
+    begun: bool,
     leftovers: bool,
     review: Review | None = None,
     countersigns: bool = False,
@@ -64,9 +65,14 @@ def plan(
         own_units: this party's units.
         spooled: those of them that are randomized and in the spool for the present effective study.
         finished: the round is over for this party, and what it made lies there for the others.
+        begun: a round is on the disk.
         leftovers: something is kept that a study needs only while it goes on.
         review, countersigns, unproven: as of `verticil.party.protocol.central.plan.plan`.
     """
+    state = State(record.task.state)
+    stopped = record.failure is not None or record.denial_sent is not None or record.revocation_sent is not None
+    if begun and not (finished or stopped) and state in {State.REVIEW, State.PUBLISHED}:
+        return Plan(step=Step.ROUND, stage="fetching the opened tables")
     return central.common(
         record,
         automatic=automatic,
@@ -74,7 +80,13 @@ def plan(
         review=review,
         countersigns=countersigns,
         unproven=unproven,
-    ) or _after_approval(record, listed=listed, common=common, missing=own_units - spooled, finished=finished)
+    ) or _after_approval(
+        record,
+        listed=listed,
+        common=common,
+        missing=own_units - spooled,
+        finished=finished or (state > State.UPLOADING and not begun),
+    )
 
 
 def _after_approval(record: StudyRecord, *, listed: bool, common: bool, missing: Set[int], finished: bool) -> Plan:

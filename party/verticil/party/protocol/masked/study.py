@@ -71,6 +71,7 @@ class MaskedStudy(CentralStudy):
         kept = between is not None and between.store.holds(self.digest)
         spooled = site.state.artifacts(self.digest, record.task.effective_digest)
         unknown = unknown_columns(site, record.task)
+        begun = rounds.is_open(self._folder)
         found = plan(
             record,
             automatic=self.approves_itself,
@@ -79,7 +80,8 @@ class MaskedStudy(CentralStudy):
             own_units=frozenset(study.units_of(me)),
             spooled=frozenset(spooled),
             finished=self._opened is not None and self._opened.round.finished,
-            leftovers=bool(spooled) or kept or rounds.is_open(self._folder),
+            begun=begun,
+            leftovers=bool(spooled) or kept or begun,
             review=site.decisions.review(self.digest),
             countersigns=site.config.policy.approval == "auto",
             unproven=claim_words(unknown) if unknown else "",
