@@ -365,7 +365,7 @@ def _unknown(name: str) -> Refusal:
 
 def is_masked(study: Study) -> bool:
     """Whether nobody reads a column, but a dealer of masks with its partner could."""
-    return not sent_units(study) and bool(protocol_of(study).readable(study))
+    return protocol_of(study).masks
 
 
 def column_reader(study: Study) -> str:
