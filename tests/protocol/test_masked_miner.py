@@ -10,27 +10,33 @@ import dataclasses
 import datetime as dt
 import hashlib
 import itertools
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from support.masked_nodes import Table
-from support.miner_service import PARTIES, Federation, Keys, chunk, codes_of, keys, make_study
+from support.miner_service import PARTIES, Federation, Keys, chunk, codes_of, keys, make_study, refused
 from verticil.miner.rules.rounds import Sealing
 from verticil.miner.scheduler.job import Job, LearningJob, Progress
 from verticil.miner.scheduler.learning import InlineLearning
+from verticil.miner.service.metrics import miner_gauges
+from verticil.shared import durable
 from verticil.shared.alignment.statements import common_body
+from verticil.shared.errors import Misuse, PeerFault
+from verticil.shared.formats.deletion import parse_deletion
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
 from verticil.shared.masked.plan import Plan
 from verticil.shared.masked_round.mail import Credentials
 from verticil.shared.masked_round.messages import messages_of
 from verticil.shared.masked_round.round import Round
-from verticil.shared.study.document import MaskedRule, Study, TablesRule
+from verticil.shared.study.document import MaskedRule, QuorumRule, Study, TablesRule
 from verticil.shared.study.masked import plan_of
 from verticil.shared.study.states import State
 from verticil.shared.transport.fetch import fetch_file
@@ -76,10 +82,6 @@ class Masked:
         self.rounds: dict[str, Round] = {}
         self.told: dict[str, set[int]] = {}
         self.change: Callable[[str, int, bytes], bytes] = lambda _party, _index, data: data
-
-    @property
-    def node(self) -> object:
-        return self.federation.node
 
     def verify(self, signed: common_pb2.Signed, name: str) -> None:
         role = Role.MINER if name == MINER else Role.PARTY
@@ -200,6 +202,22 @@ class Masked:
             await self.exchange(digest)
         raise AssertionError("the round does not come to its end")
 
+    async def live(self, digest: bytes, kills: Killer) -> None:
+        """The parties go on until everybody has the tables, or the miner is killed."""
+        node = self.federation.node
+        files = node.store.study(digest)
+        while not kills.dead:
+            record = await asyncio.to_thread(node.session.record, digest)
+            if not self.rounds and record.n_common is not None:
+                self.begin(digest)
+            if record.learning is not None and not files.masked.exists():
+                return
+            if self.rounds and node.rounds.find(digest) is not None:
+                await self.exchange(digest)
+            else:
+                node.changes.notify()
+                await asyncio.sleep(0.01)
+
     async def state(self, digest: bytes) -> tuple[State, str]:
         task = await self.federation.party("north").task(digest)
         return State(task.state), task.failure.code
@@ -239,3 +257,260 @@ async def test_a_masked_study_is_learned_from_opened_tables_and_no_column_comes(
     counts = np.concatenate([table.ravel() for table in opened])
     assert masked.learning.tables[0].endswith(counts.astype("<i8").tobytes())
     assert not (files.root / "columns").exists() or not any((files.root / "columns").iterdir())
+
+
+async def test_the_parties_lists_must_be_one_and_nobody_sends_the_miner_another(masked: Masked) -> None:
+    study, federation = masked_study(), masked.federation
+    async with federation.node:
+        digest = await masked.submitted(study)
+        north = federation.party("north")
+        with pytest.raises(PeerFault, match="expected neither lists nor columns at the miner"):
+            await north.link(digest)
+        await masked.found(digest, "north")
+        await masked.found(digest, "north")  # again: nothing new
+        assert await refused(masked.found(digest, "north", n_common=N + 1)) == "STUDY_MISMATCH"
+        forged = common_body(mode="keyed-hash", study=digest, party="south", n_common=N, common_sha256=b"o" * 32)
+        said = common_pb2.Commitment(statement=masked.keys.signing["north"].sign(forged), n_records=N)
+        request = coordinator_pb2.ReportRequest(study_digest=digest, commitment=said)
+        assert await refused(federation.party("south").wire.report(request)) == "MESSAGE_INVALID"
+        await masked.found(digest, "south")
+        summary = await federation.summary(digest)
+        assert [party.waiting_for for party in summary.parties] == ["", "", "linkage"]
+        await masked.found(digest, "west", order=b"p" * 32)
+        assert await masked.ended(digest) == (State.FAILED, "ALIGNMENT_MISMATCH")
+        failure = (await north.task(digest)).failure
+        assert "party 'north' has another common list than 'west'" in failure.message
+
+        few = await masked.submitted(masked_study(title="few"))
+        for name in PARTIES:
+            await masked.found(few, name, n_common=9)
+        assert await masked.ended(few) == (State.FAILED, "LINKAGE_TOO_SMALL")
+
+
+async def test_a_miner_or_a_party_without_a_pinned_key_is_named_at_submission(masked: Masked) -> None:
+    federation = masked.federation
+    federation.node.close()
+    pinned = {name: key for name, key in masked.pinned.items() if name != "south"}
+    federation.sealing = Sealing(key=masked.sealing[MINER], pinned=pinned)
+    federation.node = federation.make()
+    with pytest.raises(Misuse, match="pins no sealing key of party 'south'"):
+        await federation.submit(masked_study())
+    await federation.submit(make_study())  # other studies need none
+    federation.node.close()
+    federation.sealing = None
+    federation.node = federation.make()
+    with pytest.raises(Misuse, match="of the miner, of party 'north'"):
+        await federation.submit(masked_study())
+
+
+async def test_only_the_sender_sends_a_message_of_its_size_and_goes_on_where_it_was(masked: Masked) -> None:
+    federation = masked.federation
+    async with federation.node:
+        digest = await masked.aligned(masked_study())
+        masked.begin(digest)
+        opened = federation.node.rounds.find(digest)
+        assert opened is not None
+        north = masked.rounds["north"]
+        north.step()
+        hello = north.outgoing(MINER)[0]
+        data = north.sealed(hello).path.read_bytes()
+        assert await refused(masked.put(digest, "south", hello, data)) == "NOT_OWNER"
+        assert await refused(masked.put(digest, "north", 10_000, data)) == "NOT_OWNER"
+        assert (
+            await refused(masked.put(digest, "north", hello, bytes(opened.round.limit(hello) + 1))) == "MESSAGE_INVALID"
+        )
+        theirs = masked.rounds["south"]
+        theirs.step()
+        assert await refused(masked.get(digest, "south", hello, masked.folder / "stolen")) == "NOT_READY"
+
+        # Half of it, a restart, the rest; then the same again is no news.
+        assert not await masked.put(digest, "north", hello, data, upto=600)
+        arriving = federation.node.store.study(digest).masked / "arriving"
+        assert [path.stat().st_size for path in arriving.iterdir()] == [600]
+    async with federation.restarted():
+        for _ in range(500):
+            if federation.node.rounds.find(digest) is not None:
+                break
+            await asyncio.sleep(0.01)
+        effective = federation.node.session.record(digest).effective_digest
+        head = coordinator_pb2.PutMaskedRequest(
+            effective_digest=effective, index=hello, size=len(data), sha256=hashlib.sha256(data).digest()
+        )
+        asked = await federation.party("north").wire.put_masked([head])
+        assert (asked.committed_offset, asked.complete) == (600, False)
+        assert await masked.put(digest, "north", hello, data)
+        assert await masked.put(digest, "north", hello, data)
+        opened = federation.node.rounds.find(digest)
+        assert opened is not None
+        while hello in opened.round.missing("north"):
+            await asyncio.sleep(0.01)
+        summary = await federation.summary(digest)
+        assert [party.waiting_for for party in summary.parties] == ["", "messages", "messages"]
+        assert "agreeing on the plan: " in summary.stage_detail
+        assert summary.stage_detail.endswith("waiting for south, west")
+        gauges = {
+            gauge.name: gauge.values
+            for gauge in miner_gauges(
+                federation.node.session,
+                federation.node.presence,
+                federation.node.relay,
+                masked.folder,
+                cast("Any", FixedCredentials(federation.clock.now)),
+                rounds=federation.node.rounds,
+                detail=federation.node.scheduler.detail,
+            )
+        }
+        assert gauges["masked_messages"]["done",] >= 1
+        assert gauges["masked_bytes"][()] >= len(data)
+
+        # Another message in its place ends the round, and says whose it is.
+        other = bytearray(data)
+        other[-1] ^= 1
+        assert await masked.put(digest, "north", hello, bytes(other))
+        assert await masked.ended(digest) == (State.FAILED, "MESSAGE_INVALID")
+        failure = (await federation.party("south").task(digest)).failure
+        assert "north" in failure.message + failure.hint
+        await federation.settled(digest, "columns_removed")
+        assert not federation.node.store.study(digest).masked.exists()
+        assert await refused(masked.put(digest, "south", hello, data)) == "MESSAGE_INVALID"
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedCredentials:
+    """A certificate that ends."""
+
+    not_after: dt.datetime
+
+    def current(self) -> FixedCredentials:
+        return self
+
+
+async def test_a_revocation_deletes_what_there_is_of_the_round_and_every_party_gets_that_signed(masked: Masked) -> None:
+    federation = masked.federation
+    async with federation.node:
+        digest = await masked.aligned(masked_study())
+        masked.begin(digest)
+        for _ in range(3):
+            await masked.exchange(digest)
+        folder = federation.node.store.study(digest).masked
+        assert folder.exists()
+        withdrawal = coordinator_pb2.Withdrawal(reason="no more")
+        await federation.party("west").wire.report(
+            coordinator_pb2.ReportRequest(study_digest=digest, withdrawal=withdrawal)
+        )
+        await federation.settled(digest, "columns_removed")
+        assert not folder.exists()
+        for party in federation.parties:
+            task = await party.task(digest)
+            said = parse_deletion(task.deletion.body)
+            assert (task.state, said.masked, said.artifacts, said.why) == (State.WITHDRAWN, True, {}, "revoked")
+        assert await refused(masked.listed(digest, "north", set())) == "STUDY_WITHDRAWN"
+
+
+async def test_a_round_does_not_outlive_a_restored_disk(masked: Masked) -> None:
+    federation = masked.federation
+    async with federation.node:
+        digest = await masked.aligned(masked_study())
+        while federation.node.rounds.find(digest) is None:
+            await asyncio.sleep(0.01)
+        folder = federation.node.store.study(digest).masked
+    shutil.rmtree(folder)  # a backup of the state has none
+    async with federation.restarted():
+        assert await masked.ended(digest) == (State.FAILED, "STATE_CORRUPT")
+        assert "its round of masked tables is gone" in (await federation.party("north").task(digest)).failure.message
+
+
+async def test_who_lets_a_round_wait_past_the_deadline_is_named(masked: Masked) -> None:
+    federation = masked.federation
+    study = masked_study(quorum=QuorumRule(deadline_seconds=3600, minimum=2), masked=MaskedRule(dealer="miner"))
+    async with federation.node:
+        digest = await masked.submitted(study)
+        for name in ("north", "south"):
+            await masked.found(digest, name)
+        federation.clock.now += dt.timedelta(hours=2)
+        federation.node.changes.notify()
+        assert await masked.ended(digest) == (State.FAILED, "DEADLINE_PASSED")
+        message = (await federation.party("north").task(digest)).failure.message
+        assert "party 'west' (linkage)" in message
+        assert "a second linkage would tell who is missing from the first" in message
+
+        second = await masked.aligned(dataclasses.replace(study, title="second"))
+        masked.rounds.clear()
+        masked.begin(second)
+        for name in ("north", "south"):
+            masked.rounds[name].step()
+            [hello, *_] = masked.rounds[name].outgoing(MINER)
+            await masked.put(second, name, hello, masked.rounds[name].sealed(hello).path.read_bytes())
+        opened = federation.node.rounds.find(second)
+        assert opened is not None
+        while opened.progress.waiting_for != ("west",):
+            await asyncio.sleep(0.01)
+        federation.clock.now += dt.timedelta(hours=2)
+        federation.node.changes.notify()
+        assert await masked.ended(second) == (State.FAILED, "DEADLINE_PASSED")
+        assert "party 'west' (messages)" in (await federation.party("north").task(second)).failure.message
+
+
+class Killed(BaseException):
+    """What a killed process does not do any more."""
+
+
+class Killer:
+    """Kills the miner once at every kind of durable step that its part of a round takes: right before it and right after it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.seen, self.dead = root, set[tuple[str, ...]](), False
+
+    def __call__(self, step: durable.Step) -> None:
+        if not step.path.is_relative_to(self.root):
+            return
+        if self.dead:
+            raise Killed
+        place = re.sub(r"[0-9a-f]{16,}|\d+", "N", str(step.path.relative_to(self.root)))
+        if "masked" not in place and "tables" not in place and "catalogue" not in place:
+            return
+        what = (step.kind, step.moment, place)
+        if what not in self.seen:
+            self.seen.add(what)
+            self.dead = True
+            raise Killed
+
+
+async def test_a_miner_that_is_killed_at_any_durable_step_opens_the_same_tables(masked: Masked) -> None:
+    federation = masked.federation
+    study = masked_study(masked=MaskedRule(dealer="miner", count_miner=True))
+    async with federation.node:
+        digest = await masked.submitted(study)
+        for name in PARTIES:
+            await masked.found(digest, name)
+    kills, over = Killer(federation.directory), False
+    with durable.watched(kills):
+        while not over:
+            kills.dead = False
+            try:
+                node = federation.node = federation.make()
+            except Killed:
+                continue
+            try:
+                await node.__aenter__()
+                await masked.live(digest, kills)
+            except Killed:
+                pass
+            tasks = [*node._work, *node.scheduler._jobs.values(), *node.scheduler._driven.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            over, kills.dead = not kills.dead, False
+            node.close()
+    federation.node = federation.make()
+    assert federation.node.session.record(digest).learning is not None
+    opened = [node.opened() for node in masked.rounds.values()]
+    first = opened[0]
+    assert first is not None
+    counts = np.concatenate([table.ravel() for table in first]).astype("<i8").tobytes()
+    for other in opened:
+        assert other is not None
+        assert np.concatenate([table.ravel() for table in other]).astype("<i8").tobytes() == counts
+    noisy = federation.node.store.study(digest).noisy_tables.read_bytes()
+    assert noisy.endswith(counts)
+    assert len(kills.seen) > 30
