@@ -29,7 +29,7 @@ from verticil.shared.masked.plan import Plan
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.record import decode, encode
 from verticil.shared.study import canonical, rules
-from verticil.shared.study.document import MaskedRule, QuorumRule, Study, TablesRule
+from verticil.shared.study.document import LeftOut, MaskedRule, QuorumRule, Study, TablesRule
 from verticil.shared.study.masked import (
     bytes_of,
     covered,
@@ -41,6 +41,7 @@ from verticil.shared.study.masked import (
 )
 from verticil.shared.study.protocols import table_deviations
 from verticil.shared.study.reading import read_study
+from verticil.shared.study.sub_model import narrowed
 from verticil.shared.study.tables import tables_of, tables_sigma
 
 SIZES = {"a": (2, 3), "b": (4,), "c": (5, 2), "d": (3,), "e": (2,)}
@@ -398,3 +399,15 @@ def test_study_check_says_the_four_figures_first_and_compares(
     document = json.loads(capsys.readouterr().out)
     assert document["figures"]["everybody"] == {"epsilon": 1.0, "delta": 1e-9, "tables": 3}
     assert [row["model"] for row in document["models"]] == ["central", "peer", "masked"]
+
+
+def test_a_sub_model_keeps_who_deals_and_its_plan_is_of_those_who_remain() -> None:
+    study = dataclasses.replace(masked(4), quorum=QuorumRule(deadline_seconds=3600, minimum=3))
+    rules.check(study, source="study")
+    rest = narrowed(study, (LeftOut(party="b", missing="approval"),))
+    plan = plan_of(rest, 1000, proposal=canonical.digest(study))
+    assert plan.parties == ("a", "c", "d")
+    assert plan.dealers == ("d", "c", "a")
+    two = masked(3, dealer="miner")
+    fewer = dataclasses.replace(two, quorum=QuorumRule(deadline_seconds=3600, minimum=2))
+    assert dealers(narrowed(fewer, (LeftOut(party="c", missing="denial"),))) == ("miner",)
