@@ -116,9 +116,10 @@ def test_everything_else_that_a_policy_may_say_refuses_by_name(tmp_path: Path) -
     assert against(dataclasses.replace(policy, dealer=enough), study) == []  # 5 columns of 6, and 1.4373 beside them
     dealt = one(changed(policy, dealers=("insurer",)))
     assert "'registry' would deal the masks of this party and 'insurer', and is not named there" in dealt
-    assert "policy.allowed_dealers" not in dealt
-    assert "confirm-key" in dealt
-    assert "the noise of 'insurer' would be counted" in one(changed(policy, noise=("registry",)))
+    assert "policy.allowed_dealers" in dealt
+    uncounted = one(changed(policy, noise=("registry",)))
+    assert "the noise of 'insurer' would be counted, and it is not named there" in uncounted
+    assert "policy.noise_from" in uncounted
     unchecked = masked(unchecked=("registry",))
     assert "the rows of registry would go unchecked" in one(policy, unchecked)
     assert against(changed(policy, unchecked=True), unchecked) == []
@@ -161,6 +162,7 @@ def test_a_key_counts_when_its_words_were_confirmed_and_no_more_when_another_is_
     told = against(load_party(path).policy, masked())
     assert len(told) == 2
     assert all("'insurer'" in text and "no pinned key that a person here confirmed" in text for text in told)
+    assert all("verticil party confirm-key NAME WORDS" in text for text in told)
     with pytest.raises(PeerFault, match="pins for 'insurer' has other words") as wrong:
         confirm_key(path, "insurer", spoken("insurer", PINNED["registry"]))
     assert wrong.value.code == "IDENTITY_REFUSED"

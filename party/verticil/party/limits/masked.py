@@ -23,6 +23,7 @@ FLOOR: Final = 6.0
 """The limit of epsilon for a column under masks where party.toml states none."""
 LINKAGES: Final = 20
 """Masked studies in which a data set's people may be linked where party.toml states nothing."""
+_NOT_NAMED: Final = "is not named there"
 CONFIRM: Final = "ask them for the words of their key, by telephone, then: verticil party confirm-key NAME WORDS"
 
 
@@ -60,7 +61,7 @@ class MaskedPolicy:
             return "has another pinned key than the one that was confirmed"
         if name not in self.confirmed:
             return "has no pinned key that a person here confirmed"
-        return None if named is None or name in named else "is not named there"
+        return None if named is None or name in named else _NOT_NAMED
 
 
 NO_MASKS: Final = MaskedPolicy()
@@ -112,13 +113,18 @@ def _of_contributors(policy: MaskedPolicy, study: Study, party: str) -> Iterator
         if party in pair and (why := policy.why_not(dealer, policy.dealers)):
             (partner,) = (name for name in pair if name != party)
             what = f"'{dealer}' would deal the masks of this party and '{partner}', and {why}"
-            yield _refused(what, "allowed_dealers", hint=CONFIRM)
+            yield _refused(what, "allowed_dealers", hint=_hint(why))
     drawing = counted(study)
     if party not in drawing:
         yield _refused("the noise of this party is not counted", "noise_from", hint="ask for a study in which it is")
     for name in drawing:
         if name != party and (why := policy.why_not(name, policy.noise)):
-            yield _refused(f"the noise of '{name}' would be counted, and it {why}", "noise_from", hint=CONFIRM)
+            yield _refused(f"the noise of '{name}' would be counted, and it {why}", "noise_from", hint=_hint(why))
+
+
+def _hint(why: str) -> str:
+    """What to do where a key was not confirmed; nothing where the policy names others."""
+    return "" if why == _NOT_NAMED else CONFIRM
 
 
 def _refused(message: str, key: str, *, hint: str = "") -> Against:
