@@ -23,6 +23,7 @@ from verticil.cli.main import app
 from verticil.miner.airgap.exchange import Exchange, fill
 from verticil.miner.airgap.local_control import ControlRequest, LocalControl, ask_the_daemon, handle_offline
 from verticil.miner.config import load_miner
+from verticil.miner.rules.rounds import Sealing
 from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
 from verticil.miner.storage.audit import MinerAudit
@@ -30,11 +31,11 @@ from verticil.party.airgap import exchange as site_desk
 from verticil.party.backup import backup, restore
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.daemon import run_party
-from verticil.party.operator.commands import approve, status
+from verticil.party.operator.commands import approve, deny, status
 from verticil.party.operator.reports import revoke, verify_audit
 from verticil.party.site import Site as OpenSite
 from verticil.shared.airgap.bundle import BundleEntries
-from verticil.shared.config import load_federation
+from verticil.shared.config import RELAY, load_federation
 from verticil.shared.durable import Step, watched
 from verticil.shared.errors import DataFault, GateFailed, Misuse, PeerFault, VerticilError
 from verticil.shared.identity.identity import Identity, Role
@@ -47,6 +48,7 @@ from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
 from verticil.shared.transport.fetch import fetch_release
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
+from verticil.shared.transport.sealing import load_sealing_key
 from verticil.simulation.chaos import essence
 from verticil.simulation.in_process import run_federation
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, copied, csv_site, provision
@@ -106,7 +108,7 @@ seed = 11
 {more}"""
 
 
-def federation(root: Path, n: int = 400) -> Provisioned:
+def federation(root: Path, n: int = 400, *, masked: bool = False) -> Provisioned:
     draw = np.random.default_rng(5)
     ids = [CANARY_ID, *(f"p{number:05d}" for number in range(n))]
     columns: dict[str, dict[str, list[str]]] = {"north": {"smoker": ["no", "yes"]}, "south": {"ill": ["no", "yes"]}}
@@ -129,6 +131,8 @@ def federation(root: Path, n: int = 400) -> Provisioned:
         listen="127.0.0.1:0",
         hosts=("localhost",),
         seed=3,
+        peers=dict.fromkeys(tables, RELAY) if masked else None,
+        masked=masked,
     )
 
 
@@ -206,6 +210,9 @@ async def at_work(made: Provisioned, place: Path) -> AsyncGenerator[Ferry]:
     config = load_miner(made.miner / "miner.toml")
     credentials = load_credentials(config.certificate, config.key, config.federation)
     signer = SigningKey.load(config.signing_key, config.certificate)
+    sealing = None
+    if (pinned := config.federation.miner_sealing) is not None:
+        sealing = Sealing(key=load_sealing_key(config.sealing_key, pinned), pinned=config.federation.sealing)
     node = MinerNode(
         config.state_directory,
         identity=credentials.identity,
@@ -217,6 +224,7 @@ async def at_work(made: Provisioned, place: Path) -> AsyncGenerator[Ferry]:
         simulation=True,
         seed_derived=True,
         free_bytes=lambda _: ferries[0].free if ferries else 10**12,
+        sealing=sealing,
     )
     desk = Exchange(config, node, audit=MinerAudit(config.state_directory))
     stop = asyncio.Event()
@@ -240,8 +248,9 @@ async def at_work(made: Provisioned, place: Path) -> AsyncGenerator[Ferry]:
             await asyncio.gather(*online, return_exceptions=True)
 
 
-def study(root: Path, linkage: str = "keyed-hash", more: str = "") -> Any:
-    (path := root / "study.toml").write_text(STUDY.format(linkage=linkage, more=more))
+def study(root: Path, linkage: str = "keyed-hash", more: str = "", model: str = "central") -> Any:
+    text = STUDY.format(linkage=linkage, more=more).replace('"central"', f'"{model}"')
+    (path := root / "study.toml").write_text(text)
     return read_study(path)
 
 
@@ -486,6 +495,27 @@ def test_feature_38_what_is_not_for_this_side_is_refused_and_a_withdrawal_is_car
             await ferry.until(digest, lambda record, state: state is State.WITHDRAWN)
             await ferry.to_island()
             assert (await ferry.out()).holds == {}
+
+    asyncio.run(ferried())
+
+
+def test_a_study_with_masked_tables_is_denied_in_a_file_and_not_carried_otherwise(tmp_path: Path) -> None:
+    made = federation(tmp_path, masked=True)
+    proposal = study(tmp_path, more="[tables]\nepsilon = 1.0\ndelta = 1e-9\n", model="masked")
+
+    async def ferried() -> None:
+        async with at_work(made, tmp_path / "sticks") as ferry:
+            digest = await ferry.submit(proposal)
+            (there,) = (await ferry.to_island()).studies
+            assert there.state == "awaiting_approval"
+            for _ in range(2):  # whatever a rule, or a demonstration, would approve
+                said = await ferry.out()
+                assert (said.holds, [item.stage for item in said.studies]) == ({}, [site_desk.NOT_CARRIED])
+            deny(ferry.island, "ferry", "demo@island", "there is no line to us")
+            assert set((await ferry.out()).holds) == {"denial"}
+            await ferry.desk.import_bundle(ferry.files[-1])
+            record = ferry.node.session.record(digest)
+            assert ferry.node.session.state(record) is State.DENIED
 
     asyncio.run(ferried())
 

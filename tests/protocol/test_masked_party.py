@@ -21,6 +21,7 @@ import pytest
 
 from verticil.miner.config import Limits
 from verticil.miner.rules.rounds import Sealing
+from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
 from verticil.party import backup, daemon
 from verticil.party.config import load_party
@@ -141,7 +142,14 @@ class Wire:
 
         if name == "put_masked":
             return many
-        return real if name in {"close", "get_release", "get_masked"} else one
+
+        async def parts(request):
+            self._federation.before(self._name, "miner", name, request)
+            async with contextlib.aclosing(real(request)) as stream:
+                async for part in stream:
+                    yield part
+
+        return real if name == "close" else parts if name in {"get_release", "get_masked"} else one
 
 
 class Line:
@@ -211,6 +219,8 @@ class Federation:
         self.sealing = {name: make_sealing_key(root / f"{name}.seal")[0] for name in (*parties, "miner")}
         self.digest = b""
         self.failing = False
+        self.executor: Idle | InlineLearning = Idle()
+        self.publish = ""
         for position, name in enumerate(self.parties):
             self._set_up(name, policy)
             own = [*range(N_COMMON), *range(500 + 20 * position, 500 + 20 * position + 13)]
@@ -266,7 +276,7 @@ class Federation:
         parts.append('[randomization_default]\nscheme = "symmetric"\nepsilon = 5.0')
         parts.append("[tables]\nepsilon = 3.0\ndelta = 1e-6")
         parts.append('[structure]\nmethod = "hill-climb"')
-        return "\n".join(parts) + "\n"
+        return "\n".join(parts) + "\n" + self.publish
 
     async def start_miner(self) -> None:
         self.node = MinerNode(
@@ -274,7 +284,7 @@ class Federation:
             identity=Identity(federation="trial", role=Role.MINER, name="miner"),
             authority=(self.pki / "ca" / "ca.crt").read_bytes(),
             signer=SigningKey.load(self.pki / "miner.sign", self.pki / "miner.crt"),
-            executor=Idle(),
+            executor=self.executor,
             limits=Limits(disk_reserve_bytes=0),
             randomized_days=30,
             sealing=Sealing(
@@ -413,8 +423,12 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def federate(tmp_path: Path, pki: Path):
     made: list[Federation] = []
 
-    async def make(parties: Sequence[str], mode: str = "keyed-hash", *, policy: str = "") -> Federation:
+    async def make(
+        parties: Sequence[str], mode: str = "keyed-hash", *, policy: str = "", publish: str = ""
+    ) -> Federation:
         federation = Federation(tmp_path, pki, parties, mode, policy=policy)
+        if publish:
+            federation.publish, federation.executor = publish, InlineLearning(clock=now)
         made.append(federation)
         await federation.start_miner()
         return federation
@@ -630,6 +644,44 @@ async def test_without_a_way_to_its_peers_a_party_does_not_approve(federate) -> 
     failure = federation.record("south").failure
     assert failure is not None
     assert (failure.code, "peer: missing" in failure.message) == ("CONFIG_INVALID", True)
+
+
+# ---- the release
+
+COUNTERSIGNED = '[publish]\ncountersign = "all"\n'
+
+
+async def test_parties_countersign_what_follows_from_the_tables_that_they_have(federate) -> None:
+    federation = await federate(NAMES[:2], publish=COUNTERSIGNED)
+    await federation.submit()
+    federation.start()
+    await federation.until(lambda: all(federation.left(name) == {"ended"} for name in NAMES[:2]), seconds=90)
+    for name in federation.parties:
+        record = federation.record(name)
+        assert (record.task.state, record.failure) == (State.PUBLISHED, None)
+
+
+async def test_a_party_does_not_countersign_what_follows_from_other_tables(federate) -> None:
+    """South's tables are changed by one count before it looks at the release."""
+    federation = await federate(NAMES[:2], publish=COUNTERSIGNED)
+    changed: list[bytes] = []
+
+    def change(caller: str, called: str, rpc: str, request: object) -> None:
+        if (caller, rpc) == ("south", "get_release") and not changed:
+            path = federation.folder("south") / "tables"
+            data = bytearray(path.read_bytes())
+            data[0] ^= 1
+            changed.append(bytes(data))
+            path.write_bytes(data)
+
+    federation.before = change
+    await federation.submit()
+    federation.start()
+    await federation.until(federation.failed("south"), seconds=90)
+    failure = federation.record("south").failure
+    assert failure is not None
+    assert (failure.code, "other tables" in failure.message) == ("RELEASE_INVALID", True)
+    assert changed
 
 
 # ---- who gets what

@@ -30,8 +30,8 @@ Promises
 
 Memory is bounded by the frame, whatever the size of the file.
 
-Purging: throwing away what ended studies have left behind at a site, which is spooled columns, what peers sent, copies of
-releases, caches.
+Purging: throwing away what ended studies have left behind at a site, which is spooled columns, what peers sent, rounds of masked
+tables, copies of releases, caches.
 
 What is deleted can be made again (randomization is sticky) or had again, or is of no use any more. Never deleted: the ledger,
 the audit log, receipts, approvals, and the keyed hashes by which nearly equal sets of people are noticed; they are what the
@@ -65,7 +65,8 @@ from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.blinding import BLINDING_KEY
 from verticil.party.protocol.central.review import drop, folder_of
 from verticil.party.protocol.masked.rounds import FOLDER as ROUNDS
-from verticil.party.protocol.masked.rounds import end_restored
+from verticil.party.protocol.masked.rounds import end, end_restored, is_open
+from verticil.party.protocol.masked.rounds import folder_of as folder_of_round
 from verticil.party.protocol.peer.artifact_store import ArtifactStore
 from verticil.party.protocol.randomization import Spool
 from verticil.party.site import Site
@@ -680,12 +681,15 @@ def _one(site: Site, record: StudyRecord, *, dry_run: bool, at: dt.datetime) -> 
     ]
     stored = [path for path in store.folder(record.digest).rglob("*") if path.is_file()]
     copies = [path for path in folder_of(site, record.digest).rglob("*") if path.is_file()]
-    size = sum(path.stat().st_size for path in (*spooled, *stored, *copies) if path.is_file())
+    rounds = folder_of_round(state, record.digest)
+    masked = [path for path in rounds.rglob("*") if path.is_file()] if is_open(rounds) else []
+    size = sum(path.stat().st_size for path in (*spooled, *stored, *copies, *masked) if path.is_file())
     if size and not dry_run:
         event = Event(what=What.PURGED, who="operator", study=record.digest, study_id=record.study_id, size=size)
         site.audit.record(event, at)
         for sha256 in site.state.clear(record.digest):
             spool.discard(sha256)
         store.clear(record.digest)
+        end(rounds, at)
         drop(site, record.digest)
     return PurgedStudy(study=record.study_id, digest=record.digest.hex(), bytes=size)
