@@ -6,7 +6,6 @@ whoever writes federation.toml could invent parties that deal, or whose noise is
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -17,7 +16,7 @@ from verticil.shared.privacy.events import is_masked
 from verticil.shared.privacy.figures import delta_exceeds, epsilon_exceeds
 from verticil.shared.privacy.masked import tables_event
 from verticil.shared.study.document import Study
-from verticil.shared.study.masked import counted, dealers, rule_of
+from verticil.shared.study.masked import counted, exposed, rule_of
 
 FLOOR: Final = 6.0
 """The limit of epsilon for a column under masks where party.toml states none."""
@@ -109,10 +108,10 @@ def against(policy: MaskedPolicy, study: Study, party: str) -> Iterator[Against]
 
 
 def _of_contributors(policy: MaskedPolicy, study: Study, party: str) -> Iterator[Against]:
-    for pair, dealer in zip(itertools.combinations(study.parties, 2), dealers(study), strict=True):
-        if party in pair and (why := policy.why_not(dealer, policy.dealers)):
-            (partner,) = (name for name in pair if name != party)
-            what = f"'{dealer}' would deal the masks of this party and '{partner}', and {why}"
+    for item in exposed(study):
+        if item.partner == party and (why := policy.why_not(item.dealer, policy.dealers)):
+            partners = ", ".join(f"'{name}'" for name in item.owners)
+            what = f"'{item.dealer}' would deal the masks of this party and {partners}, and {why}"
             yield _refused(what, "allowed_dealers", hint=_hint(why))
     drawing = counted(study)
     if party not in drawing:
