@@ -22,11 +22,13 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from support.masked_nodes import Table
 from support.miner_service import PARTIES, Federation, Keys, chunk, codes_of, keys, make_study, refused
+from verticil.miner.airgap.exchange import replay
 from verticil.miner.rules.rounds import Sealing
 from verticil.miner.scheduler.job import Job, LearningJob, Progress
 from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.metrics import miner_gauges
 from verticil.shared import durable
+from verticil.shared.airgap.bundle import BundleEntries
 from verticil.shared.alignment.statements import common_body
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.formats.deletion import parse_deletion
@@ -40,7 +42,8 @@ from verticil.shared.study.document import MaskedRule, QuorumRule, Study, Tables
 from verticil.shared.study.masked import plan_of
 from verticil.shared.study.states import State
 from verticil.shared.transport.fetch import fetch_file
-from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
+from verticil.shared.transport.in_memory import InMemoryCoordinator
+from verticil.wire.v1 import carried_pb2, common_pb2, coordinator_pb2, peer_pb2
 
 __all__ = ["keys"]
 
@@ -376,6 +379,47 @@ async def test_only_the_sender_sends_a_message_of_its_size_and_goes_on_where_it_
         await federation.settled(digest, "columns_removed")
         assert not federation.node.store.study(digest).masked.exists()
         assert await refused(masked.put(digest, "south", hello, data)) == "MESSAGE_INVALID"
+
+
+async def test_a_message_that_comes_too_early_waits_as_a_file(masked: Masked) -> None:
+    federation = masked.federation
+    async with federation.node:
+        digest = await masked.aligned(masked_study())
+        masked.begin(digest)
+        north = masked.rounds["north"]
+        while len(north.outgoing(MINER)) < 2:  # its hello, and that it agrees, which needs the hellos of all
+            await masked.exchange(digest, to_miner=False)
+        hello, agreed = north.outgoing(MINER)[:2]
+        for index in (agreed, hello):
+            assert await masked.put(digest, "north", index, north.sealed(index).path.read_bytes())
+        opened = federation.node.rounds.find(digest)
+        assert opened is not None
+        while opened.progress.waiting_for != ("south", "west"):
+            await asyncio.sleep(0.01)
+        assert [path.name.partition("-")[0] for path in (opened.folder / "arrived").iterdir()] == [str(agreed)]
+        masked.told["north"] = {agreed, hello}
+        for _ in range(6):
+            await masked.exchange(digest)
+        assert await masked.state(digest) == (State.UPLOADING, "")
+        assert not list((opened.folder / "arrived").glob(f"{agreed}-*"))
+
+
+async def test_files_that_are_carried_take_no_part_in_a_masked_study_but_may_deny_it(masked: Masked) -> None:
+    study, federation = masked_study(), masked.federation
+    digest = await federation.submit(study)
+    north = federation.party("north")
+    entries = BundleEntries.anew(masked.folder / "carried")
+    denial = coordinator_pb2.Denial(reason="not by file")
+    for report in (
+        coordinator_pb2.ReportRequest(study_digest=digest, approval=north.approval(study)),
+        coordinator_pb2.ReportRequest(study_digest=digest, denial=denial),
+    ):
+        entries.add(carried_pb2.CarriedEntry(report=report))
+    session = federation.node.session
+    refusals = await replay(InMemoryCoordinator(federation.node.carried, north.identity), entries, session)
+    assert [(item.what, item.error.code) for item in refusals] == [("approval", "STUDY_UNSUPPORTED")]
+    assert "its tables are masked" in refusals[0].error.message
+    assert (await masked.state(digest))[0] is State.DENIED
 
 
 @dataclasses.dataclass(frozen=True)
