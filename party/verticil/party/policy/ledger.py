@@ -463,8 +463,7 @@ class Ledger(LedgerSums):
         Raises:
             Refusal: BUDGET_EXCEEDED, or POLICY_REFUSED of an event that is not known here.
         """
-        drawn_before = f"SELECT 1 FROM ledger WHERE study_digest = ? AND kind <> '{_LINKAGE}' LIMIT 1"  # noqa: S608 (constant text)
-        if self._database.has(drawn_before, (study_digest,)):
+        if self._database.has("SELECT 1 FROM ledger WHERE study_digest = ? LIMIT 1", (study_digest,)):
             return
         drawn: dict[str, list[PrivacyEvent]] = {}
         own: set[Drawn] = set()
