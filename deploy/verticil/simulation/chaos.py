@@ -22,6 +22,7 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import secrets
 import shutil
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -50,7 +51,7 @@ from verticil.simulation.processes import (
     run_peers,
     workplace,
 )
-from verticil.simulation.provision import Provisioned, copied, set_endpoint
+from verticil.simulation.provision import Provisioned, copied, seed_noise, set_endpoint
 from verticil.wire.v1 import common_pb2, control_pb2
 
 SLOW_SECONDS: Final = 0.05
@@ -317,10 +318,14 @@ async def run_drill(
     """
     started = time.monotonic()
     kept = out / "federation" if keep else None
-    seed_derived = seed is not None
+    masks = PROTOCOLS.named(model).masks
+    seed_derived = seed is not None or masks
     async with workplace(kept) as children:
         children.environment = {"NUMBA_CACHE_DIR": str(children.folder / "compiled")}  # compiled once for both runs
         disturbed = await provisioned(children.folder, model=model, rows=rows, seed=seed, step=step)
+        if masks and seed is None:  # both runs draw the same noise
+            for node in (disturbed.miner, *disturbed.parties.values()):
+                seed_noise(node, secrets.token_bytes(32))
         calm = await asyncio.to_thread(copied, disturbed, children.folder / "undisturbed")
         place = children.folder / "releases"
         place.mkdir()

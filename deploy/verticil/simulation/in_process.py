@@ -374,7 +374,7 @@ async def serving_miner(
     """The miner of provisioned folders, in this event loop, until the context ends. `seeded`: the manifest says so."""
     from verticil.miner.config import load_miner
     from verticil.miner.scheduler.learning import InlineLearning
-    from verticil.miner.service.node import MinerNode
+    from verticil.miner.service.node import MinerNode, sealing_of
     from verticil.shared.identity.pki import load_credentials
     from verticil.shared.identity.signing import SigningKey
 
@@ -388,6 +388,7 @@ async def serving_miner(
         executor=InlineLearning(clock=clock),
         limits=config.limits,
         randomized_days=config.randomized_days,
+        sealing=sealing_of(config),
         simulation=True,
         seed_derived=seeded,
         clock=clock,

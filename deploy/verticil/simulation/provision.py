@@ -9,6 +9,7 @@ deploy/compose.yaml; a federation that is provisioned already is left as it is.
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import os
 import secrets
@@ -25,11 +26,12 @@ from verticil.party.policy.decision_store import ApproverKey
 from verticil.party.site import init_state
 from verticil.pki.files import quoted, write_federation, write_new, write_secret
 from verticil.shared.config import RELAY, read_toml
-from verticil.shared.identity.authority import create_authority, issue
+from verticil.shared.disk import create_file
+from verticil.shared.identity.authority import create_authority, issue, new_sealing_pem
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import public_key_text
 from verticil.shared.identity.spoken import spoken
-from verticil.shared.membership.installation import make_sealing_key, public_sealing_key
+from verticil.shared.membership.installation import public_sealing_key
 from verticil.shared.study.masked import MINER
 from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.reading import simulation_seed_from
@@ -116,6 +118,15 @@ def derived_secret(seed: int | None, purpose: str) -> bytes:
     if seed is None:
         return secrets.token_bytes(32)
     return hashlib.sha256(f"verticil/simulation/v1\0{purpose}\0{seed}".encode()).digest()
+
+
+def _key(seed: int, name: str, kind: str) -> bytes:
+    return derived_secret(seed, f"key/{name}/{kind}")
+
+
+def seed_noise(node: Path, secret: bytes) -> None:
+    """Let a node of a trial draw its noise, and what else it draws for masked tables, from a secret."""
+    write_secret(node / "state" / NOISE_SEED, secret.hex() + "\n")
 
 
 def study_seed(path: Path) -> int | None:
@@ -323,10 +334,19 @@ def provision(
             (node / "state").mkdir(parents=True, exist_ok=True)
             shutil.copyfile(authority / "ca.crt", node / "ca.crt")
             serves = role is Role.MINER or (role is Role.PARTY and addresses.get(name, RELAY) != RELAY)
-            issued = issue(authority, name, role, node / "pki", hosts=hosts if serves else (), days=1)
+            # A round of masked tables hangs on the keys of its nodes, so with a seed they follow from it, too.
+            drawn = None if seed is None else functools.partial(_key, seed, name)
+            issued = issue(authority, name, role, node / "pki", hosts=hosts if serves else (), days=1, drawn=drawn)
             if issued.sealing_key is not None and (masked or RELAY in addresses.values()):
                 sealing[name] = public_sealing_key(issued.sealing_key)
-        miner_sealing = public_sealing_key(make_sealing_key(miner / "pki" / "miner.seal")[0]) if masked else None
+            if role is Role.MINER and masked:
+                create_file(
+                    node / "pki" / "miner.seal",
+                    new_sealing_pem(None if drawn is None else drawn("seal")),
+                    mode=0o600,
+                    exists_hint="",
+                )
+        miner_sealing = public_sealing_key(miner / "pki" / "miner.seal") if masked else None
         for node in (*roles, *parties.values()):
             set_endpoint(
                 node,
@@ -340,13 +360,15 @@ def provision(
     if endpoint is not None:
         write_new(miner / "miner.toml", _miner_toml(listen))
         if seed is not None:
-            write_secret(miner / "state" / NOISE_SEED, derived_secret(seed, "miner").hex() + "\n")
+            seed_noise(miner, derived_secret(seed, "miner"))
     pinned = {} if miner_sealing is None else {**sealing, MINER: miner_sealing}
     linkage_key = derived_secret(seed, "linkage").hex() + "\n"
     for site in sites:
         node = parties[site.name]
         write_secret(node / "secrets" / "linkage.key", linkage_key)  # the parties', never the miner's
         init_state(node / "state", site_secret=derived_secret(seed, f"site/{site.name}"))
+        if masked and seed is not None:
+            seed_noise(node, derived_secret(seed, f"round/{site.name}"))
         key = node / "secrets" / "approver.key"
         approver = ApproverKey.load(key) if key.exists() else ApproverKey.create(key)
         write_new(node / "party.toml", _party_toml(site, node, limits, addresses, approver.public, pinned=pinned))

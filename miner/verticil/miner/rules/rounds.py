@@ -35,6 +35,7 @@ from verticil.shared.masked.plan import Plan
 from verticil.shared.masked_round.mail import Credentials
 from verticil.shared.masked_round.messages import Message, messages_of
 from verticil.shared.masked_round.round import Progress, Round
+from verticil.shared.masked_round.secrets import random_of
 from verticil.shared.study.document import Study
 from verticil.shared.study.masked import plan_of
 from verticil.shared.study.protocols import is_masked
@@ -163,9 +164,13 @@ class Rounds:
         session: the rules.
         signer: the miner's signing key.
         sealing: None: this miner carries out no masked study.
+        seed_derived: a trial: what is drawn follows from a seed, where there is one.
     """
 
-    def __init__(self, session: Session, signer: SigningKey, sealing: Sealing | None) -> None:
+    def __init__(
+        self, session: Session, signer: SigningKey, sealing: Sealing | None, *, seed_derived: bool = False
+    ) -> None:
+        self._seed_derived = seed_derived
         self._session = session
         self._signer = signer
         self._sealing = sealing
@@ -284,7 +289,14 @@ class Rounds:
         self.check_keys(study)
         plan = self._plan(record)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        round_ = Round(folder, plan, plan.miner, credentials=self._credentials(plan), clock=self._session.clock)
+        round_ = Round(
+            folder,
+            plan,
+            plan.miner,
+            credentials=self._credentials(plan),
+            clock=self._session.clock,
+            random=random_of(self._session.store.root, plan.effective, trial=self._seed_derived),
+        )
         round_.begin()
         self._session.catalogue.begin_round(record.digest)
         opened = OpenRound(

@@ -44,6 +44,19 @@ from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
 from verticil.shared.transport.sealing import load_sealing_key
 
 
+def sealing_of(config: MinerConfig) -> Sealing | None:
+    """What this miner seals with in rounds of masked tables; None: federation.toml pins no key of it.
+
+    Raises:
+        Misuse: CONFIG_INVALID, its key is not the one that federation.toml pins.
+        DataFault: SECRET_MISSING.
+    """
+    federation = config.federation
+    if federation.miner_sealing is None:
+        return None
+    return Sealing(key=load_sealing_key(config.sealing_key, federation.miner_sealing), pinned=federation.sealing)
+
+
 class MinerNode:
     """A miner on one state directory, in one event loop.
 
@@ -113,7 +126,7 @@ class MinerNode:
             clock=clock,
             revocations=revocations,
         )
-        self.rounds = Rounds(self.session, signer, sealing)
+        self.rounds = Rounds(self.session, signer, sealing, seed_derived=seed_derived)
         self.submissions = Submissions(self.session, limits, self.rounds)
         self.certificates = Certificates(self.catalogue.certificates, revocations, clock)
         self.changes = Changes()
@@ -181,10 +194,6 @@ class MinerNode:
             Misuse: CONFIG_INVALID, the sealing key is not the one that federation.toml pins.
             DataFault: SECRET_MISSING, and as the class.
         """
-        federation, sealing = config.federation, None
-        if federation.miner_sealing is not None:
-            key = load_sealing_key(config.sealing_key, federation.miner_sealing)
-            sealing = Sealing(key=key, pinned=federation.sealing)
         deny_list = config.federation.ca_certificate.with_name(FILE_NAME)
         return cls(
             config.state_directory,
@@ -194,7 +203,7 @@ class MinerNode:
             executor=executor,
             limits=config.limits,
             randomized_days=config.randomized_days,
-            sealing=sealing,
+            sealing=sealing_of(config),
             seed_derived=seed_derived,
             revocations=DenyList(credentials.ca_pem, [deny_list], kept=config.state_directory / FILE_NAME),
             accept_older=accept_older,

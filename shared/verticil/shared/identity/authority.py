@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from secrets import token_bytes
 from typing import Final
 
 from cryptography import x509
@@ -161,6 +162,7 @@ def issue(
     hosts: Sequence[str] = (),
     days: int = 90,
     at: dt.datetime | None = None,
+    drawn: Callable[[str], bytes] | None = None,
 ) -> IssuedFiles:
     """Make a node's keys and certificates in `out`, all on this machine: for trials.
 
@@ -173,6 +175,7 @@ def issue(
             party that serves its peers needs one).
         days: how long they are valid, at most as long as the authority is.
         at: the time that counts as now.
+        drawn: in a trial, the 32 bytes that the key with this suffix (``sign``, ``seal``) is; None: random.
 
     Raises:
         Misuse: FILE_EXISTS; FILE_MISSING without an authority; CONFIG_INVALID for a bad name, lifetime or host, or a miner
@@ -185,7 +188,8 @@ def issue(
         identity = Identity(federation=issuer.federation, role=role, name=name)
     except ValueError as error:
         raise Misuse("CONFIG_INVALID", str(error)) from None
-    tls_key, signing_key = ec.generate_private_key(ec.SECP256R1()), ed25519.Ed25519PrivateKey.generate()
+    tls_key = ec.generate_private_key(ec.SECP256R1())
+    signing_key = ed25519.Ed25519PrivateKey.from_private_bytes(token_bytes(32) if drawn is None else drawn("sign"))
     issued = certify(issuer, identity, tls_key.public_key(), signing_key.public_key(), hosts=hosts, days=days, at=at)
     files = IssuedFiles(
         certificate=out / f"{name}.crt",
@@ -194,7 +198,11 @@ def issue(
         sealing_key=out / f"{name}.seal" if role is Role.PARTY else None,
         not_after=issued[0].not_valid_after_utc,
     )
-    sealing = {} if files.sealing_key is None else {files.sealing_key: (new_sealing_pem(), 0o600)}
+    sealing = (
+        {}
+        if files.sealing_key is None
+        else {files.sealing_key: (new_sealing_pem(None if drawn is None else drawn("seal")), 0o600)}
+    )
     _refuse_existing((files.key, files.signing_key, files.certificate, *sealing))
     out.mkdir(parents=True, exist_ok=True)
     create_files(
@@ -378,9 +386,10 @@ def private_pem(
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def new_sealing_pem() -> bytes:
-    """A new sealing key (`verticil.shared.transport.sealing`) as it stands in its file."""
-    return private_pem(x25519.X25519PrivateKey.generate())
+def new_sealing_pem(drawn: bytes | None = None) -> bytes:
+    """A new sealing key (`verticil.shared.transport.sealing`) as it stands in its file; in a trial these 32 bytes."""
+    key = x25519.X25519PrivateKey
+    return private_pem(key.generate() if drawn is None else key.from_private_bytes(drawn))
 
 
 def _refuse_existing(paths: Sequence[Path]) -> None:

@@ -7,17 +7,24 @@ not needed.
 
 from __future__ import annotations
 
+import secrets as operating_system
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Final
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from verticil.shared.errors import DataFault
 from verticil.shared.masked.plan import Plan
 from verticil.shared.masked_round.messages import RUNS, Check, checks_of, pairs_of
 
 Random = Callable[[int], bytes]
 Secret = Annotated[bytes, 32]
+SEED: Final = "noise.seed"
+"""In a node's state: what it draws for rounds of a trial follows from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +93,35 @@ class Secrets:
     padding: bytes
     pairs: Mapping[str, PairSecrets]
     tosses: Mapping[str, Toss]
+
+
+def random_of(state: Path, effective: bytes, *, trial: bool) -> Random:
+    """Where a node draws from: the operating system, or, in a trial, a seed in the node's state, ``noise.seed``, if there is one.
+
+    Args:
+        state: the node's state folder.
+        trial: only then a seed counts.
+        effective: digest of the effective study, so that no two studies draw the same.
+
+    Raises:
+        DataFault: STATE_CORRUPT, the seed cannot be read.
+    """
+    path = state / SEED
+    if not (trial and path.exists()):
+        return operating_system.token_bytes
+    drawn = 0
+
+    def following(n_bytes: int) -> bytes:
+        nonlocal drawn
+        drawn += 1
+        info = b"verticil/masked/trial/v1" + effective + drawn.to_bytes(8, "big")
+        return HKDF(algorithm=SHA256(), length=n_bytes, salt=None, info=info).derive(seed)
+
+    try:
+        seed = bytes.fromhex(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        raise DataFault("STATE_CORRUPT", f"{path}: is no seed", hint="remove it: it belongs to a trial") from None
+    return following
 
 
 def toss_name(check: Check) -> str:

@@ -38,6 +38,7 @@ from verticil.party.protocol.round_charge import charge_linkage, charge_round
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.errors import Misuse
 from verticil.shared.masked_round.round import Round
+from verticil.shared.masked_round.secrets import random_of
 from verticil.shared.study.masked import plan_of
 from verticil.wire.v1 import coordinator_pb2
 
@@ -212,6 +213,11 @@ class MaskedStudy(CentralStudy):
             people=people,
             charge=lambda t1: charge_round(self.site, record, t1, node.clock()),
             clock=node.clock,
+            random=random_of(
+                node.site.config.state_directory,
+                record.task.effective_digest,
+                trial=node.site.config.policy.approval == "auto",  # accepted under a demonstration's authority only
+            ),
         )
         opened.begin()
         return OpenRound(opened, self._folder)
