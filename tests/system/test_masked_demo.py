@@ -32,7 +32,6 @@ def run(folder: Path, *more: str, seconds: float = 180) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.slow
 def test_the_demonstration_of_masked_tables_publishes_and_verifies(tmp_path: Path) -> None:
     result = run(tmp_path)
     assert (result["verified"], result["common_records"]) == (True, 2000)
