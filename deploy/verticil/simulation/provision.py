@@ -26,7 +26,6 @@ from verticil.party.policy.decision_store import ApproverKey
 from verticil.party.site import init_state
 from verticil.pki.files import quoted, write_federation, write_new, write_secret
 from verticil.shared.config import RELAY, read_toml
-from verticil.shared.disk import create_file
 from verticil.shared.identity.authority import create_authority, issue, new_sealing_pem
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import public_key_text
@@ -340,12 +339,8 @@ def provision(
             if issued.sealing_key is not None and (masked or RELAY in addresses.values()):
                 sealing[name] = public_sealing_key(issued.sealing_key)
             if role is Role.MINER and masked:
-                create_file(
-                    node / "pki" / "miner.seal",
-                    new_sealing_pem(None if drawn is None else drawn("seal")),
-                    mode=0o600,
-                    exists_hint="",
-                )
+                pem = new_sealing_pem(None if drawn is None else drawn("seal"))
+                write_secret(node / "pki" / "miner.seal", pem.decode("ascii"))
         miner_sealing = public_sealing_key(miner / "pki" / "miner.seal") if masked else None
         for node in (*roles, *parties.values()):
             set_endpoint(
