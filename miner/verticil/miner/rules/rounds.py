@@ -246,7 +246,8 @@ class Rounds:
                     remove_durably(other)
             committed = _size(arriving / f"{index}-{sha256.hex()}")
         used = sum(_size(path) for path in opened.folder.rglob("*") if path.is_file())
-        self._session.store.ensure_room(name, needed=size - committed, used=used)
+        promised = self._session.catalogue.uploads.outstanding_bytes()
+        self._session.store.ensure_room(name, needed=size - committed, used=used, promised=promised)
         return Arriving(opened=opened, index=index, size=size, sha256=sha256, committed=committed, name=name)
 
     # -- work ----------------------------------------------------------------------------------------------------------------
