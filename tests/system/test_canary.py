@@ -7,6 +7,7 @@ data are inflated first. The miner's disk, all logs and the release are searched
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import subprocess
@@ -17,10 +18,13 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from google.protobuf.message import Message
 
+from verticil.party.protocol.masked.rounds import SpooledPeople
 from verticil.shared.errors import VerticilError
+from verticil.shared.study.reading import read_study
 from verticil.simulation import simulate
 from verticil.wire.v1 import common_pb2
 
@@ -89,6 +93,15 @@ def planted(tmp_path: Path, write_federation_tables: Callable[..., dict[str, Pat
     return tables
 
 
+@pytest.fixture
+def planted_at_three(tmp_path: Path, write_tables_of_peers: Callable[..., dict[str, Path]]) -> dict[str, Path]:
+    return write_tables_of_peers(tmp_path / "tables", 2000, canary_id=CANARY_ID, canary_value=CANARY_VALUE)
+
+
+def files_in(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
 def test_the_search_finds_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"x" * 1000 + CANARY_ID.encode() + b"y")
     assert files_with_a_canary(tmp_path) == [str(tmp_path / "log")]
@@ -110,10 +123,50 @@ def metrics_pages(log: Path) -> list[str]:
     return [urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode() for port in ports]
 
 
+def test_no_canary_and_no_column_in_what_nodes_with_masked_tables_tell_each_other(
+    tmp_path: Path, masked_study_text: str, planted_at_three: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor a digest of a column: who has the digest of something tries what it can be (model-three.md, section 9)."""
+    columns: list[Any] = []
+
+    def noted(self: SpooledPeople, rows: slice) -> Any:
+        found = plain(self, rows)
+        columns.append(np.array(found))
+        return found
+
+    plain = SpooledPeople.codes
+    monkeypatch.setattr(SpooledPeople, "codes", noted)
+    (study := tmp_path / "study.toml").write_text(masked_study_text, encoding="utf-8")
+    tape: list[bytes] = []
+    line: Callable[..., Any] = lambda *given: Recorder(given[-1], tape)  # noqa: E731
+    result = simulate(study, planted_at_three, out=tmp_path / "out" / "release", wrap=line, wrap_peer=line)
+    assert result.n_common > 1000
+    states = sum(variable.n_states for variable in read_study(study).schema.variables)
+    assert sum(map(len, tape)) > 2 * 4 * result.n_common * states  # every party's masked rows, to two others
+    files = [path.read_bytes() for path in files_in(tmp_path / "out")]
+    assert [blob[:80] for blob in (*tape, *files) if hits(blob)] == []
+    forms = [codes.astype(kind) for codes in columns for kind in ("u1", "<u2", "<u4")]
+    needles = {part[:64].tobytes() for codes in forms for part in (codes, *codes.T)}
+    digests = [hashlib.sha256(part.tobytes()) for codes in forms for part in (codes, *codes.T)]
+    needles |= {said for digest in digests for said in (digest.digest(), digest.hexdigest().encode())}
+    assert len(columns) >= len(planted_at_three)
+    assert [blob[:80] for blob in (*tape, *files) if any(needle in blob for needle in needles)] == []
+
+
 def test_feature_2_no_canary_on_the_miners_disk_in_any_log_or_metric(
     planted: dict[str, Path], make_nodes: Callable[..., Any], open_study_text: str
 ) -> None:
-    nodes = make_nodes("planted", tables=planted, study=open_study_text)
+    no_canary_after(make_nodes("planted", tables=planted, study=open_study_text))
+
+
+@pytest.mark.slow
+def test_no_canary_on_the_miners_disk_in_any_log_or_metric_with_masked_tables_through_a_relay(
+    planted_at_three: dict[str, Path], make_nodes: Callable[..., Any]
+) -> None:
+    no_canary_after(make_nodes("planted", tables=planted_at_three, masked=True, relay=True))
+
+
+def no_canary_after(nodes: Any) -> None:
     for config in (nodes.made.miner / "miner.toml", *(home / "party.toml" for home in nodes.made.parties.values())):
         config.write_text(config.read_text() + '\n[metrics]\nlisten = "127.0.0.1:0"\n')
     nodes.point_to(nodes.start_miner())
