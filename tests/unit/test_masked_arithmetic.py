@@ -28,11 +28,13 @@ def test_a_table_that_is_not_that_of_the_people_is_noticed(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_tables_of_three_million_people_are_exact():
     """188 one-hot columns in 13 units, over three parties."""
     arithmetic({"a": (20, 20, 20, 20, 2), "b": (11, 11, 11, 11), "c": (16, 16, 15, 15)}, 3_000_000)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_tables_of_a_unit_of_many_categories_are_exact():
     arithmetic({"a": (4096,), "b": (3,), "c": (2, 5)}, 30_000)
