@@ -36,7 +36,7 @@ from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
 from verticil.shared.masked.plan import Plan
 from verticil.shared.masked_round.mail import Credentials
-from verticil.shared.masked_round.messages import messages_of
+from verticil.shared.masked_round.messages import Kind, messages_of
 from verticil.shared.masked_round.round import Round
 from verticil.shared.study.document import MaskedRule, QuorumRule, Study, TablesRule
 from verticil.shared.study.masked import plan_of
@@ -452,6 +452,28 @@ async def test_a_revocation_deletes_what_there_is_of_the_round_and_every_party_g
             said = parse_deletion(task.deletion.body)
             assert (task.state, said.masked, said.artifacts, said.why) == (State.WITHDRAWN, True, {}, "revoked")
         assert await refused(masked.listed(digest, "north", set())) == "STUDY_WITHDRAWN"
+
+
+async def test_opened_tables_stay_for_who_has_not_got_them_though_nothing_is_kept_after_publication(
+    masked: Masked,
+) -> None:
+    federation = masked.federation
+    federation.node.close()
+    federation.randomized_days = 0
+    federation.node = federation.make()
+    async with federation.node:
+        digest = await masked.aligned(masked_study())
+        masked.begin(digest)
+        opened = {item.index for item in messages_of(masked.plan(digest)) if item.kind is Kind.OPENED}
+        west = masked.rounds["west"]
+        missing = west.missing
+        west.missing = lambda name: tuple(set(missing(name)) - opened)  # type: ignore[method-assign]
+        await masked.run(digest, lambda: all(masked.rounds[name].finished for name in ("north", "south")))
+        assert await masked.ended(digest) == (State.PUBLISHED, "")
+        west.missing = missing  # type: ignore[method-assign]
+        await masked.run(digest)
+        assert west.opened() is not None
+        await federation.settled(digest, "columns_removed")
 
 
 async def test_a_round_does_not_outlive_a_restored_disk(masked: Masked) -> None:

@@ -235,6 +235,7 @@ class Federation:
         self.monotonic = 0.0
         self.revocations: Revocations = EMPTY_DENY_LIST
         self.sealing: Sealing | None = None
+        self.randomized_days = 30
         self.node = self.make()
 
     def make(self) -> MinerNode:
@@ -245,7 +246,7 @@ class Federation:
             signer=self.keys.signing["miner"],
             executor=self.executor,
             limits=self.limits,
-            randomized_days=30,
+            randomized_days=self.randomized_days,
             sealing=self.sealing,
             clock=self.clock,
             monotonic=lambda: self.monotonic,

@@ -9,8 +9,8 @@ Rules
 - The key of the noise on a study's tables, and the noisy tables, go with its columns. From then on nobody can take the noise out
   of what was published, not even who has the miner's disk; a study that is submitted again draws other noise, and is charged.
 - Of masked tables no column was here. What there is of the round (keys, shares, messages) goes when every party has the opened
-  tables (`verticil.miner.rules.rounds`), at the latest with the opened tables themselves, as columns do; when the study ends
-  without a release, at once. Every party gets a statement of that.
+  tables (`verticil.miner.rules.rounds`), at the latest with the opened tables themselves, as columns do, but not within seven
+  days of publication; when the study ends without a release, at once. Every party gets a statement of that.
 - Each party whose columns were deleted gets a signed statement of what was deleted (`verticil.shared.formats.deletion`).
   Receipts, digests and the release stay.
 
@@ -45,6 +45,8 @@ from verticil.shared.study.protocols import is_masked
 from verticil.shared.study.states import is_final
 
 _LINKAGE: Final = ("pseudonyms", "alignment", "staging", "learning")
+_ROUND_DAYS: Final = dt.timedelta(days=7)
+"""After publication, at least, that a party has to get the opened tables, which it compares with the release."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +108,10 @@ class Retention:
         """When the randomized columns of an ended study go; None: at once."""
         if record.published_at is None or record.revocations:
             return None
-        return dt.datetime.fromisoformat(record.published_at) + self._days
+        days = self._days
+        if self._had_round(record) and self._session.store.study(record.digest).masked.exists():
+            days = max(days, _ROUND_DAYS)  # some party has not said yet that it has the opened tables
+        return dt.datetime.fromisoformat(record.published_at) + days
 
     def _is_due(self, due: dt.datetime | None) -> bool:
         return due is None or due <= self._session.clock()
