@@ -181,12 +181,15 @@ class Party:
     async def confirm(self, digest: bytes) -> None:
         await self.until(digest, lambda task: task.pseudonyms_complete)
         while True:
+            version = (
+                await self.task(digest)
+            ).version  # before the question: a change between the two is not waited for
             try:
                 part, bitmap = await self.alignment(digest)
                 break
             except VerticilError as error:
                 assert error.code == "NOT_READY"  # noqa: PT017
-                await self.poll_change(digest)
+                await self.poll(wait=30, known={digest: version})
         mask = np.unpackbits(np.frombuffer(bitmap, np.uint8), bitorder="little", count=len(self.pseudonyms)).astype(
             bool
         )
@@ -195,10 +198,6 @@ class Party:
         assert (part.n_common, part.common_sha256) == (len(common), digest_of_common)
         request = coordinator_pb2.ReportRequest(study_digest=digest, confirmed_common_sha256=digest_of_common)
         await self.wire.report(request)
-
-    async def poll_change(self, digest: bytes) -> None:
-        task = await self.task(digest)
-        await self.poll(wait=30, known={digest: task.version})
 
     async def begin(self, task: coordinator_pb2.StudyTask, unit: int, data: bytes) -> coordinator_pb2.BeginUploadReply:
         return await self.wire.begin_upload(
