@@ -31,6 +31,7 @@ EXEMPT: Mapping[str, str] = {
     "shared.errors.from_code": "takes a code, not a document; from_detail is fuzzed",
     "party.dataset.releases.Release.from_json": "reads the site's own database, written by itself",
     "party.protocol.peer.artifact_store.ArtifactStore.read": "reads files whose SHA-256 stands in the site's own database",
+    "shared.masked_round.folder.RoundFolder.read": "the node's own files, written by itself",
     "miner.storage.linkage.read_list": "maps a file whose size and SHA-256 were checked before",
     "shared.identity.authority.open_authority": "the authority's own folder; reads with read_certificates and load_private_key",
     "pki.register.entries": "the authority's own register, whose certificates it verifies",

@@ -33,7 +33,7 @@ from verticil.shared.channels.privacy import Breach
 from verticil.shared.errors import Refusal
 from verticil.shared.privacy.accountant import cost_of, excess, finite_together
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Limits, Reader
-from verticil.shared.privacy.events import PlannedEvent, column_reader, kind_of, planned
+from verticil.shared.privacy.events import PlannedEvent, column_reader, is_masked, kind_of, planned
 from verticil.shared.privacy.figures import column_epsilon, column_gamma, delta_exceeds, epsilon_exceeds, finite_epsilon
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
@@ -366,6 +366,8 @@ def _of_accounts(policy: Policy, study: Study, party: str) -> list[Objection]:
 
 
 def _of_masks(policy: Policy, study: Study, party: str) -> list[Objection]:
+    if not is_masked(study):
+        return []
     return [
         Objection(
             code=item.code, message=item.message, hint=item.hint or f"the limit is policy.{item.key} in party.toml"
