@@ -706,7 +706,7 @@ def test_two_tellers_of_a_toss_that_differ_end_the_round(nodes):
     def swap(message: Message, path: Path) -> Path:
         if message.kind is Kind.EXPECTED and message.recipient == MINER:
             said = made.rounds[message.sender]._contents.expectation_bytes(
-                made.rounds[message.sender]._s.checks[0, message.owner, message.run]
+                made.rounds[message.sender]._s.checks[message.about]
             )
             other[message.run] = said[:64] + said[64:96] + bytes(32) + said[128:]
             return _reseal(made, message, path, [other[message.run]])

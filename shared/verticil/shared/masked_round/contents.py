@@ -8,9 +8,8 @@ its place.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -20,31 +19,14 @@ from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.masked.derivation import Of
 from verticil.shared.masked.field import P, Words
 from verticil.shared.masked_round import tables_work
-from verticil.shared.masked_round.documents import Hello, Opened, Packets, Statement
-from verticil.shared.masked_round.messages import Check, Kind, Message, Pair
+from verticil.shared.masked_round.documents import Hello, Opened, Statement
+from verticil.shared.masked_round.messages import Check, Kind, Message
 from verticil.shared.masked_round.pair_work import PairWork, Tossed, bytes_of, words_of
-from verticil.shared.masked_round.secrets import CheckSecrets, toss_name
+from verticil.shared.masked_round.reader import Reader
+from verticil.shared.masked_round.secrets import toss_name
 from verticil.shared.masked_round.standing import Standing, check_statement, hello_of, signing_key_matches
+from verticil.shared.masked_round.triple_contents import TripleContents
 from verticil.wire.v1 import common_pb2
-
-DOCUMENT_BYTES: Final = 1 << 20
-"""At most, of a signed document in its frame."""
-_SHORT: Final = {
-    Kind.HELLO: DOCUMENT_BYTES,
-    Kind.AGREED: 32,
-    Kind.SEED: 64,
-    Kind.STATEMENT: DOCUMENT_BYTES,
-    Kind.AGREED_AGAIN: 32,
-    Kind.FITS: 0,
-    Kind.CLOSED: 32,
-    Kind.OPEN: 64,
-    Kind.TOLD: 192,
-    Kind.EXPECTED: 192,
-    Kind.F_SHARE: 4,
-    Kind.DONE: 0,
-    Kind.RECEIPT: 32,
-}
-"""Bytes of messages of one frame; of documents at most."""
 
 Frames = Iterable[bytes]
 
@@ -71,11 +53,7 @@ class Expectation(NamedTuple):
     dealer_salt: bytes
 
 
-def _parts(data: bytes) -> list[bytes]:
-    return [data[start : start + 32] for start in range(0, len(data), 32)]
-
-
-class Contents:
+class Contents(Reader):
     """Makes and checks the contents of one node's messages.
 
     Args:
@@ -83,7 +61,8 @@ class Contents:
     """
 
     def __init__(self, standing: Standing) -> None:
-        self._s = standing
+        super().__init__(standing)
+        self._triples = TripleContents(standing)
         self._make: dict[Kind, Callable[[Message], Frames]] = {
             Kind.HELLO: lambda _: [self._signed(self._s.own_hello)],
             Kind.AGREED: lambda _: [self._s.t0],
@@ -131,7 +110,8 @@ class Contents:
         Raises:
             Refusal: STUDY_MISMATCH, while they are read: the table is another than what was committed to.
         """
-        return self._make[message.kind](message)
+        make = self._triples.make.get(message.kind) if message.table >= 0 else None
+        return (make or self._make[message.kind])(message)
 
     def check(self, message: Message) -> None:
         """See that a message that came, and is at its place, is what it must be.
@@ -139,90 +119,33 @@ class Contents:
         Raises:
             PeerFault: MESSAGE_INVALID or STUDY_MISMATCH; the round ends.
         """
-        see = self._see.get(message.kind)
+        see = self._triples.see.get(message.kind) if message.table >= 0 else None
+        see = see or self._see.get(message.kind)
         if see is None:
-            self._only(message, 0)
+            self._only(message)  # which is empty
         else:
             see(message)
-
-    # ---- sizes
-
-    def frame_sizes(self, message: Message) -> list[int]:
-        """Bytes of each frame of a message, at most."""
-        kind = message.kind
-        if message.pair < 0 or kind in _SHORT:
-            return [_SHORT[kind]] if kind in _SHORT else self._table_frames(kind)
-        work = self._work(message)
-        if kind is Kind.PRODUCT:
-            return [4 * math.prod(work.widths.values())]
-        if kind is Kind.MASKED:
-            return [32, *self._row_frames(work, work.widths[message.owner])]
-        units = self._row_frames(work, len(work.sizes[message.owner]))
-        if kind is Kind.W_SHARE:
-            return [32, *units]
-        return [64, *units] if message.recipient == self._check_of(message).dealer else [64]  # a packet
-
-    def _table_frames(self, kind: Kind) -> list[int]:
-        cells = [math.prod(tables_work.shape_of(self._s.plan, table)) for table in self._s.plan.tables]
-        return (
-            [4 * count for count in cells] if kind is Kind.SHARE else [DOCUMENT_BYTES, *(8 * count for count in cells)]
-        )
-
-    def _row_frames(self, work: PairWork, width: int) -> list[int]:
-        return [4 * width * (rows.stop - rows.start) for rows in work.blocks]
+        if message.kind is Kind.SEED:
+            self._see_that_seeds_differ(message)
 
     # ---- reading what came
 
-    def _work(self, message: Message) -> PairWork:
-        return self._s.work(message.pair)
-
-    def _check_of(self, message: Message) -> Check:
-        return self._s.checks[message.pair, message.owner, message.run]
-
-    def _name(self, message: Message) -> str:
-        return self._s.mail.name(message)
-
-    def _frames(self, message: Message) -> Iterator[bytes]:
-        """The frames of a message that came, as many and as large as it must have."""
-        sizes, count = self.frame_sizes(message), 0
-        exact = message.kind not in {Kind.HELLO, Kind.STATEMENT, Kind.OPENED}
-        for frame in self._s.read(message):
-            if count >= len(sizes) or (len(frame) != sizes[count] if exact else len(frame) > sizes[count]):
-                raise self._wrong(message, f"frame {count} has {len(frame)} bytes, expected {sizes[count : count + 1]}")
-            count += 1
-            yield frame
-        if count != len(sizes):
-            raise self._wrong(message, f"{count} frames, expected {len(sizes)}")
-
-    def _only(self, message: Message, size: int) -> bytes:
-        """The one frame of a short message."""
-        (frame,) = self._frames(message)
-        if len(frame) != size:
-            raise self._wrong(message, f"{len(frame)} bytes, expected {size}")
-        return frame
-
-    def _wrong(self, message: Message, problem: str) -> PeerFault:
-        return PeerFault(
-            "MESSAGE_INVALID",
-            f"{self._name(message)}: {problem}",
-            hint="the round ends; look at both nodes' logs before a new one is approved",
-        )
-
     def _rows(self, message: Message) -> tuple[bytes, Iterator[Words]]:
         """The first frame, and the words of each block behind it."""
-        frames, work = self._frames(message), self._work(message)
+        frames, work = self._frames(message), self._s.rows_work(message)
         head = next(frames)
         width = work.widths[message.owner] if message.kind is Kind.MASKED else len(work.sizes[message.owner])
         return head, work.blocks_of(frames, width, self._name(message))
 
     def _masked_rows(self, check: Check) -> Iterator[Words]:
-        return self._rows(self._s.incoming(Kind.MASKED, pair=check.pair, owner=check.owner))[1]
+        about = check.about._replace(verifier="", run=-1)
+        return self._rows(self._s.message(Kind.MASKED, about))[1]
 
     def _packet_of(self, check: Check) -> tuple[bytes, Iterator[Words]]:
         """The seed of this node's packet, and of the dealer's the corrections."""
-        message = self._s.incoming(Kind.PACKET, pair=check.pair, owner=check.owner, run=check.run)
+        message = self._about(Kind.PACKET, check)
         if check.verifier == self._s.me:
-            return self._only(message, 64)[:32], iter(())
+            return self._only(message)[:32], iter(())
         head, rows = self._rows(message)
         return head[:32], rows
 
@@ -250,7 +173,7 @@ class Contents:
             raise self._wrong(message, "signed with another key than its hello says")
 
     def _see_same(self, message: Message, expected: bytes) -> None:
-        if self._only(message, 32) != expected:
+        if self._only(message) != expected:
             raise self._wrong(message, "it has other messages of this round than this node")
 
     def hello(self) -> bytes:
@@ -276,6 +199,7 @@ class Contents:
                     )
                     for pair in s.own_pairs
                 },
+                triples=self._triples.seed_commitments(),
             )
         )
 
@@ -294,19 +218,9 @@ class Contents:
             number, drawn, work = str(pair.number), s.secrets.pairs[str(pair.number)], s.work(pair.number)
             rows = work.masked(s.me, drawn.mask_seed, s.people)
             masked[number] = work.masked_commitment(s.me, drawn.masked_salt, rows)
-            checked = drawn.runs if s.me not in s.plan.unchecked else ()
-            packets[number] = tuple(self._packets(pair, run, of) for run, of in enumerate(checked))
-        return record.encode(Statement(name=s.me, transcript=s.t0, masked=masked, packets=packets))
-
-    def _packets(self, pair: Pair, run: int, of: CheckSecrets) -> Packets:
-        """The commitments to both packets of a run."""
-        me, work = self._s.me, self._s.work(pair.number)
-        return Packets(
-            verifier=work.packet_commitment(me, pair.partner(me), run, (of.verifier_seed, of.verifier_salt)),
-            dealer=work.packet_commitment(
-                me, pair.dealer, run, (of.dealer_seed, of.dealer_salt), work.corrections(me, of, run)
-            ),
-        )
+            packets[number] = s.own_packets(pair.about._replace(owner=s.me, verifier=pair.partner(s.me)))
+        triples = self._triples.statements()
+        return record.encode(Statement(name=s.me, transcript=s.t0, masked=masked, packets=packets, triples=triples))
 
     # ---- dealing
 
@@ -315,54 +229,62 @@ class Contents:
         return [drawn.mask_seed + drawn.mask_salt]
 
     def _see_seed(self, message: Message) -> None:
-        seed, salt = _parts(self._only(message, 64))
-        committed = self._work(message).seed_commitment(message.owner, seed, salt)
+        seed, salt = self._parts(message)
+        committed = self._s.work(message.pair).seed_commitment(message.owner, seed, salt)
         if committed != self._s.hellos[message.owner].masks[str(message.pair)]:
             raise self._wrong(message, "the seed does not fit its commitment")
-        for other in self._s.all_incoming(Kind.SEED):
-            if other != message and self._s.folder.got(other.index).exists() and self._only(other, 64)[:32] == seed:
-                raise self._wrong(message, f"it is a seed of '{other.owner}' in pair {other.pair}, too")
 
-    def _mask_seed(self, pair: int, owner: str) -> bytes:
-        return self._only(self._s.incoming(Kind.SEED, pair=pair, owner=owner), 64)[:32]
+    def _see_that_seeds_differ(self, message: Message) -> None:
+        """From each other, and from all that came to this dealer."""
+        seeds = self._parts(message)[::2]
+        if len(set(seeds)) != len(seeds):
+            raise self._wrong(message, "two of its seeds are equal")
+        for other in self._s.all_incoming(Kind.SEED):
+            if other != message and self._is_there(other) and not set(seeds).isdisjoint(self._parts(other)[::2]):
+                where = f"pair {other.pair}" if other.table < 0 else f"table {other.table}"
+                raise self._wrong(message, f"it is a seed of '{other.owner}' in {where}, too")
+
+    def _mask_seed(self, check: Check) -> bytes:
+        return self._parts(self._s.message(Kind.SEED, check.about._replace(verifier="", run=-1)))[0]
 
     def _product(self, message: Message) -> Frames:
         pair = self._s.pair(message.pair)
-        first, second = (self._mask_seed(message.pair, name) for name in pair.parties)
-        return [bytes_of(self._work(message).dealt_product(first, second))]
+        about = pair.about
+        first, second = (
+            self._parts(self._s.message(Kind.SEED, about._replace(owner=name)))[0] for name in pair.parties
+        )
+        return [bytes_of(self._s.work(message.pair).dealt_product(first, second))]
 
     def _see_product(self, message: Message) -> None:
         self._product_of(message)
 
     def _product_of(self, message: Message) -> Words:
-        work, pair = self._work(message), self._s.pair(message.pair)
+        work, pair = self._s.work(message.pair), self._s.pair(message.pair)
         shape = work.widths[pair.first], work.widths[pair.second]
         return words_of(next(iter(self._frames(message))), shape, self._name(message))
 
     # ---- masking
 
     def _masked(self, message: Message) -> Frames:
-        s, drawn = self._s, self._s.secrets.pairs[str(message.pair)]
+        s, drawn, work = self._s, self._s.rows_secrets(message), self._s.rows_work(message)
         yield drawn.masked_salt
-        committed = self._s.statements[s.me].masked[str(message.pair)]
-        work = self._work(message)
         digest = work.masked_committer(s.me, drawn.masked_salt)
-        for frame in work.masked(s.me, drawn.mask_seed, s.people):
+        for frame in work.masked(s.me, drawn.mask_seed, s.rows_people(message)):
             digest.update(frame)
             yield frame
-        if digest.digest() != committed:
+        if digest.digest() != s.rows_committed(message):
             raise _changed()
 
     def _see_masked(self, message: Message) -> None:
-        committed = self._s.statements[message.owner].masked[str(message.pair)]
         salt, rows = self._rows(message)
         pieces = (bytes_of(block) for block in rows)
-        if self._work(message).masked_commitment(message.owner, salt, pieces) != committed:
+        found = self._s.rows_work(message).masked_commitment(message.owner, salt, pieces)
+        if found != self._s.rows_committed(message):
             raise self._wrong(message, "it does not fit what was committed to")
 
     def _packet(self, message: Message) -> Frames:
         s, check = self._s, self._check_of(message)
-        of, work = s.secrets.pairs[str(message.pair)].runs[message.run], self._work(message)
+        of, work = s.rows_secrets(check).runs[message.run], s.rows_work(check)
         if message.recipient == check.verifier:
             yield of.verifier_seed + of.verifier_salt
             return
@@ -370,17 +292,17 @@ class Contents:
         yield from work.corrections(s.me, of, message.run)
 
     def _see_packet(self, message: Message) -> None:
-        check, work = self._check_of(message), self._work(message)
-        committed = self._s.statements[message.owner].packets[str(message.pair)][message.run]
+        check, work = self._check_of(message), self._s.rows_work(message)
+        committed = self._s.packets_committed(check)
         if message.recipient == check.verifier:
-            seed, salt = _parts(self._only(message, 64))
+            seed, salt = self._parts(message)
             found = work.packet_commitment(message.owner, check.verifier, message.run, (seed, salt))
             fits = found == committed.verifier
         else:
             head, rows = self._rows(message)
-            seed, salt = _parts(head)
             pieces = (bytes_of(block) for block in rows)
-            found = work.packet_commitment(message.owner, check.dealer, message.run, (seed, salt), pieces)
+            opening = head[:32], head[32:]
+            found = work.packet_commitment(message.owner, check.dealer, message.run, opening, pieces)
             fits = found == committed.dealer
         if not fits:
             raise self._wrong(message, "it does not fit what was committed to")
@@ -389,47 +311,47 @@ class Contents:
 
     def _own_toss_commitment(self, check: Check) -> bytes:
         own = self._s.secrets.tosses[toss_name(check)]
-        return self._s.work(check.pair).toss_commitment(check, self._s.me, own.value, own.salt, self._s.t1)
+        return self._s.rows_work(check).toss_commitment(check, self._s.me, own.value, own.salt, self._s.t1)
 
     def _open(self, message: Message) -> Frames:
         own = self._s.secrets.tosses[toss_name(self._check_of(message))]
         return [own.value + own.salt]
 
     def _about(self, kind: Kind, check: Check, sender: str = "") -> Message:
-        return self._s.incoming(kind, pair=check.pair, owner=check.owner, run=check.run, sender=sender)
+        return self._s.message(kind, check.about, sender)
 
     def _see_closed(self, message: Message) -> None:
-        if self._only(message, 32) == self._own_toss_commitment(self._check_of(message)):
+        if self._only(message) == self._own_toss_commitment(self._check_of(message)):
             raise self._wrong(message, "it is this node's own commitment")
 
     def _see_open(self, message: Message) -> None:
         check = self._check_of(message)
-        value, salt = _parts(self._only(message, 64))
-        found = self._work(message).toss_commitment(check, message.sender, value, salt, self._s.t1)
-        if found != self._only(self._about(Kind.CLOSED, check), 32):
+        value, salt = self._parts(message)
+        found = self._s.rows_work(message).toss_commitment(check, message.sender, value, salt, self._s.t1)
+        if found != self._only(self._about(Kind.CLOSED, check)):
             raise self._wrong(message, "the toss does not fit its commitment")
 
     def _told(self, check: Check) -> Told:
         """Both openings, both commitments; at verifier or dealer."""
         own = self._s.secrets.tosses[toss_name(check)]
         mine = own.value, own.salt, self._own_toss_commitment(check)
-        value, salt = _parts(self._only(self._about(Kind.OPEN, check), 64))
-        theirs = value, salt, self._only(self._about(Kind.CLOSED, check), 32)
+        value, salt = self._parts(self._about(Kind.OPEN, check))
+        theirs = value, salt, self._only(self._about(Kind.CLOSED, check))
         return Told(*mine, *theirs) if check.verifier == self._s.me else Told(*theirs, *mine)
 
     def _see_told(self, message: Message) -> None:
-        check, work, t1 = self._check_of(message), self._work(message), self._s.t1
-        told = Told(*_parts(self._only(message, 192)))
+        check, work, t1 = self._check_of(message), self._s.rows_work(message), self._s.t1
+        told = Told(*self._parts(message))
         one = work.toss_commitment(check, check.verifier, told.verifier, told.verifier_salt, t1)
         other = work.toss_commitment(check, check.dealer, told.dealer, told.dealer_salt, t1)
         if one != told.verifier_commitment or other != told.dealer_commitment or one == other:
             raise self._wrong(message, "the toss does not fit its commitments")
         second = self._about(Kind.TOLD, check, check.other(message.sender))
-        if self._s.folder.got(second.index).exists() and Told(*_parts(self._only(second, 192))) != told:
+        if self._is_there(second) and Told(*self._parts(second)) != told:
             raise self._wrong(message, f"'{second.sender}' tells another toss; one of the two is at fault")
 
     def _tossed(self, check: Check, verifier: bytes, dealer: bytes) -> Tossed:
-        return self._s.work(check.pair).tossed(check, verifier, dealer, self._s.t1)
+        return self._s.rows_work(check).tossed(check, verifier, dealer, self._s.t1)
 
     # ---- what is expected, and the shares of w and f
 
@@ -438,10 +360,10 @@ class Contents:
         s, name = self._s, f"f/expected-{toss_name(check)}"
         kept = s.folder.read(name)
         if kept is None:
-            told = Told(*_parts(self._only(self._about(Kind.TOLD, check, check.verifier), 192)))
-            drawn = s.secrets.pairs[str(check.pair)]
+            told = Told(*self._parts(self._about(Kind.TOLD, check, check.verifier)))
+            drawn = s.rows_secrets(check)
             run, tossed = drawn.runs[check.run], self._tossed(check, told.verifier, told.dealer)
-            w = s.work(check.pair).expected(check, drawn, tossed, s.t1, s.people)
+            w = s.rows_work(check).expected(check, drawn, tossed, s.t1, s.rows_people(check))
             made = Expectation(told.verifier, told.dealer, *w, run.verifier_w_salt, run.dealer_w_salt)
             kept = b"".join(made)
             s.folder.write(name, kept)
@@ -449,15 +371,15 @@ class Contents:
 
     def _expectation(self, check: Check) -> Expectation:
         """The owner's, as it came."""
-        return Expectation(*_parts(self._only(self._about(Kind.EXPECTED, check), 192)))
+        return Expectation(*self._parts(self._about(Kind.EXPECTED, check)))
 
     def _see_expected(self, message: Message) -> None:
-        told, said = self._told(self._check_of(message)), Expectation(*_parts(self._only(message, 192)))
+        told, said = self._told(self._check_of(message)), Expectation(*self._parts(message))
         if (said.verifier, said.dealer) != (told.verifier, told.dealer):
             raise self._wrong(message, "it is for another toss than this node's")
 
     def _w_share(self, message: Message) -> Frames:
-        check, work, t1 = self._check_of(message), self._work(message), self._s.t1
+        check, work, t1 = self._check_of(message), self._s.rows_work(message), self._s.t1
         said = self._expectation(check)
         tossed, (seed, _) = self._tossed(check, said.verifier, said.dealer), self._packet_of(check)
         yield hashlib.sha256(b"".join(said)).digest()
@@ -466,7 +388,7 @@ class Contents:
             pieces = work.w_of_verifier(check, seed, tossed, self._masked_rows(check))
         else:
             salt, committed = said.dealer_salt, said.dealer_w
-            pieces = work.w_of_dealer(check, seed, tossed, self._mask_seed(check.pair, check.owner))
+            pieces = work.w_of_dealer(check, seed, tossed, self._mask_seed(check))
         digest = work.w_committer(check, self._s.me, salt, t1)
         for frame in pieces:
             digest.update(frame)
@@ -488,7 +410,7 @@ class Contents:
         by_verifier = message.sender == check.verifier
         salt, committed = (said.verifier_salt, said.verifier_w) if by_verifier else (said.dealer_salt, said.dealer_w)
         pieces = (bytes_of(block) for block in rows)
-        if self._work(message).w_commitment(check, message.sender, salt, self._s.t1, pieces) != committed:
+        if self._s.rows_work(message).w_commitment(check, message.sender, salt, self._s.t1, pieces) != committed:
             raise self._wrong(message, f"it is not what '{check.owner}' expects")
 
     def own_f(self, check: Check) -> int:
@@ -501,7 +423,7 @@ class Contents:
         return int.from_bytes(kept, "little")
 
     def _computed_f(self, check: Check) -> int:
-        s, work, said = self._s, self._s.work(check.pair), self._expectation(check)
+        s, work, said = self._s, self._s.rows_work(check), self._expectation(check)
         tossed, (seed, corrections) = self._tossed(check, said.verifier, said.dealer), self._packet_of(check)
         theirs = self._rows(self._about(Kind.W_SHARE, check))[1]
         if check.verifier == s.me:
@@ -510,7 +432,7 @@ class Contents:
             return work.f_of_verifier(
                 check, seed, tossed, zip(self._masked_rows(check), _sums(mine, theirs), rho, strict=True)
             )
-        mask = self._mask_seed(check.pair, check.owner)
+        mask = self._mask_seed(check)
         mine = (_words(frame) for frame in work.w_of_dealer(check, seed, tossed, mask))
         rho = work.row_coefficients(check, tossed, s.t1)
         rows = zip(work.masks(check.owner, mask), corrections, _sums(mine, theirs), rho, strict=True)
@@ -521,7 +443,7 @@ class Contents:
 
     def _see_f_share(self, message: Message) -> None:
         check = self._check_of(message)
-        told = int.from_bytes(self._only(message, 4), "little")
+        told = int.from_bytes(self._only(message), "little")
         if told >= P:
             raise self._wrong(message, "not a word")
         if (told + self.own_f(check)) % P:
@@ -546,6 +468,7 @@ class Contents:
             padding=s.secrets.padding,
             paddings={name: s.hellos[name].padding for name in s.plan.parties},
             products=products,
+            triples={triple.table: self._triples.own_part(triple) for triple in s.own_triples},
             people=s.people,
         ).frames()
 

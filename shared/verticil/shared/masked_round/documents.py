@@ -33,6 +33,7 @@ class Hello:
         dealing: of a miner that deals, for steps 1 to 4; else empty.
         padding: public key of the round for the pads; empty of the miner.
         masks: by the number of the pair, the commitment to the mask seed.
+        triples: by the index of a triple's table, those to the mask seeds of all its sets.
     """
 
     MARK: ClassVar = {"kind": "verticil/masked-hello", "version": 1}
@@ -49,6 +50,7 @@ class Hello:
     dealing: bytes
     padding: bytes
     masks: Mapping[str, Sha256]
+    triples: Mapping[str, tuple[Sha256, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,21 @@ class Packets:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TripleStatement:
+    """Of one triple (section 8).
+
+    Attributes:
+        masked: commitment to the masked rows, the same for both others.
+        dealt: of the greatest name, to all words that were dealt to it; else empty.
+        packets: by the other party that checks the rows, for each run.
+    """
+
+    masked: Sha256
+    dealt: bytes
+    packets: Mapping[str, tuple[Packets, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
     """Message 2a.
 
@@ -72,6 +89,7 @@ class Statement:
         transcript: T0.
         masked: by the number of the pair, the commitment to the masked rows.
         packets: by the number of the pair, for each run.
+        triples: by the index of a triple's table.
     """
 
     MARK: ClassVar = {"kind": "verticil/masked-statement", "version": 1}
@@ -80,6 +98,7 @@ class Statement:
     transcript: Sha256
     masked: Mapping[str, Sha256]
     packets: Mapping[str, tuple[Packets, ...]]
+    triples: Mapping[str, TripleStatement]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,7 +87,9 @@ class Mail:
     def name(self, message: Message) -> str:
         """A message for people."""
         about = "" if message.pair < 0 else f" of pair {message.pair}"
+        about += "" if message.table < 0 else f" of table {message.table}"
         about += f", rows of '{message.owner}'" if message.owner else ""
+        about += f", checked by '{message.verifier}'" if message.table >= 0 and message.verifier else ""
         about += f", run {message.run}" if message.run >= 0 else ""
         return f"masked tables: '{message.kind}'{about} from '{message.sender}' to '{message.recipient}'"
 

@@ -1,12 +1,14 @@
 """The arithmetic of one pair of parties in a round, block of rows by block: masks, packets, shares of the check, products.
 
-model-three.md, sections 3 and 4: which words are derived of what, and what is computed from them. Nothing is held but one
-block of rows and the pair's table; what goes to disk are sealed frames, one for each block.
+model-three.md, sections 3 and 4: which words are derived of what, and what is computed from them. What rows that are masked for
+a pair and those of a triple have in common is in `RowsWork`. Nothing is held but one block of rows and the pair's table; what
+goes to disk are sealed frames, one for each block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,7 +21,7 @@ from verticil.shared.masked.derivation import Hasher, Of, RoundName, direction_f
 from verticil.shared.masked.field import P, Words, add, check_words, negate, subtract
 from verticil.shared.masked.plan import Plan
 from verticil.shared.masked.products import add_one_hot, of_words, of_words_and_codes
-from verticil.shared.masked.streams import block_rows, row_blocks, words
+from verticil.shared.masked.streams import Field, block_rows, row_blocks, words
 from verticil.shared.masked_round.messages import Check, Pair
 from verticil.shared.masked_round.secrets import CheckSecrets, PairSecrets
 
@@ -50,62 +52,44 @@ class Tossed:
     columns: Words
 
 
-class PairWork:
-    """Of one pair in one round.
+class RowsWork(ABC):
+    """Masked rows, and their check.
 
     Args:
         plan: of the round.
-        pair: of parties.
         t0: the first transcript.
+        pair: of X: E of a pair's names, or the index of a table.
+        sizes: of whose rows there are, the categories of each unit.
+        width: words of a row for which blocks are made.
     """
 
-    def __init__(self, plan: Plan, pair: Pair, t0: bytes) -> None:
+    def __init__(self, plan: Plan, t0: bytes, pair: Field, sizes: Mapping[str, tuple[int, ...]], width: int) -> None:
         self._name = RoundName(study=plan.study, round=plan.round)
-        self._pair, self._t0 = pair, t0
-        self._field = pair_field(pair.first, pair.second)
-        self.sizes = {name: sizes_of(plan, name) for name in pair.parties}
-        self.widths = {name: sum(self.sizes[name]) for name in pair.parties}
+        self._t0, self._field, self.sizes = t0, pair, sizes
+        self.widths = {name: sum(of) for name, of in sizes.items()}
         self._n = plan.n_people
-        rows = block_rows(sum(self.widths.values()))
-        self.blocks = tuple(row_blocks(plan.n_people, rows))
+        self.blocks = tuple(row_blocks(plan.n_people, block_rows(width)))
 
     def _of(self, **fields: bytes | str | int) -> Of:
         return Of(transcript=self._t0, pair=self._field, **fields)  # type: ignore[arg-type]
 
+    @abstractmethod
     def direction(self, owner: str) -> bytes:
-        """E(from, to) of what `owner` tells its partner."""
-        return direction_field(owner, self._pair.partner(owner))
+        """E(from, to) of what `owner` tells who checks its rows."""
 
-    # ---- dealing and masking (4.1, 4.2)
+    def _masking(self, owner: str) -> tuple[bytes, Field]:
+        """Direction and part of what is masked."""
+        return self.direction(owner), owner
 
-    def seed_commitment(self, owner: str, seed: bytes, salt: bytes) -> bytes:
-        """Of message 0a: there is no transcript yet."""
-        of = Of(pair=self._field, direction=self.direction(owner), part=owner)
-        return self._name.commitment("seed", salt, seed, of)
+    # ---- masking (4.2)
 
+    @abstractmethod
     def mask(self, owner: str, seed: bytes, block: int) -> Words:
         """R of some rows: (rows, width)."""
-        rows = self.blocks[block]
-        key = self._name.derived(seed, "mask", self._of(direction=self.direction(owner), block=block))
-        return words(key, (rows.stop - rows.start, self.widths[owner]))
 
     def masks(self, owner: str, seed: bytes) -> Iterator[Words]:
         """R of each block."""
         return (self.mask(owner, seed, block) for block in range(len(self.blocks)))
-
-    def own_product(self, seed: bytes) -> Words:
-        """The lesser name's share of R_i^T R_j, of its own seed: (width of the lesser, width of the greater)."""
-        shape = self.widths[self._pair.first], self.widths[self._pair.second]
-        return words(self._name.derived(seed, "z", self._of()), shape)
-
-    def dealt_product(self, first: bytes, second: bytes) -> Words:
-        """The greater name's share, which the dealer makes of both seeds."""
-        found = negate(self.own_product(first))
-        for block in range(len(self.blocks)):
-            found = add(
-                found, of_words(self.mask(self._pair.first, first, block), self.mask(self._pair.second, second, block))
-            )
-        return found
 
     def masked(self, owner: str, seed: bytes, people: People) -> Iterator[bytes]:
         """U of each block of rows, as bytes."""
@@ -116,7 +100,8 @@ class PairWork:
 
     def masked_committer(self, owner: str, salt: bytes) -> Hasher:
         """Of U, as `RoundName.committer`."""
-        of = self._of(direction=self.direction(owner), part=owner)
+        direction, part = self._masking(owner)
+        of = self._of(direction=direction, part=part)
         return self._name.committer("masked", salt, 4 * self._n * self.widths[owner], of)
 
     def masked_commitment(self, owner: str, salt: bytes, pieces: Iterable[bytes]) -> bytes:
@@ -253,22 +238,6 @@ class PairWork:
             total += checking.dealer_sum(w, a, b, negate(self._linear(mask, squared, sizes)), rho)
         return total % P
 
-    # ---- multiplying (4.4)
-
-    def share_of_first(self, seed: bytes, masked: Iterable[Words]) -> Words:
-        """C_i = Z_i - R_i^T U_j, of the lesser name: (width of the lesser, width of the greater)."""
-        found = self.own_product(seed)
-        for block, rows in enumerate(masked):
-            found = subtract(found, of_words(self.mask(self._pair.first, seed, block), rows))
-        return found
-
-    def share_of_second(self, product: Words, masked: Iterable[Words], people: People) -> Words:
-        """C_j = Z_j + U_i^T Y_j, of the greater name: of the same shape."""
-        found, sizes = product, self.sizes[self._pair.second]
-        for rows, block in zip(self.blocks, masked, strict=True):
-            found = add(found, of_words_and_codes(block, people.codes(rows), sizes))
-        return found
-
     # ---- frames
 
     def blocks_of(self, frames: Iterable[bytes], width: int, name: str) -> Iterator[Words]:
@@ -285,6 +254,68 @@ class PairWork:
         count = 0
         for count, (rows, frame) in enumerate(zip(self.blocks, frames, strict=True), 1):
             yield words_of(frame, (rows.stop - rows.start, width), f"{name}, block {count - 1}")
+
+
+class PairWork(RowsWork):
+    """Of one pair in one round.
+
+    Args:
+        plan: of the round.
+        pair: of parties.
+        t0: the first transcript.
+    """
+
+    def __init__(self, plan: Plan, pair: Pair, t0: bytes) -> None:
+        sizes = {name: sizes_of(plan, name) for name in pair.parties}
+        super().__init__(plan, t0, pair_field(pair.first, pair.second), sizes, sum(map(sum, sizes.values())))
+        self._pair = pair
+
+    def direction(self, owner: str) -> bytes:
+        """E(from, to) of what `owner` tells its partner."""
+        return direction_field(owner, self._pair.partner(owner))
+
+    # ---- dealing (4.1)
+
+    def seed_commitment(self, owner: str, seed: bytes, salt: bytes) -> bytes:
+        """Of message 0a: there is no transcript yet."""
+        of = Of(pair=self._field, direction=self.direction(owner), part=owner)
+        return self._name.commitment("seed", salt, seed, of)
+
+    def mask(self, owner: str, seed: bytes, block: int) -> Words:
+        """R of some rows: (rows, width)."""
+        rows = self.blocks[block]
+        key = self._name.derived(seed, "mask", self._of(direction=self.direction(owner), block=block))
+        return words(key, (rows.stop - rows.start, self.widths[owner]))
+
+    def own_product(self, seed: bytes) -> Words:
+        """The lesser name's share of R_i^T R_j, of its own seed: (width of the lesser, width of the greater)."""
+        shape = self.widths[self._pair.first], self.widths[self._pair.second]
+        return words(self._name.derived(seed, "z", self._of()), shape)
+
+    def dealt_product(self, first: bytes, second: bytes) -> Words:
+        """The greater name's share, which the dealer makes of both seeds."""
+        found = negate(self.own_product(first))
+        for block in range(len(self.blocks)):
+            found = add(
+                found, of_words(self.mask(self._pair.first, first, block), self.mask(self._pair.second, second, block))
+            )
+        return found
+
+    # ---- multiplying (4.4)
+
+    def share_of_first(self, seed: bytes, masked: Iterable[Words]) -> Words:
+        """C_i = Z_i - R_i^T U_j, of the lesser name: (width of the lesser, width of the greater)."""
+        found = self.own_product(seed)
+        for block, rows in enumerate(masked):
+            found = subtract(found, of_words(self.mask(self._pair.first, seed, block), rows))
+        return found
+
+    def share_of_second(self, product: Words, masked: Iterable[Words], people: People) -> Words:
+        """C_j = Z_j + U_i^T Y_j, of the greater name: of the same shape."""
+        found, sizes = product, self.sizes[self._pair.second]
+        for rows, block in zip(self.blocks, masked, strict=True):
+            found = add(found, of_words_and_codes(block, people.codes(rows), sizes))
+        return found
 
 
 def sizes_of(plan: Plan, party: str) -> tuple[int, ...]:

@@ -28,13 +28,16 @@ from verticil.shared.masked_round.contents import Contents
 from verticil.shared.masked_round.envelope import size_of_file
 from verticil.shared.masked_round.folder import RoundFolder, sha256_of
 from verticil.shared.masked_round.mail import Credentials
-from verticil.shared.masked_round.messages import CHARGED, IN_SLOTS, Kind, Message
+from verticil.shared.masked_round.messages import CHARGED, IN_SLOTS, SACRIFICE, Kind, Message
 from verticil.shared.masked_round.pair_work import People
 from verticil.shared.masked_round.secrets import Random, draw
 from verticil.shared.masked_round.standing import Standing, check_hellos
 
-_OF_PAIRS: Final = frozenset(
+_OF_GROUPS: Final = frozenset(
     {
+        *SACRIFICE,
+        Kind.THERE,
+        Kind.PASSED,
         Kind.SEED,
         Kind.PRODUCT,
         Kind.MASKED,
@@ -48,6 +51,7 @@ _OF_PAIRS: Final = frozenset(
         Kind.F_SHARE,
     }
 )
+"""Of a pair or a triple, until it is done."""
 _DEALT: Final = frozenset({Kind.SEED, Kind.PRODUCT, Kind.STATEMENT})
 _EARLY: Final = {
     Kind.HELLO: "hello.json",
@@ -58,6 +62,8 @@ _EARLY: Final = {
     Kind.AGREED_AGAIN: "t1",
 }
 """What has to be there before such a message can be verified; behind it all need that every node has one T1."""
+_TOLD_TOGETHER: Final = frozenset(SACRIFICE) - {Kind.ALPHA}
+"""Of a sacrifice: verified by, or compared with, the own one, which is on the disk when another's comes."""
 
 
 class Item(NamedTuple):
@@ -105,14 +111,13 @@ class _ByKind:
         """Those of a kind."""
         return self._kinds.get(kind, ())
 
-    def all_in(self, there: Set[int], kind: Kind, pair: int | None) -> bool:
-        """Whether all of a kind are there; of one pair only, or of all."""
-        return all(message.index in there for message in self.of(kind) if pair in {None, message.pair})
+    def all_in(self, there: Set[int], kind: Kind, group: tuple[int, int] | None) -> bool:
+        """Whether all of a kind are there; of one pair or triple only, or of all."""
+        return all(message.index in there for message in self.of(kind) if group in {None, message.group})
 
     def about(self, message: Message, kind: Kind) -> Iterator[Message]:
-        """Those of a kind about the same run of a check."""
-        about = message.pair, message.owner, message.run
-        return (item for item in self.of(kind) if (item.pair, item.owner, item.run) == about)
+        """Those of a kind about the same run of a check, or of a sacrifice."""
+        return (item for item in self.of(kind) if item.about == message.about)
 
 
 class Round:
@@ -274,8 +279,9 @@ class Round:
             ("agreeing on the plan", {Kind.HELLO, Kind.AGREED}),
             ("dealing masks", {Kind.SEED, Kind.PRODUCT}),
             ("committing", {Kind.STATEMENT, Kind.AGREED_AGAIN}),
+            ("checking what was dealt", {*SACRIFICE, Kind.THERE, Kind.PASSED}),
             ("masking", {Kind.MASKED, Kind.PACKET}),
-            ("checking rows", _OF_PAIRS | {Kind.DONE}),
+            ("checking rows", _OF_GROUPS | {Kind.DONE}),
             ("opening", {Kind.SHARE, Kind.OPENED, Kind.RECEIPT}),
         )
         here = self._sent | self._got
@@ -307,11 +313,11 @@ class Round:
 
     # ---- what may come, and what may be made
 
-    def _all_got(self, kind: Kind, pair: int | None = None) -> bool:
-        return self._incoming.all_in(self._got, kind, pair)
+    def _all_got(self, kind: Kind, group: tuple[int, int] | None = None) -> bool:
+        return self._incoming.all_in(self._got, kind, group)
 
-    def _all_sent(self, kind: Kind, pair: int | None = None) -> bool:
-        return self._outgoing.all_in(self._sent, kind, pair)
+    def _all_sent(self, kind: Kind, group: tuple[int, int] | None = None) -> bool:
+        return self._outgoing.all_in(self._sent, kind, group)
 
     def _has(self, name: str) -> bool:
         if name not in self._written and self._folder.read(name) is not None:
@@ -330,11 +336,22 @@ class Round:
         """Whether this node's message of a kind about the same run of a check is made."""
         return any(item.index in self._sent for item in self._outgoing.about(message, kind))
 
+    def _all_say(self, message: Message, kind: Kind) -> bool:
+        """Whether all of a kind about the same run of a sacrifice are here: both others', and this node's own for both."""
+        got, sent = self._incoming.about(message, kind), self._outgoing.about(message, kind)
+        return all(item.index in self._got for item in got) and all(item.index in self._sent for item in sent)
+
+    def _is_dealt_rightly(self, message: Message) -> bool:
+        """Whether rows of a triple may leave: all three have said that both runs of the sacrifice passed."""
+        return self._all_got(Kind.PASSED, message.group) and self._all_sent(Kind.PASSED, message.group)
+
     def _may_come(self, message: Message) -> bool:
         """Whether this node can tell now whether a message is what it must be."""
         kind = message.kind
         if kind in _EARLY:
             return self._has(_EARLY[kind]) and (kind not in _DEALT or self._all_got(Kind.AGREED))
+        if kind in _TOLD_TOGETHER:
+            return self._is_agreed() and all(item.index in self._sent for item in self._outgoing.about(message, kind))
         late: dict[Kind, Callable[[], bool]] = {
             Kind.CLOSED: lambda: self._sent_of(message, Kind.CLOSED),
             Kind.OPEN: lambda: self._sent_of(message, Kind.OPEN),
@@ -348,24 +365,33 @@ class Round:
 
     def _may_be_made(self, message: Message) -> bool:
         """Whether everything is there that a message of this node waits for (section 2, "may leave when")."""
-        pair = message.pair
+        if message.kind in SACRIFICE:
+            before = SACRIFICE.index(message.kind)
+            return self._is_agreed() and (
+                self._all_say(message, SACRIFICE[before - 1])
+                if before
+                else self._all_got(Kind.THERE, message.group) and self._all_sent(Kind.THERE, message.group)
+            )
+        group = message.group
         rules: dict[Kind, Callable[[], bool]] = {
             Kind.HELLO: lambda: self._has("hello.json"),
             Kind.AGREED: lambda: self._has("t0"),
             Kind.SEED: lambda: self._has("t0") and self._all_got(Kind.AGREED),
-            Kind.PRODUCT: lambda: self._has("t0") and self._all_got(Kind.SEED, pair),
+            Kind.PRODUCT: lambda: self._has("t0") and self._all_got(Kind.SEED, group),
             Kind.STATEMENT: lambda: self._has("statement.json"),
             Kind.AGREED_AGAIN: lambda: self._has("t1"),
-            Kind.MASKED: self._is_agreed,
-            Kind.PACKET: self._is_agreed,
-            Kind.FITS: lambda: self._got_of(message, Kind.PACKET) and self._all_got(Kind.MASKED, pair),
+            Kind.THERE: lambda: self._is_agreed() and self._all_got(Kind.PRODUCT, group),
+            Kind.PASSED: lambda: self._is_agreed() and self._all_got(SACRIFICE[-1], group),
+            Kind.MASKED: lambda: self._is_agreed() and self._is_dealt_rightly(message),
+            Kind.PACKET: lambda: self._is_agreed() and self._is_dealt_rightly(message),
+            Kind.FITS: lambda: self._got_of(message, Kind.PACKET) and self._all_got(Kind.MASKED, group),
             Kind.CLOSED: lambda: self._got_of(message, Kind.FITS) and self._sent_of(message, Kind.FITS),
             Kind.OPEN: lambda: self._got_of(message, Kind.CLOSED),
             Kind.TOLD: lambda: self._got_of(message, Kind.OPEN),
             Kind.EXPECTED: lambda: self._got_of(message, Kind.TOLD, 2),
             Kind.W_SHARE: lambda: self._got_of(message, Kind.EXPECTED),
             Kind.F_SHARE: lambda: self._got_of(message, Kind.W_SHARE),
-            Kind.DONE: lambda: self._is_agreed() and all(self._all_got(kind, pair) for kind in _OF_PAIRS),
+            Kind.DONE: lambda: self._is_agreed() and all(self._all_got(kind, group) for kind in _OF_GROUPS),
             Kind.SHARE: lambda: self._is_agreed() and self._is_over_for_shares(),
             Kind.OPENED: lambda: self._has("tables"),
             Kind.RECEIPT: lambda: self._is_agreed() and self._all_got(Kind.OPENED),
@@ -373,9 +399,10 @@ class Round:
         return rules[message.kind]()
 
     def _is_over_for_shares(self) -> bool:
-        """Whether all rows that this party multiplies are here and checked, and all others of its pairs have said so."""
-        kinds = (Kind.MASKED, Kind.F_SHARE, Kind.DONE)
-        return all(self._all_got(kind, pair.number) for kind in kinds for pair in self._s.own_pairs)
+        """Whether all rows that this party multiplies are here and checked, and all others have said so."""
+        kinds = (Kind.PASSED, Kind.MASKED, Kind.F_SHARE, Kind.DONE)
+        groups = [(group.about.pair, group.about.table) for group in (*self._s.own_pairs, *self._s.own_triples)]
+        return all(self._all_got(kind, group) for kind in kinds for group in groups)
 
     # ---- going on
 
@@ -467,18 +494,18 @@ class Round:
         drawn = self._s.drawn if self._has("t1") else None
         if drawn is None:
             return
-        over = all(map(self._all_got, (*_OF_PAIRS, Kind.DONE))) and self._all_sent(Kind.DONE)
+        over = all(map(self._all_got, (*_OF_GROUPS, Kind.DONE))) and self._all_sent(Kind.DONE)
         if self._s.is_party:
             if not self._all_sent(Kind.SHARE):
                 return
             if drawn.noise:
                 self._s.keep(replace(drawn, noise=b"", padding=b"", data_salt=b""))
             if over:
-                self._drop(_OF_PAIRS | {Kind.DONE})
+                self._drop(_OF_GROUPS | {Kind.DONE})
                 self._s.forget_secrets()
             return
         if over and drawn.dealing:
-            self._drop(_OF_PAIRS | {Kind.DONE})
+            self._drop(_OF_GROUPS | {Kind.DONE})
             self._s.keep(replace(drawn, dealing=b"", tosses={}))
         if over and self._all_sent(Kind.OPENED):
             self._drop({Kind.SHARE})

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from verticil.shared.errors import DataFault
 from verticil.shared.masked.plan import Plan
-from verticil.shared.masked_round.messages import RUNS, Check, checks_of, pairs_of
+from verticil.shared.masked_round.messages import RUNS, Check, Triple, checks_of, pairs_of, triples_of
 
 Random = Callable[[int], bytes]
 Secret = Annotated[bytes, 32]
@@ -61,6 +61,39 @@ class PairSecrets:
     runs: tuple[CheckSecrets, ...]
 
 
+SETS: Final = 1 + RUNS
+"""Of masks of a triple: those that hide its rows, and for each run those that are sacrificed (section 8)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TripleSecrets:
+    """Of one party of a triple.
+
+    Attributes:
+        mask_seeds, mask_salts: of each set, as those of `PairSecrets`; its shares of the dealt products, too.
+        masked_salt: of the commitment to the masked rows.
+        dealt_salt: of the greatest name, of the commitment to all words that were dealt to it.
+        sums_salts: by run, of the commitments to its sums.
+        runs: by the other party that checks its rows.
+    """
+
+    mask_seeds: tuple[Secret, ...]
+    mask_salts: tuple[Secret, ...]
+    masked_salt: Secret
+    dealt_salt: Secret
+    sums_salts: tuple[Secret, ...]
+    runs: Mapping[str, tuple[CheckSecrets, ...]]
+
+    def against(self, verifier: str) -> PairSecrets:
+        """What this party needs for its rows as one of the others gets them."""
+        return PairSecrets(
+            mask_seed=self.mask_seeds[0],
+            mask_salt=self.mask_salts[0],
+            masked_salt=self.masked_salt,
+            runs=self.runs[verifier],
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toss:
     """A node's part of a toss.
@@ -83,7 +116,8 @@ class Secrets:
         data_salt: of the data seal.
         sealing, dealing, padding: private keys of the round (X25519).
         pairs: by the number of the pair, of a party.
-        tosses: by `toss_name`, of a verifier or dealer.
+        triples: by the index of the table, of one of its three parties.
+        tosses: by `toss_name`, of a verifier or dealer; by `shared_toss_name`, of a party of a triple.
     """
 
     noise: bytes
@@ -92,6 +126,7 @@ class Secrets:
     dealing: bytes
     padding: bytes
     pairs: Mapping[str, PairSecrets]
+    triples: Mapping[str, TripleSecrets]
     tosses: Mapping[str, Toss]
 
 
@@ -126,7 +161,14 @@ def random_of(state: Path, effective: bytes, *, trial: bool) -> Random:
 
 def toss_name(check: Check) -> str:
     """Names a check among a node's secrets."""
+    if check.table >= 0:
+        return f"table-{check.table}.{check.run}.{check.owner}.{check.verifier}"
     return f"{check.pair}.{check.run}.{check.owner}"
+
+
+def shared_toss_name(table: int, run: int, which: str) -> str:
+    """Names a toss of the three parties of a triple: of ``e``, or of the coefficients, ``c``."""
+    return f"table-{table}.{run}.{which}"
 
 
 def draw(plan: Plan, name: str, random: Random) -> Secrets:
@@ -138,7 +180,11 @@ def draw(plan: Plan, name: str, random: Random) -> Secrets:
         random: gives so many random bytes.
     """
     is_party = name in plan.parties
-    deals = any(pair.dealer == name for pair in pairs_of(plan))
+    triples = triples_of(plan)
+    deals = any(pair.dealer == name for pair in (*pairs_of(plan), *triples))
+    own = [triple for triple in triples if name in triple.parties]
+    tosses = [toss_name(check) for check in checks_of(plan) if name in {check.verifier, check.dealer}]
+    tosses += [shared_toss_name(triple.table, run, which) for triple in own for run in range(RUNS) for which in "ec"]
     return Secrets(
         noise=random(32) if is_party or name in plan.counted else b"",
         data_salt=random(32) if is_party else b"",
@@ -146,11 +192,8 @@ def draw(plan: Plan, name: str, random: Random) -> Secrets:
         dealing=_private(random) if deals and not is_party else b"",
         padding=_private(random) if is_party else b"",
         pairs={str(pair.number): _of_pair(random) for pair in pairs_of(plan) if name in pair.parties},
-        tosses={
-            toss_name(check): Toss(value=random(32), salt=random(32))
-            for check in checks_of(plan)
-            if name in {check.verifier, check.dealer}
-        },
+        triples={str(triple.table): _of_triple(random, triple, name) for triple in own},
+        tosses={toss: Toss(value=random(32), salt=random(32)) for toss in tosses},
     )
 
 
@@ -159,8 +202,23 @@ def _of_pair(random: Random) -> PairSecrets:
         mask_seed=random(32),
         mask_salt=random(32),
         masked_salt=random(32),
-        runs=tuple(CheckSecrets(**{name: random(32) for name in CheckSecrets.__slots__}) for _ in range(RUNS)),
+        runs=_runs(random),
     )
+
+
+def _of_triple(random: Random, triple: Triple, name: str) -> TripleSecrets:
+    return TripleSecrets(
+        mask_seeds=tuple(random(32) for _ in range(SETS)),
+        mask_salts=tuple(random(32) for _ in range(SETS)),
+        masked_salt=random(32),
+        dealt_salt=random(32),
+        sums_salts=tuple(random(32) for _ in range(RUNS)),
+        runs={verifier: _runs(random) for verifier in triple.others(name)},
+    )
+
+
+def _runs(random: Random) -> tuple[CheckSecrets, ...]:
+    return tuple(CheckSecrets(**{name: random(32) for name in CheckSecrets.__slots__}) for _ in range(RUNS))
 
 
 def _private(random: Random) -> bytes:

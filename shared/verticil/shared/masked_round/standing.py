@@ -15,12 +15,25 @@ from verticil.shared import record
 from verticil.shared.errors import PeerFault
 from verticil.shared.masked.derivation import RoundName
 from verticil.shared.masked.plan import Plan
-from verticil.shared.masked_round.documents import Hello, Statement
+from verticil.shared.masked_round.documents import Hello, Packets, Statement
 from verticil.shared.masked_round.folder import RoundFolder
 from verticil.shared.masked_round.mail import Credentials, Mail, signing_key_of
-from verticil.shared.masked_round.messages import Check, Kind, Message, Pair, checks_of, messages_of, pairs_of
-from verticil.shared.masked_round.pair_work import PairWork, People
-from verticil.shared.masked_round.secrets import Secrets
+from verticil.shared.masked_round.messages import (
+    RUNS,
+    About,
+    Check,
+    Kind,
+    Message,
+    Pair,
+    Triple,
+    checks_of,
+    messages_of,
+    pairs_of,
+    triples_of,
+)
+from verticil.shared.masked_round.pair_work import PairWork, People, RowsWork
+from verticil.shared.masked_round.secrets import SETS, PairSecrets, Secrets
+from verticil.shared.masked_round.triple_work import TripleWork
 from verticil.wire.v1 import common_pb2
 
 _UNBOUND = frozenset({Kind.HELLO})
@@ -46,6 +59,7 @@ class Standing:
     given: People | None
     _secrets: Secrets | None = field(default=None, init=False)
     _works: dict[int, PairWork] = field(default_factory=dict, init=False)
+    _triple_works: dict[int, TripleWork] = field(default_factory=dict, init=False)
     _arriving: dict[int, Path] = field(default_factory=dict, init=False)
 
     @cached_property
@@ -74,9 +88,19 @@ class Standing:
         return tuple(pair for pair in self.pairs if self.me in pair.parties)
 
     @cached_property
-    def checks(self) -> Mapping[tuple[int, str, int], Check]:
-        """By pair, owner and run."""
-        return {(check.pair, check.owner, check.run): check for check in checks_of(self.plan)}
+    def triples(self) -> Mapping[int, Triple]:
+        """Of the plan, by the index of the table."""
+        return {triple.table: triple for triple in triples_of(self.plan)}
+
+    @cached_property
+    def own_triples(self) -> tuple[Triple, ...]:
+        """Those that this node is a party of."""
+        return tuple(triple for triple in self.triples.values() if self.me in triple.parties)
+
+    @cached_property
+    def checks(self) -> Mapping[About, Check]:
+        """By what they are about."""
+        return {check.about: check for check in checks_of(self.plan)}
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
@@ -215,13 +239,17 @@ class Standing:
 
     def incoming(self, kind: Kind, *, pair: int = -1, owner: str = "", run: int = -1, sender: str = "") -> Message:
         """The one message of this kind for this node; `sender` where there are several."""
+        return self.message(kind, About(pair=pair, owner=owner, run=run), sender)
+
+    def message(self, kind: Kind, about: About, sender: str = "") -> Message:
+        """The same, by what it is about."""
         found = [
             message
             for message in self._by_kind.get(kind, ())
-            if (message.pair, message.owner, message.run) == (pair, owner, run) and sender in {"", message.sender}
+            if message.about == about and sender in {"", message.sender}
         ]
         if len(found) != 1:
-            raise ValueError(f"{len(found)} messages '{kind}' of pair {pair}, owner '{owner}', run {run}, expected one")
+            raise ValueError(f"{len(found)} messages '{kind}' of {about}, expected one")
         return found[0]
 
     def all_incoming(self, kind: Kind) -> Sequence[Message]:
@@ -245,6 +273,63 @@ class Standing:
         if number not in self._works:
             self._works[number] = PairWork(self.plan, self.pair(number), self.t0)
         return self._works[number]
+
+    def triple_work(self, table: int) -> TripleWork:
+        """The arithmetic of a triple; after T0."""
+        if table not in self._triple_works:
+            self._triple_works[table] = TripleWork(self.plan, self.triples[table], self.t0)
+        return self._triple_works[table]
+
+    # ---- masked rows, of a pair or a triple
+
+    def rows_work(self, of: Message | Check) -> RowsWork:
+        """The arithmetic of the rows that a message or a check is about."""
+        if of.table < 0:
+            return self.work(of.pair)
+        return self.triple_work(of.table).rows(of.owner, self._reader(of))
+
+    def _reader(self, of: Message | Check) -> str:
+        """Who checks the rows, where it is of some check; else one who gets them."""
+        return of.verifier or self.triples[of.table].others(of.owner)[0]
+
+    def rows_secrets(self, of: Message | Check) -> PairSecrets:
+        """What this node drew for its own rows."""
+        if of.table < 0:
+            return self.secrets.pairs[str(of.pair)]
+        return self.secrets.triples[str(of.table)].against(self._reader(of))
+
+    def rows_people(self, of: Message | Check) -> People:
+        """What this node's people have in these rows."""
+        return self.people if of.table < 0 else self.triple_work(of.table).own_unit(self.me, self.people)
+
+    def rows_committed(self, of: Message) -> bytes:
+        """The owner's commitment to the masked rows."""
+        said = self.statements[of.owner]
+        return said.masked[str(of.pair)] if of.table < 0 else said.triples[str(of.table)].masked
+
+    def own_packets(self, about: About) -> tuple[Packets, ...]:
+        """This party's commitments to the packets of all runs of a check of its rows; none where nobody checks them."""
+        found = []
+        for run in range(RUNS):
+            check = self.checks.get(about._replace(run=run))
+            if check is not None:
+                of, work = self.rows_secrets(check).runs[run], self.rows_work(check)
+                to_verifier, to_dealer = (of.verifier_seed, of.verifier_salt), (of.dealer_seed, of.dealer_salt)
+                corrections = work.corrections(self.me, of, run)
+                found.append(
+                    Packets(
+                        verifier=work.packet_commitment(self.me, check.verifier, run, to_verifier),
+                        dealer=work.packet_commitment(self.me, check.dealer, run, to_dealer, corrections),
+                    )
+                )
+        return tuple(found)
+
+    def packets_committed(self, check: Check) -> Packets:
+        """The owner's commitments to the packets of a check."""
+        said = self.statements[check.owner]
+        if check.table < 0:
+            return said.packets[str(check.pair)][check.run]
+        return said.triples[str(check.table)].packets[check.verifier][check.run]
 
 
 def hello_of(body: bytes, name: str) -> Hello:
@@ -280,8 +365,15 @@ def check_hellos(standing: Standing) -> None:
             other = next(key for key in mine.pins if hello.pins.get(key) != mine.pins[key])
             raise _differs(name, f"pinned sealing key of '{other}'")
         pairs = {str(pair.number) for pair in standing.pairs if name in pair.parties}
-        deals = name == plan.miner and any(pair.dealer == name for pair in standing.pairs)
-        if set(hello.masks) != pairs or bool(hello.dealing) != deals or bool(hello.padding) != (name in plan.parties):
+        triples = {str(table): SETS for table, triple in standing.triples.items() if name in triple.parties}
+        dealt = (*standing.pairs, *standing.triples.values())
+        deals = name == plan.miner and any(group.dealer == name for group in dealt)
+        if (
+            set(hello.masks) != pairs
+            or {table: len(sets) for table, sets in hello.triples.items()} != triples
+            or bool(hello.dealing) != deals
+            or bool(hello.padding) != (name in plan.parties)
+        ):
             raise _differs(name, "commitments or keys of the round")
     _check_keys(standing.hellos)
 
@@ -322,11 +414,25 @@ def check_statement(statement: Statement, name: str, standing: Standing) -> None
         pair: sum(check.owner == name and str(check.pair) == pair for check in standing.checks.values())
         for pair in pairs
     }
+    checked = 0 if name in standing.plan.unchecked else RUNS
+    triples = {
+        str(table): (
+            32 * (name == triple.parties[-1]),
+            {verifier: checked for verifier in triple.others(name) if checked},
+        )
+        for table, triple in standing.triples.items()
+        if name in triple.parties
+    }
+    said = {
+        table: (len(of.dealt), {verifier: len(packets) for verifier, packets in of.packets.items()})
+        for table, of in statement.triples.items()
+    }
     if (
         statement.name != name
         or statement.transcript != standing.t0
         or set(statement.masked) != pairs
         or {pair: len(packets) for pair, packets in statement.packets.items()} != runs
+        or said != triples
     ):
         raise PeerFault(
             "STUDY_MISMATCH",

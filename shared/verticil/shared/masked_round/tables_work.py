@@ -62,6 +62,7 @@ class ShareMaker:
         padding: private key of its pads.
         paddings: public keys of all parties' pads.
         products: by number of the pair, this party's share of all its tables.
+        triples: by index, its part of each table of three parties.
         people: its people.
     """
 
@@ -76,9 +77,10 @@ class ShareMaker:
         paddings: Mapping[str, bytes],
         products: Mapping[int, Words],
         people: People,
+        triples: Mapping[int, Words] | None = None,
     ) -> None:
         self._plan, self._me, self._t1, self._noise = plan, me, t1, noise
-        self._products, self._people = products, people
+        self._products, self._people, self._triples = products, people, triples or {}
         self._name = RoundName(study=plan.study, round=plan.round)
         key = X25519PrivateKey.from_private_bytes(padding)
         self._secrets = {
@@ -90,7 +92,7 @@ class ShareMaker:
         """The share of each table of the plan, as bytes."""
         own = self._own_tables()
         for index, table in enumerate(self._plan.tables):
-            share = own.get(index)
+            share = own.get(index, self._triples.get(index))
             if share is None:
                 share = self._cross(table)
             noise = noise_of(self._plan, self._me, self._noise, self._t1, index)
