@@ -7,10 +7,15 @@ it), multiplying, noise, pads and sums, of all 78 tables; with the commitments t
 without seals and disk. Opened tables less the noise are held against counts. Then a whole round with all four nodes in one
 process: statements, seals, signatures, files, and everything that is made anew rather than kept. Ends with 1 where a bound is
 missed. Set OPENBLAS_NUM_THREADS=1: on a busy machine threads wait for each other, and waiting counts.
+
+``--triple K``: instead, three parties with one column of K categories each, Adult's people; a round with the table of all
+three, and one without.
 """
 
 from __future__ import annotations
 
+import itertools
+import resource
 import sys
 import tempfile
 import time
@@ -20,6 +25,7 @@ from figure import Figure
 
 from support.masked_arithmetic import arithmetic
 from support.masked_nodes import MINER, Keys, Nodes, plan_for, random_tables
+from verticil.shared.masked_round.messages import Message
 
 ADULT = 32_561
 SIZES = {"north": (20, 20, 20, 20, 2), "south": (11, 11, 11, 11), "west": (16, 16, 15, 15)}
@@ -36,8 +42,38 @@ def whole_round(n: int) -> float:
     return took
 
 
+def triple(categories: int) -> None:
+    """What a three-way table adds to a round of its three pairs: CPU seconds of all nodes, and bytes of all messages."""
+    sizes = dict.fromkeys(SIZES, (categories,))
+    pairs = tuple(itertools.combinations(range(3), 2))
+    for name, tables in (("pairs", pairs), ("pairs and the triple", (*pairs, (0, 1, 2)))):
+        with tempfile.TemporaryDirectory() as folder:
+            plan = plan_for(sizes, ADULT, tables=tables)
+            nodes = Nodes(Path(folder), Keys(Path(folder), list(sizes)), plan, random_tables(sizes, ADULT))
+            size, messages = 0, 0
+
+            def count(_: Message, path: Path) -> Path:
+                nonlocal size, messages
+                size, messages = size + path.stat().st_size, messages + 1
+                return path
+
+            nodes.change = count
+            begun = time.process_time()
+            nodes.run()
+            took = time.process_time() - begun
+            assert nodes.rounds[MINER].opened() is not None
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        print(
+            f"K = {categories}, {name}: {took:.2f} CPU s, {size / 1e6:.1f} MB in {messages} messages, {peak} MiB",
+            flush=True,
+        )
+
+
 def main() -> int:
     """Print every figure as it is there."""
+    if sys.argv[1:2] == ["--triple"]:
+        triple(int(sys.argv[2]))
+        return 0
     missed = False
     for name, n, bound in [("Adult", ADULT, 6.0), ("300,000 people", 300_000, 30.0)]:
         spent = arithmetic(SIZES, n)

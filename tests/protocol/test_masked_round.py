@@ -72,9 +72,13 @@ def noise_keys(made: Nodes) -> dict[str, bytes]:
     return found
 
 
-@pytest.mark.parametrize("parties", [2, 3, 5])
-def test_opened_tables_less_the_contributors_noise_are_the_cross_tables(nodes, parties):
-    made: Nodes = nodes(parties)
+@pytest.mark.parametrize(
+    ("parties", "triples"), [(2, ()), (3, ()), (5, ()), (3, ((0, 2, 3),)), (4, ((0, 2, 4), (1, 2, 5)))]
+)
+def test_opened_tables_less_the_contributors_noise_are_the_cross_tables(nodes, parties, triples):
+    """Triples of unequal sizes, and two that share parties, one with a unit of each of both."""
+    units = sum(map(len, list(SIZES.values())[:parties]))
+    made: Nodes = nodes(parties, tables=(*itertools.combinations(range(units), 2), *triples))
     keys_of_noise = noise_keys(made)
     made.run()
     assert all(node.finished for node in made.rounds.values())
@@ -168,9 +172,16 @@ def fixed_random(name: str) -> Callable[[int], bytes]:
 
 
 @pytest.mark.parametrize(
-    ("every", "least"), [(12, 60), pytest.param(1, 800, marks=[pytest.mark.faults, pytest.mark.timeout(1800)])]
+    ("parties", "every", "least"),
+    [
+        (2, 12, 60),
+        (3, 30, 60),
+        pytest.param(2, 1, 800, marks=[pytest.mark.faults, pytest.mark.timeout(1800)]),
+        pytest.param(3, 1, 2000, marks=[pytest.mark.faults, pytest.mark.timeout(3600)]),
+    ],
 )
-def test_nodes_that_die_at_durable_steps_give_the_same_tables(nodes, monkeypatch, every, least):
+def test_nodes_that_die_at_durable_steps_give_the_same_tables(nodes, monkeypatch, parties, every, least):
+    """Of three parties with a table of three of their units."""
     made_as = Nodes.made
 
     def with_random(self: Nodes, name: str) -> Round:
@@ -179,9 +190,10 @@ def test_nodes_that_die_at_durable_steps_give_the_same_tables(nodes, monkeypatch
         return node
 
     monkeypatch.setattr(Nodes, "made", with_random)
-    undisturbed: Nodes = nodes(2, 40, folder="undisturbed")
+    tables = {} if parties == 2 else {"tables": ((0, 2), (0, 3), (2, 3), (0, 2, 3))}
+    undisturbed: Nodes = nodes(parties, 40, folder="undisturbed", **tables)
     undisturbed.run()
-    disturbed: Nodes = nodes(2, 40, folder="disturbed")
+    disturbed: Nodes = nodes(parties, 40, folder="disturbed", **tables)
     killer, crashes = AtSteps(every), 0
     with durable.watched(killer):
         while not all(node.finished for node in disturbed.rounds.values()):
@@ -201,7 +213,7 @@ def test_nodes_that_die_at_durable_steps_give_the_same_tables(nodes, monkeypatch
     one, other = undisturbed.rounds[MINER], disturbed.rounds[MINER]
     assert one.transcript() == other.transcript()
     assert all(map(np.array_equal, one.opened(), other.opened()))
-    for name in ("north", "south"):
+    for name in PARTIES[:parties]:
         assert set(disturbed.charged[name]) == {one.transcript()}
 
 

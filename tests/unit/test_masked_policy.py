@@ -132,6 +132,22 @@ def test_everything_else_that_a_policy_may_say_refuses_by_name(tmp_path: Path) -
     assert "the noise of 'miner' would be counted, and it has no pinned key" in counts
 
 
+def test_the_miner_must_be_allowed_to_deal_where_a_table_has_columns_of_three_parties(tmp_path: Path) -> None:
+    policy, study = load_party(initialised(tmp_path)).policy, masked(3)
+    three = dataclasses.replace(study.tables, three_way=(("v0", "v1", "v2"),))  # type: ignore[type-var]
+    triple = dataclasses.replace(study, tables=three)
+    assert against(policy, study) == []
+    (told,) = against(policy, triple)
+    assert "'miner' would deal the masks of this party and 'insurer', 'registry'" in told
+    assert "has no pinned key that a person here confirmed" in told
+    four = four_figures(triple, party="clinic")
+    assert four is not None
+    assert "miner with insurer (columns of clinic: epsilon 6 over 1)" in four.words[2]
+    assert "miner with clinic" not in four.words[2]
+    plan = next(item for item in four_figures(triple).floor if item.names == ("miner", "clinic"))  # type: ignore[union-attr]
+    assert (plan.owners, plan.columns) == (("insurer", "registry"), 2)
+
+
 def test_raw_columns_are_masked_by_name_only(tmp_path: Path) -> None:
     policy, study = load_party(initialised(tmp_path)).policy, masked()
     first, *rest = study.units

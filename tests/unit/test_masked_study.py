@@ -26,6 +26,7 @@ from verticil.shared.channels.subset import subset_selection
 from verticil.shared.errors import Misuse
 from verticil.shared.joint.prediction import predict
 from verticil.shared.masked.plan import Plan
+from verticil.shared.masked_round.messages import triples_of
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.record import decode, encode
 from verticil.shared.study import canonical, rules
@@ -38,6 +39,7 @@ from verticil.shared.study.masked import (
     exposed,
     plan_of,
     slot_milliseconds,
+    triples,
 )
 from verticil.shared.study.protocols import table_deviations
 from verticil.shared.study.reading import read_study
@@ -163,6 +165,7 @@ SPOILED: dict[str, dict[str, Any]] = {
     "one operator": {"operators": {"a": "x", "b": "b", "c": "x", "miner": "miner"}},
     "an owner beyond": {"owners": (0, 0, 1, 2, 3)},
     "a size less": {"sizes": (2, 3, 4, 5)},
+    "three of two parties": {"tables": ((0, 1, 2),)},
     "a unit beyond": {"tables": ((0, 5),)},
     "not ascending": {"tables": ((1, 0),)},
     "negative": {"tables": ((-1, 0),)},
@@ -294,8 +297,8 @@ def test_what_a_masked_study_may_not_ask_is_refused_by_name() -> None:
     assert "tables: missing" in problem(dataclasses.replace(three, tables=None))
     weak = dataclasses.replace(three, tables=TablesRule(epsilon=40.0, delta=1e-3))
     assert "from each of 3 contributors: expected 3 to 16384" in problem(weak)
-    triple = TablesRule(epsilon=1.0, delta=1e-9, three_way=(("a0", "b0", "c0"),))
-    assert refused(dataclasses.replace(three, tables=triple)).code == "STUDY_UNSUPPORTED"
+    assert refused(with_triples(three, ("a0", "a1", "b0"))).code == "STUDY_UNSUPPORTED"
+    assert "'a0, a1, b0' are columns of two organisations" in problem(with_triples(three, ("a0", "a1", "b0")))
     sub = dataclasses.replace(three, quorum=QuorumRule(deadline_seconds=3600, minimum=2))
     assert "with 2 parties of the smallest sub-model (quorum.min)" in problem(sub)
     assert "the name 'miner'" in problem(masked(3, sizes={"a": (2,), "miner": (2,), "c": (2,)}))
@@ -317,6 +320,52 @@ def test_a_set_of_categories_is_refused_and_a_raw_column_is_not() -> None:
 def test_a_breach_rule_holds_for_columns_that_only_a_dealer_with_its_partner_can_read() -> None:
     study = dataclasses.replace(masked(3), breach=Breach(prior=0.1, posterior=0.5))
     assert "has gamma" in refused(study).message
+
+
+# ---- tables of three columns
+
+
+def with_triples(study: Study, *three_way: tuple[str, str, str]) -> Study:
+    return dataclasses.replace(study, tables=TablesRule(epsilon=1.0, delta=1e-9, three_way=three_way))
+
+
+def test_of_a_triple_the_miner_reads_with_any_one_of_the_three_what_the_others_have_in_the_table() -> None:
+    study = with_triples(masked(4), ("c0", "a1", "b0"))
+    rules.check(study, source="study")
+    assert triples(study) == ((1, 2, 3),)
+    with_miner = {item.partner: (item.owners, item.units) for item in exposed(study) if item.dealer == "miner"}
+    assert with_miner == {"a": (("b", "c"), (2, 3)), "b": (("a", "c"), (1, 3)), "c": (("a", "b"), (1, 2))}
+    assert not [item for item in exposed(masked(4)) if item.dealer == "miner"]
+    assert list(covered(study)) == [("a",), ("b",), ("c",), ("d", "miner")]
+    plan = plan_of(study, 1000)
+    assert plan.tables[-1] == (1, 2, 3)
+    assert [found.units for found in triples_of(plan)] == [(1, 2, 3)]
+    assert table_deviations(study)[-1] == plan.deviation((1, 2, 3)) > tables_sigma(study)
+    said = next(item for item in lint(study, n=5000) if item.code == "miner-deals-triples")
+    assert "deals the masks of one table of three parties' columns" in said.message
+
+
+def test_a_triple_within_one_party_is_counted_by_its_owner() -> None:
+    study = with_triples(masked(2, sizes={"a": (2, 3, 2), "b": (4,)}), ("a0", "a1", "a2"))
+    rules.check(study, source="study")
+    assert triples(study) == triples_of(plan_of(study, 1000)) == ()
+    assert table_deviations(study)[-1] == tables_sigma(study)
+
+
+@pytest.mark.parametrize(("size", "times"), [(2, 5.0), (16, 3.25)])
+def test_what_a_triple_takes_is_what_the_page_says(size: int, times: float) -> None:
+    """Section 8: three sets and the alphas are five times the plain dealing where all K are 2, three times where they are
+    large."""
+    study = masked(3, sizes=dict.fromkeys("abc", (size,)), max_bytes=10**9, unchecked=("a", "b", "c"))
+    more, plain = bytes_of(with_triples(study, ("a0", "b0", "c0")), 10_000), bytes_of(study, 10_000)
+    dealing = 4 * 10_000 * 3 * size**2
+    assert more.products + more.checks - plain.products - 4 * size**3 == times * dealing
+    assert more.masked == 2 * plain.masked  # each of the three sends its rows to both others once more
+    assert more.relayed - plain.relayed == 2 * (more.masked - plain.masked + more.checks)
+    few = dataclasses.replace(study, masked=MaskedRule(max_bytes=plain.once + 10**6, unchecked=("a", "b", "c")))
+    with pytest.raises(Misuse, match="max_bytes"):
+        plan_of(with_triples(few, ("a0", "b0", "c0")), 10_000)
+    assert slot_milliseconds(with_triples(study, ("a0", "b0", "c0")), 10_000) > slot_milliseconds(study, 10_000)
 
 
 # ---- bytes and time

@@ -102,6 +102,13 @@ class Plan:
                 inside and all(one < other for one, other in itertools.pairwise(table)),
                 f"table {table} is not one to three positions of {units} units, ascending",
             )
+            owners = {self.owners[unit] for unit in table}
+            _expect(len(table) < 3 or len(owners) != 2, f"table {table} is of three units of two parties")
+            if len(owners) == 3:
+                four = {self.operators[name] for name in (self.miner, *(self.parties[owner] for owner in owners))}
+                _expect(
+                    len(four) == 4, f"the owners of table {table} and the miner are not of four different operators"
+                )
         _expect(len(set(self.tables)) == len(self.tables) > 0, "there is no table, or one stands there twice")
 
     def _check_dealers(self) -> None:

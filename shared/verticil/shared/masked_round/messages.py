@@ -245,6 +245,11 @@ def triples_of(plan: Plan) -> tuple[Triple, ...]:
     return tuple(found)
 
 
+def groups_of(plan: Plan) -> tuple[Pair | Triple, ...]:
+    """All whose masks are dealt together: pairs, then triples."""
+    return (*pairs_of(plan), *triples_of(plan))
+
+
 def checks_of(plan: Plan) -> tuple[Check, ...]:
     """All runs of all checks; rows of `Plan.unchecked` have none."""
     of_pairs = [
@@ -286,8 +291,7 @@ _Row = tuple[Kind, str, str, About]
 
 
 def _listed(plan: Plan) -> Iterator[_Row]:
-    everybody, triples = (*plan.parties, plan.miner), triples_of(plan)
-    groups = (*pairs_of(plan), *triples)
+    everybody, groups = (*plan.parties, plan.miner), groups_of(plan)
     yield from _to_all(Kind.HELLO, everybody, everybody)
     yield from _to_all(Kind.AGREED, everybody, everybody)
     for group in groups:
@@ -297,7 +301,7 @@ def _listed(plan: Plan) -> Iterator[_Row]:
         yield Kind.PRODUCT, group.dealer, group.parties[-1], group.about
     yield from _to_all(Kind.STATEMENT, plan.parties, everybody)
     yield from _to_all(Kind.AGREED_AGAIN, everybody, everybody)
-    for triple in triples:
+    for triple in triples_of(plan):
         yield from _of_sacrifice(triple)
     for group in groups:
         for owner, reader in itertools.permutations(group.parties, 2):

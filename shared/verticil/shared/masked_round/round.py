@@ -401,7 +401,9 @@ class Round:
     def _is_over_for_shares(self) -> bool:
         """Whether all rows that this party multiplies are here and checked, and all others have said so."""
         kinds = (Kind.PASSED, Kind.MASKED, Kind.F_SHARE, Kind.DONE)
-        groups = [(group.about.pair, group.about.table) for group in (*self._s.own_pairs, *self._s.own_triples)]
+        groups = [(pair.number, -1) for pair in self._s.own_pairs] + [
+            (-1, three.table) for three in self._s.own_triples
+        ]
         return all(self._all_got(kind, group) for kind in kinds for group in groups)
 
     # ---- going on

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from verticil.shared.errors import DataFault
 from verticil.shared.masked.plan import Plan
-from verticil.shared.masked_round.messages import RUNS, Check, Triple, checks_of, pairs_of, triples_of
+from verticil.shared.masked_round.messages import RUNS, Check, Triple, checks_of, groups_of, pairs_of, triples_of
 
 Random = Callable[[int], bytes]
 Secret = Annotated[bytes, 32]
@@ -180,9 +180,8 @@ def draw(plan: Plan, name: str, random: Random) -> Secrets:
         random: gives so many random bytes.
     """
     is_party = name in plan.parties
-    triples = triples_of(plan)
-    deals = any(pair.dealer == name for pair in (*pairs_of(plan), *triples))
-    own = [triple for triple in triples if name in triple.parties]
+    deals = any(group.dealer == name for group in groups_of(plan))
+    own = [triple for triple in triples_of(plan) if name in triple.parties]
     tosses = [toss_name(check) for check in checks_of(plan) if name in {check.verifier, check.dealer}]
     tosses += [shared_toss_name(triple.table, run, which) for triple in own for run in range(RUNS) for which in "ec"]
     return Secrets(

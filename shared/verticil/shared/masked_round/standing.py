@@ -27,6 +27,7 @@ from verticil.shared.masked_round.messages import (
     Pair,
     Triple,
     checks_of,
+    groups_of,
     messages_of,
     pairs_of,
     triples_of,
@@ -366,8 +367,7 @@ def check_hellos(standing: Standing) -> None:
             raise _differs(name, f"pinned sealing key of '{other}'")
         pairs = {str(pair.number) for pair in standing.pairs if name in pair.parties}
         triples = {str(table): SETS for table, triple in standing.triples.items() if name in triple.parties}
-        dealt = (*standing.pairs, *standing.triples.values())
-        deals = name == plan.miner and any(group.dealer == name for group in dealt)
+        deals = name == plan.miner and any(group.dealer == name for group in groups_of(plan))
         if (
             set(hello.masks) != pairs
             or {table: len(sets) for table, sets in hello.triples.items()} != triples

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -98,17 +98,17 @@ class Linkage(PrivacyEvent):
     reader: str = MASKED
 
 
-def together(study: Study) -> dict[tuple[str, str], tuple[str, ...]]:
+def together(study: Study) -> dict[tuple[str, str], tuple[int, ...]]:
     """Whose randomized columns two contributors could read who work together: one dealt masks to the other, or each to the other.
 
     Returns:
-        (one, other) -> owners, in the study's order.
+        (one, other) -> units, ascending.
     """
-    found: dict[tuple[str, str], set[str]] = {}
+    found: dict[tuple[str, str], set[int]] = {}
     for item in exposed(study):
         pair, other = (item.dealer, item.partner), (item.partner, item.dealer)
-        found.setdefault(other if other in found else pair, set()).update(item.owners)
-    return {pair: tuple(name for name in study.parties if name in owners) for pair, owners in found.items()}
+        found.setdefault(other if other in found else pair, set()).update(item.units)
+    return {pair: tuple(sorted(units)) for pair, units in found.items()}
 
 
 def tables_event(study: Study) -> MaskedTables:
@@ -157,15 +157,21 @@ def _planned(study: Study, party: str) -> Iterator[PlannedEvent]:
     """Columns for a dealer with its partner, then the tables: two events of all parties' people, charged to those of each."""
     if not is_masked(study):
         return
-    readers = tuple(f"{one} with {other}" for (one, other), owners in together(study).items() if party in owners)
-    for index in study.units_of(party):
+    own, pairs = study.units_of(party), together(study)
+    for index in own:
         unit = study.units[index]
+        readers = _named(pair for pair, units in pairs.items() if index in units)
         event = RandomizedColumn(epsilon=epsilon(unit.transition), reader=DEALER.name)
         yield PlannedEvent(event=event, variables=unit.variables, readers=readers, unit=index)
     names = tuple(study.schema[position].name for position in study.schema.owned_by(party))
     yield PlannedEvent(event=tables_event(study), variables=names, readers=("everyone",), joint=True)
     if (less := dealer_event(study)) is not None:
+        readers = _named(pair for pair, units in pairs.items() if set(units) & set(own))
         yield PlannedEvent(event=less, variables=names, readers=readers, joint=True)
+
+
+def _named(pairs: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    return tuple(f"{one} with {other}" for one, other in pairs)
 
 
 def _losses(event: MaskedTables, changed: int | None = None) -> Counter[Loss]:

@@ -120,9 +120,9 @@ def four_figures(study: Study, *, party: str | None = None, before: float | None
     event, less = tables_event(study), dealer_event(study)
     some = tuple(itertools.islice(covered(study), _MOST + 1))
     floor: list[Floor] = []
-    for names, all_owners in together(study).items():
-        owners = tuple(name for name in all_owners if party in (None, name))
-        units = [unit for unit in study.units if unit.owner in owners]
+    for names, read in together(study).items():
+        units = [unit for unit in map(study.units.__getitem__, read) if party in (None, unit.owner)]
+        owners = tuple(name for name in study.parties if name in {unit.owner for unit in units})
         if units:
             total = total_epsilon(column_epsilon(unit.transition) for unit in units)
             floor.append(Floor(names=names, owners=owners, columns=len(units), epsilon=total))

@@ -3,7 +3,7 @@
 The page is model-three.md. What stands here follows from the study alone: who deals the masks of which pair of parties, who is
 counted for noise and how much each of them draws, whom it stops, how many bytes it takes; with the number of people it is the
 `Plan` that every contributor makes by itself and compares with the others'. Every contributor is an operator of its own, by its
-name. Tables of three columns are refused until they can be computed so.
+name. A table of three columns is of three parties, and the miner deals its masks, or within one party.
 
 Who deals, with ``dealer = "party"``: for each pair of parties a third one. Where coalitions of two or more are tolerated, the one
 that makes the fewest new pairs of a dealer with its partner, since these are covered by no noise; then the one that has the least
@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -25,6 +25,7 @@ from verticil.shared.json_document import Json
 from verticil.shared.masked.field import check_capacity
 from verticil.shared.masked.opening import MOST_COUNTED, deviation, sigma_each
 from verticil.shared.masked.plan import LEAST_PARTIES, Plan
+from verticil.shared.masked.triples import row_width
 from verticil.shared.model.graph import Dag
 from verticil.shared.record import encode
 from verticil.shared.study.central import MEMBERS
@@ -91,6 +92,17 @@ def widths(study: Study) -> dict[str, int]:
     }
 
 
+def triples(study: Study) -> tuple[tuple[int, ...], ...]:
+    """The tables of three columns of three parties, whose masks the miner deals: positions of their units."""
+    return tuple(table for table in tables_of(study) if len(owners_of(study, table)) == 3)
+
+
+def owners_of(study: Study, table: Sequence[int]) -> tuple[str, ...]:
+    """The parties that have columns in a table, in the study's order."""
+    owners = {study.units[unit].owner for unit in table}
+    return tuple(party for party in study.parties if party in owners)
+
+
 def dealers(study: Study) -> tuple[str, ...]:
     """Who deals each pair of parties, in the order of ``itertools.combinations``; see the module.
 
@@ -129,14 +141,21 @@ def dealers(study: Study) -> tuple[str, ...]:
     return tuple(found)
 
 
+def dealt(study: Study) -> tuple[tuple[tuple[str, ...], str], ...]:
+    """Whose masks are dealt together, and by whom: all pairs of parties, then the three of each table of three parties."""
+    pairs = zip(itertools.combinations(study.parties, 2), dealers(study), strict=True)
+    return (*pairs, *((owners_of(study, table), MINER) for table in triples(study)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exposure:
     """What a dealer can read together with a partner: randomized values, row by row.
 
     Attributes:
         dealer, partner: who would have to work together.
-        owners: whose columns, in the study's order: all pairs that the one deals and the other is in.
-        units: the columns, ascending. Nothing covers them but their own draw: the floor.
+        owners: whose columns, in the study's order: of all pairs and triples that the one deals and the other is in.
+        units: the columns, ascending: of a pair all of the owner's, of a triple one. Nothing covers them but their own draw: the
+            floor.
     """
 
     dealer: str
@@ -147,20 +166,23 @@ class Exposure:
 
 def exposed(study: Study) -> tuple[Exposure, ...]:
     """Who can read whose columns, of all pairs of a dealer and a partner; dealers in the order of contributors."""
-    read: dict[tuple[str, str], set[str]] = {}
-    for (one, other), dealer in zip(itertools.combinations(study.parties, 2), dealers(study), strict=True):
-        read.setdefault((dealer, one), set()).add(other)
-        read.setdefault((dealer, other), set()).add(one)
+    read: dict[tuple[str, str], set[int]] = {}
+    for pair, dealer in zip(itertools.combinations(study.parties, 2), dealers(study), strict=True):
+        for one, other in itertools.permutations(pair):
+            read.setdefault((dealer, one), set()).update(study.units_of(other))
+    for table in triples(study):
+        for unit in table:
+            read.setdefault((MINER, study.units[unit].owner), set()).update(set(table) - {unit})
     return tuple(
         Exposure(
             dealer=dealer,
             partner=partner,
-            owners=tuple(party for party in study.parties if party in owners),
-            units=tuple(index for index, unit in enumerate(study.units) if unit.owner in owners),
+            owners=owners_of(study, tuple(units)),
+            units=tuple(sorted(units)),
         )
         for dealer in (*study.parties, MINER)
         for partner in study.parties
-        if (owners := read.get((dealer, partner)))
+        if (units := read.get((dealer, partner)))
     )
 
 
@@ -197,8 +219,8 @@ class Payload:
 
     Attributes:
         masked: U, each partner's of each party.
-        checks: corrections and shares of the check, both runs, of those whose rows are checked.
-        products: Z.
+        checks: corrections and shares of the check, both runs, of those whose rows are checked; of triples what is told of masks.
+        products: Z, and what is dealt of triples.
         shares: of all tables, each party's to the miner.
         opened: the tables, to each party.
         relayed: what a relay carries, where parties reach each other through one: all that goes between parties, in and out.
@@ -226,7 +248,9 @@ def bytes_of(study: Study, n_people: int) -> Payload:
     """The payload of a round (model-three.md section 3, "Sizes").
 
     U is 4 n S_i for each partner; the check 12 n u_i for each partner and run: 4 of the correction from the party to the dealer,
-    8 of what verifier and dealer tell each other; Z is 4 S_i S_j; a share has 4 bytes for each cell, an opened table 8.
+    8 of what verifier and dealer tell each other; Z is 4 S_i S_j; a share has 4 bytes for each cell, an opened table 8. A triple
+    (section 8): of each party U to two, its check by two, one alpha for each run to two; to one party 4 n (K_j K_k + K_i K_k +
+    K_i K_j) for each of 1 + runs sets.
 
     Args:
         study: the study.
@@ -239,21 +263,34 @@ def bytes_of(study: Study, n_people: int) -> Payload:
     checks = {pair: 12 * RUNS * n_people * sum(units[name] for name in pair) for pair, _ in pairs}
     products = {(one, other): 4 * wide[one] * wide[other] for (one, other), _ in pairs}
     between = masked + sum(checks[pair] + products[pair] for pair, dealer in pairs if dealer != MINER)
+    of_triples = [_bytes_of_triple(study, table, n_people) for table in triples(study)]
+    alphas = sum(RUNS * rows for rows, _, _ in of_triples)
+    masked += sum(rows for rows, _, _ in of_triples)
+    between += sum(rows for rows, _, _ in of_triples) + alphas
     return Payload(
         masked=masked,
-        checks=sum(checks.values()),
-        products=sum(products.values()),
+        checks=sum(checks.values()) + alphas + sum(checked for _, checked, _ in of_triples),
+        products=sum(products.values()) + sum(dealt for _, _, dealt in of_triples),
         shares=4 * cells_of(study) * len(study.parties),
         opened=8 * cells_of(study) * len(study.parties),
         relayed=2 * between,
     )
 
 
+def _bytes_of_triple(study: Study, table: Sequence[int], n_people: int) -> tuple[int, int, int]:
+    """Of all masked rows (and of the alphas of one run), of the checks of rows, and of what is dealt."""
+    sizes = [study.units[unit].transition.n_states for unit in table]
+    checked = sum(study.units[unit].owner not in rule_of(study).unchecked for unit in table)
+    dealt = 4 * (n_people * (1 + RUNS) * row_width(sizes) + math.prod(sizes))
+    return 2 * 4 * n_people * sum(sizes), 2 * 12 * RUNS * n_people * checked, dealt
+
+
 def slot_milliseconds(study: Study, n_people: int) -> int:
     """How long a slot is: 250 ms and four times the work of the largest pair, so that what begins in one is done in the next.
 
-    The work is n (S_i S_j + 50 (S_i + S_j) + 200 runs (u_i + u_j)) ns, for products, streams and checks, and 2000 ns for each
-    cell of all tables, for noise and pads; as measured on one core (tests/bench/masked_products.py), rounded up. A machine that
+    The work is n (S_i S_j + 50 (S_i + S_j) + 200 runs (u_i + u_j)) ns, for products, streams and checks; of all triples together
+    n (8 K_i K_j K_k + 50 (words dealt of a record + K_i + K_j + K_k)) ns; and 2000 ns for each cell of all tables, for noise and
+    pads; as measured on one core (tests/bench/masked_products.py), rounded up. A machine that
     is slower yet waits for the slot after, and says so.
     """
     wide = widths(study)
@@ -262,6 +299,9 @@ def slot_milliseconds(study: Study, n_people: int) -> int:
         wide[one] * wide[other] + 50 * (wide[one] + wide[other]) + 200 * RUNS * (units[one] + units[other])
         for one, other in itertools.combinations(study.parties, 2)
     )
+    for table in triples(study):
+        sizes = [study.units[unit].transition.n_states for unit in table]
+        row += 8 * math.prod(sizes) + 50 * (row_width(sizes) + sum(sizes))
     return 250 + math.ceil(4 * (n_people * row + 2000 * cells_of(study)) / 1_000_000)
 
 
@@ -343,7 +383,7 @@ class MaskedStatement(Statement):
         counted: who drew noise across parties.
         sigma: parameter of the noise that an owner drew on each count of its own tables, people.
         sigma_each: of what each of `counted` drew on each count across parties, people.
-        dealers: (two parties, who dealt their masks).
+        dealers: (two parties, or the three of a table, who dealt their masks).
         unchecked: parties whose rows nobody checked.
     """
 
@@ -354,7 +394,7 @@ class MaskedStatement(Statement):
     counted: tuple[str, ...]
     sigma: float
     sigma_each: float
-    dealers: tuple[tuple[tuple[str, str], str], ...]
+    dealers: tuple[tuple[tuple[str, ...], str], ...]
     unchecked: tuple[str, ...]
 
     @property
@@ -378,7 +418,10 @@ class MaskedStatement(Statement):
             "counted": list(self.counted),
             "sigma_within_a_party": self.sigma,
             "sigma_of_each_across_parties": self.sigma_each,
-            "dealers": [{"pair": list(pair), "dealer": dealer} for pair, dealer in self.dealers],
+            "dealers": [
+                {"pair" if len(names) == 2 else "triple": list(names), "dealer": dealer}
+                for names, dealer in self.dealers
+            ],
             "unchecked": list(self.unchecked),
         }
 
@@ -413,8 +456,9 @@ class Masked(Protocol):
 
     def exchanges(self, study: Study) -> int:
         """Those of model-three.md section 2: hello, agreed, seed, product, statement, agreed again, masked columns, fits, toss
-        closed, open and told, expected, w, f, done, share."""
-        return 16
+        closed, open and told, expected, w, f, done, share; of triples those of section 8: all there, two tosses, each
+        closed and open, alpha, sums closed and open, passed."""
+        return 25 if triples(study) else 16
 
     def bytes_sent(self, study: Study, n_people: int) -> int:
         """The payload of a round, each message counted once."""
@@ -437,7 +481,7 @@ class Masked(Protocol):
             counted=counted(study),
             sigma=tables_sigma(study),
             sigma_each=top / bottom,
-            dealers=tuple(zip(itertools.combinations(study.parties, 2), dealers(study), strict=True)),
+            dealers=dealt(study),
             unchecked=tuple(party for party in study.parties if party in rule_of(study).unchecked),
         )
 
@@ -457,6 +501,16 @@ class Masked(Protocol):
                 where="masked.dealer",
                 message="the miner deals all masks: with any one party it could read the randomized columns of all others",
                 hint='use dealer = "party": then a dealer with its partner could read those of one other party, or few',
+            )
+        if deals_by_party(study) and (of_triples := triples(study)):
+            several = f"{len(of_triples)} tables" if len(of_triples) > 1 else "one table"
+            yield Finding(
+                severity="note",
+                code="miner-deals-triples",
+                where="tables.three_way",
+                message=f"the miner deals the masks of {several} of three parties' columns: with any one of the three it could "
+                "read the other two's randomized columns of that table",
+                hint="leave such tables out where the miner is not to be trusted so far",
             )
         if rule_of(study).unchecked:
             yield Finding(
@@ -488,13 +542,15 @@ class Masked(Protocol):
                 "missing, expected the epsilon and delta of the noise with the model 'masked'",
                 hint="for example: [tables] with epsilon = 1.0 and delta = 1e-9",
             )
-        if study.tables.three_way:
-            raise Misuse(
-                "STUDY_UNSUPPORTED",
-                f"{source}: tables.three_way: tables of three columns cannot be computed with the model 'masked' yet, "
-                "expected none",
-                hint="remove it; of one party's columns a compound (jointly) has the table",
-            )
+        for table in tables_of(study):
+            if len(table) == 3 and len(owners_of(study, table)) == 2:
+                names = ", ".join(name for unit in table for name in study.units[unit].variables)
+                raise Misuse(
+                    "STUDY_UNSUPPORTED",
+                    f"{source}: tables.three_way: '{names}' are columns of two organisations, expected three of three, or of "
+                    "one, with the model 'masked'",
+                    hint="randomize the two of one organisation jointly: then a table of a pair has all three",
+                )
         _check_names(study, source)
         _check_rule(study, source)
         _check_noise(study, source)
