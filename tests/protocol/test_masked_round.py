@@ -175,7 +175,7 @@ def fixed_random(name: str) -> Callable[[int], bytes]:
     ("parties", "every", "least"),
     [
         (2, 12, 60),
-        (3, 30, 60),
+        (3, 120, 15),
         pytest.param(2, 1, 800, marks=[pytest.mark.faults, pytest.mark.timeout(1800)]),
         pytest.param(3, 1, 2000, marks=[pytest.mark.faults, pytest.mark.timeout(3600)]),
     ],
