@@ -100,7 +100,7 @@ class MaskedStudy(CentralStudy):
             await asyncio.to_thread(self._check_ready, record)
         match step:
             case Step.LIST | Step.COMMON:
-                await self._link_with_peers(step, record)
+                await self._link_with_peers(record, lists=step is Step.LIST)
             case Step.COMMIT:
                 await self._commit(await self._peer_context(record))
             case Step.RANDOMIZE:
@@ -140,11 +140,11 @@ class MaskedStudy(CentralStudy):
             node=self.node, record=record, agreed=agreed, data=self.data, between=between, known_structure=None
         )
 
-    async def _link_with_peers(self, step: StrEnum, record: StudyRecord) -> None:
+    async def _link_with_peers(self, record: StudyRecord, *, lists: bool) -> None:
         """Make this party's part of the lists, or find the common people, behind the ledger's row of a linkage."""
         context = await self._peer_context(record)
         await asyncio.to_thread(charge_linkage, self.site, record, self.node.clock())
-        work = alignment.make_running_list if step is Step.LIST else alignment.take_common_list
+        work = alignment.make_running_list if lists else alignment.take_common_list
         await self.transfer.run(work(context))
 
     async def _commit(self, context: PeerStudyContext) -> None:
