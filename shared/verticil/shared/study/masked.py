@@ -142,9 +142,9 @@ def dealers(study: Study) -> tuple[str, ...]:
 
 
 def dealt(study: Study) -> tuple[tuple[tuple[str, ...], str], ...]:
-    """Whose masks are dealt together, and by whom: all pairs of parties, then the three of each table of three parties."""
+    """Whose masks are dealt together, and by whom: all pairs of parties, then all three that have a table together."""
     pairs = zip(itertools.combinations(study.parties, 2), dealers(study), strict=True)
-    return (*pairs, *((owners_of(study, table), MINER) for table in triples(study)))
+    return (*pairs, *dict.fromkeys((owners_of(study, table), MINER) for table in triples(study)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,7 +364,7 @@ def _check_bytes(study: Study, n_people: int, *, source: str) -> None:
 
 
 _STATEMENT: Final = (
-    "No organisation and no miner saw a row of another organisation. Tables of pairs of columns were computed from masked ones, "
+    "No organisation and no miner saw a row of another organisation. Tables of columns were computed from masked ones, "
     "and opened with the noise of all counted contributors on tables across organisations, and of the owner on its own. All that "
     "is published follows from these noisy tables and the number of people, which is public. That is computational, and it does "
     "not hold against a dealer of masks that works together with the partner it dealt to: these two can read the randomized "
