@@ -606,6 +606,25 @@ def confirmed(federation: Federation, name: str) -> set[str]:
         return set() if awaited is None else set(awaited.confirmed)
 
 
+async def test_a_revocation_deletes_a_round_though_the_miner_is_away(federate):
+    federation = await federate(NAMES[:2])
+    await federation.submit()
+    federation.start()
+    await federation.until(lambda: (federation.folder("north") / "t1").is_file())
+    await federation.kill("north")
+
+    def away(caller, called, rpc, request):
+        del rpc, request
+        if caller == "north" and called == "miner":
+            raise PeerFault("UNREACHABLE", "away")
+
+    federation.before = away
+    federation.start("north")
+    config = load_party(federation.root / "north" / "party.toml")
+    await asyncio.to_thread(reports.revoke, config, federation.digest.hex(), "sam", "changed our minds")
+    await federation.until(lambda: [path.name for path in federation.folder("north").iterdir()] == ["ended"])
+
+
 async def test_data_that_change_under_a_round_end_it(federate) -> None:
     federation = await federate(NAMES[:2], "order-commitment")
     await federation.submit()

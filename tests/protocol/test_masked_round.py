@@ -786,7 +786,8 @@ def test_noise_and_pads_go_with_the_shares_though_a_dealers_keys_stay(nodes):
     made: Nodes = nodes(3, 40)
     dealt = next(pair for pair in pairs_of(made.plan) if pair.dealer == "north")
     held = lambda message: message.kind is Kind.DONE and message.recipient == "north" and message.pair == dealt.number  # noqa: E731
-    made.change = lambda message, path: None if held(message) else path
+    opened = lambda message: message.kind is Kind.OPENED and message.recipient == "north"  # noqa: E731
+    made.change = lambda message, path: None if held(message) or opened(message) else path
     made.run()
     drawn = made.rounds["north"]._folder.secrets
     assert made.rounds["north"]._all_sent(Kind.SHARE)

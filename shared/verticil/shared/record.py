@@ -280,7 +280,7 @@ def check_canonical(record: object, body: bytes, *, source: str) -> None:
     """
     try:
         same = encode(record) == body
-    except rfc8785.CanonicalizationError:  # a number in it is beyond what JSON carries exactly
+    except (rfc8785.CanonicalizationError, UnicodeEncodeError):  # a number in it is beyond what JSON carries exactly
         same = False
     if not same:
         raise Misuse("STUDY_INVALID", f"{source}: not in canonical form")

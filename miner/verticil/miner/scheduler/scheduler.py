@@ -50,7 +50,14 @@ _RECOVERABLE: Final = frozenset({"DISK_FULL", "FILES_EXHAUSTED", "RESOURCE_EXHAU
 
 async def _to_the_end(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Do blocking work in a thread. A thread cannot be stopped: when cancelled, wait for its end, then be cancelled."""
-    running = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
+
+    def done() -> R:
+        try:
+            return work(*args, **kwargs)
+        except StopIteration as error:  # out of a thread it would leave who awaits it waiting for ever
+            raise RuntimeError("work ended with StopIteration") from error
+
+    running = asyncio.ensure_future(asyncio.to_thread(done))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:

@@ -52,6 +52,14 @@ Rows = NDArray[np.int64]
 _log = logging.getLogger(__name__)
 
 
+def without_stop(work: Callable[[], T]) -> T:
+    """Do work in a thread whose result is awaited: a `StopIteration` out of it would leave who awaits waiting for ever."""
+    try:
+        return work()
+    except StopIteration as error:
+        raise RuntimeError("work ended with StopIteration") from error
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Node:
     """What all studies at this party share.
@@ -84,7 +92,7 @@ class Node:
     async def heavily(self, work: Callable[[], T]) -> T:
         """Do CPU work in a thread; studies take turns."""
         async with self.heavy:
-            return await asyncio.to_thread(work)
+            return await asyncio.to_thread(lambda: without_stop(work))
 
     def verify(self, signed: common_pb2.Signed, *, role: Role, name: str | None = None) -> None:
         """Check that a node of this federation signed, with a certificate that counts now; raises as `verify_signed`."""

@@ -35,6 +35,7 @@ from verticil.party.protocol.central.task_ingest import end_forgotten, has_room,
 from verticil.party.protocol.context import Node
 from verticil.party.protocol.disclosure import outward
 from verticil.party.protocol.engine import Engine, caught
+from verticil.party.protocol.masked.rounds import end_over
 from verticil.party.protocol.peer.context import PeerContext
 from verticil.party.protocol.peer.held import charge_held, collect_confirmations
 from verticil.party.protocol.peer.network import PeerNetwork
@@ -55,6 +56,8 @@ CoordinatorFactory = Callable[[], Coordinator]
 
 POLL_SECONDS: Final = 30
 WATCH_SECONDS: Final = 0.3
+SWEEP_SECONDS: Final = 600
+"""Between two looks for rounds of masked tables whose study is over, where nobody has written to the database."""
 BEAT_SECONDS: Final = 30
 STEADY_SECONDS: Final = 2.0
 """A connection that answers polls for so long has worked: the next one is dialled at once."""
@@ -397,10 +400,14 @@ class PartyNode:
 
     async def _watch(self) -> None:
         """Wake all studies when another process (approve, deny, load) has written to the database."""
+        looked, loop = -float(SWEEP_SECONDS), asyncio.get_running_loop()
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             try:
                 changed = await asyncio.to_thread(self._node.site.database.changed)
+                if self._peers is not None and (changed or loop.time() - looked >= SWEEP_SECONDS):
+                    looked, opened = loop.time(), self._peers.between.rounds
+                    await asyncio.to_thread(end_over, self._node.site, opened, self._node.clock(), self._engine.knows)
             except VerticilError as error:
                 if ends_the_daemon(error):
                     raise

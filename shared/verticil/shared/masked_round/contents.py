@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from google.protobuf.message import DecodeError
 
 from verticil.shared import record
 from verticil.shared.errors import PeerFault, Refusal
@@ -155,7 +156,14 @@ class Contents(Reader):
         return self._s.credentials.signing.sign(body).SerializeToString()
 
     def _document(self, message: Message) -> common_pb2.Signed:
-        signed = common_pb2.Signed.FromString(next(iter(self._frames(message))))
+        (frame,) = self._frames(message)
+        return self._signed_by(message, frame)
+
+    def _signed_by(self, message: Message, frame: bytes) -> common_pb2.Signed:
+        try:
+            signed = common_pb2.Signed.FromString(frame)
+        except DecodeError:
+            raise self._wrong(message, "not a signed document") from None
         self._s.credentials.verify(signed, message.sender)
         return signed
 
@@ -261,7 +269,8 @@ class Contents(Reader):
     def _product_of(self, message: Message) -> Words:
         work, pair = self._s.work(message.pair), self._s.pair(message.pair)
         shape = work.widths[pair.first], work.widths[pair.second]
-        return words_of(next(iter(self._frames(message))), shape, self._name(message))
+        (frame,) = self._frames(message)
+        return words_of(frame, shape, self._name(message))
 
     # ---- masking
 
@@ -530,8 +539,7 @@ class Contents(Reader):
 
     def _see_opened(self, message: Message) -> None:
         frames = self._frames(message)
-        signed = common_pb2.Signed.FromString(next(frames))
-        self._s.credentials.verify(signed, message.sender)
+        signed = self._signed_by(message, next(frames))
         said = record.decode(Opened, signed.body, source=self._name(message))
         data = b"".join(frames)
         if said != self._said_of_tables(hashlib.sha256(data).digest()):

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from verticil.shared import record
 from verticil.shared.arrays import Ints
 from verticil.shared.durable import remove
-from verticil.shared.errors import PeerFault, Refusal
+from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.masked.plan import Plan
 from verticil.shared.masked_round import tables_work
 from verticil.shared.masked_round.contents import Contents
@@ -173,12 +173,17 @@ class Round:
         Raises:
             DataFault: DISK_FULL.
         """
+        self._check_open()
         if self._folder.read("hello.json") is not None:
             return
         if self._folder.secrets is None:
             self._s.keep(draw(self._plan, self._me, self._random))
         self._folder.write("hello.json", self._contents.hello())
         self._is_sealed = True
+
+    def _check_open(self) -> None:
+        if line := self._folder.ended:
+            raise _over(line)
 
     def outgoing(self, name: str, have: Collection[int] = ()) -> tuple[int, ...]:
         """Messages for a node that may leave now, but for those that it has."""
@@ -222,7 +227,10 @@ class Round:
 
     def limit(self, index: int) -> int:
         """Most bytes of the file of a message for this node."""
-        return size_of_file(self._contents.frame_sizes(self._messages[index]))
+        message = self._messages[index]
+        if message.group != (-1, -1) and not self._has("t0"):
+            raise PeerFault("NOT_READY", f"{self._s.mail.name(message)}: is not awaited yet")
+        return size_of_file(self._contents.frame_sizes(message))
 
     def receive(self, index: int, path: Path) -> None:
         """Take a message in, from a file on the same disk, which is moved or removed.
@@ -240,10 +248,16 @@ class Round:
             return
         if not self._may_come(message):
             raise PeerFault("NOT_READY", f"{self._s.mail.name(message)}: is not awaited yet")
-        hellos = {} if message.kind is Kind.HELLO or message.kind is Kind.AGREED else self._s.hellos
+        hellos = {} if message.kind is Kind.HELLO else self._s.hellos
         self._s.mail.check_signature(path, message, self._s.transcript(message.kind), hellos)
-        with self._s.arriving(message, path):
-            self._contents.check(message)
+        try:
+            with self._s.arriving(message, path):
+                self._contents.check(message)
+        except (VerticilError, OSError):
+            raise
+        except Exception as error:  # noqa: BLE001 (what nobody foresaw in foreign bytes is their sender's fault, and hangs no node)
+            problem = f"{self._s.mail.name(message)}: cannot be read ({type(error).__name__})"
+            raise PeerFault("MESSAGE_INVALID", problem, hint="the round ends") from None
         self._folder.take(index, path)
         self._got.add(index)
 
@@ -263,11 +277,15 @@ class Round:
     @property
     def progress(self) -> Progress:
         """How far this node is."""
-        paths = [*map(self._folder.sent, self._sent), *map(self._folder.got, self._got)]
+        made, got = tuple(self._sent), tuple(self._got)
+        sent = [
+            index for index in made if self._may_leave(self._messages[index])
+        ]  # when it was made is nobody's to know
+        paths = [*map(self._folder.sent, sent), *map(self._folder.got, got)]
         waiting = [name for name in self._s.contributors if name != self._me and self.missing(name)]
         return Progress(
             stage=self._stage,
-            done=len(self._sent) + len(self._got),
+            done=len(sent) + len(got),
             expected=len(self._outgoing) + len(self._incoming),
             size=sum(path.stat().st_size for path in paths if path.exists()),
             waiting_for=tuple(waiting),
@@ -348,6 +366,8 @@ class Round:
     def _may_come(self, message: Message) -> bool:
         """Whether this node can tell now whether a message is what it must be."""
         kind = message.kind
+        if self._s.is_party and self._all_sent(Kind.RECEIPT):
+            return False
         if kind in _EARLY:
             return self._has(_EARLY[kind]) and (kind not in _DEALT or self._all_got(Kind.AGREED))
         if kind in _TOLD_TOGETHER:
@@ -418,6 +438,7 @@ class Round:
             PeerFault, Refusal: the round ends.
             DataFault: DISK_FULL, STATE_CORRUPT.
         """
+        self._check_open()
         moved = False
         while self._once():
             moved = True
@@ -502,7 +523,7 @@ class Round:
                 return
             if drawn.noise:
                 self._s.keep(replace(drawn, noise=b"", padding=b"", data_salt=b""))
-            if over:
+            if over or self._all_sent(Kind.RECEIPT):  # the tables are opened, so nobody needs anything more
                 self._drop(_OF_GROUPS | {Kind.DONE})
                 self._s.forget_secrets()
             return

@@ -201,7 +201,7 @@ class Standing:
 
     def _told(self, kind: Kind) -> dict[str, bytes]:
         return {
-            message.sender: common_pb2.Signed.FromString(b"".join(self.read(message))).body
+            message.sender: common_pb2.Signed.FromString(*self.read(message)).body  # one frame, as it was verified
             for message in self.messages
             if message.kind is kind and message.recipient == self.me
         }
@@ -363,8 +363,8 @@ def check_hellos(standing: Standing) -> None:
                 hint="nothing has left; its operator should look whether its table or linkage key changed",
             )
         if hello.pins != mine.pins:
-            other = next(key for key in mine.pins if hello.pins.get(key) != mine.pins[key])
-            raise _differs(name, f"pinned sealing key of '{other}'")
+            other = next((key for key in mine.pins if hello.pins.get(key) != mine.pins[key]), None)
+            raise _differs(name, "list of pinned keys" if other is None else f"pinned sealing key of '{other}'")
         pairs = {str(pair.number) for pair in standing.pairs if name in pair.parties}
         triples = {str(table): SETS for table, triple in standing.triples.items() if name in triple.parties}
         deals = name == plan.miner and any(group.dealer == name for group in groups_of(plan))
@@ -387,6 +387,8 @@ def _check_keys(hellos: Mapping[str, Hello]) -> None:
                 raise PeerFault(
                     "MESSAGE_INVALID", f"masked tables: a key of the round of '{name}' is '{seen[key]}''s, too"
                 )
+            if int.from_bytes(key, "little") >= 2**255 - 19:  # the same point has another encoding
+                raise PeerFault("MESSAGE_INVALID", f"masked tables: a key of the round of '{name}' is not canonical")
             try:
                 probe.exchange(X25519PublicKey.from_public_bytes(key))
             except ValueError:

@@ -98,6 +98,18 @@ class Rounds:
         """They may not any more."""
         self._open.pop(effective_digest, None)
 
+    def end(self, effective_digest: bytes, folder: Path, at: datetime) -> None:
+        """End a round, open or not: peers get nothing of it any more, everything but its line is deleted; blocks.
+
+        Raises:
+            DataFault: DISK_FULL.
+        """
+        opened = self._open.pop(effective_digest, None)
+        if opened is None:
+            end(folder, at)
+        else:
+            opened.alone(lambda _: end(folder, at))
+
     def get(self, effective_digest: bytes) -> Round:
         """The round.
 
@@ -209,6 +221,33 @@ def end(folder: Path, at: datetime) -> None:
     """
     if is_open(folder):
         end_round(folder, at)
+
+
+def end_over(site: Site, opened: Rounds, at: datetime, worked_on: Callable[[bytes], bool]) -> None:
+    """End the rounds of studies that are over at this site while it has no line to the miner; blocks.
+
+    A study that was revoked, denied or has failed here, that has ended otherwise than published, or whose last day has passed.
+
+    Args:
+        site: of the party.
+        opened: rounds that are open in this process.
+        at: UTC now.
+        worked_on: whether a study is being worked on, by its digest: then its own steps end the round.
+
+    Raises:
+        DataFault: DISK_FULL, STATE_CORRUPT.
+    """
+    stopped = site.revocations.stopped()
+    for folder in (site.config.state_directory / FOLDER).glob("*"):
+        if worked_on(bytes.fromhex(folder.name)) or not is_open(folder):
+            continue
+        record = site.state.study(bytes.fromhex(folder.name))
+        state = State(record.task.state)
+        last = parsed(record.task.effective or record.task.proposal).expires
+        over = record.digest in stopped or record.denial_sent is not None or record.failure is not None
+        past = state is not State.PUBLISHED and (is_final(state) or at.date() > last)
+        if over or past:
+            opened.end(record.task.effective_digest, folder, at)
 
 
 def end_restored(site: Site, at: datetime) -> None:
