@@ -116,7 +116,8 @@ async def test_a_miner_that_goes_back_to_an_ended_study_gets_nothing(federation,
     await federation.stop()
     assert federation.ledger("north") == ()
     assert "begin_upload" not in federation.calls("north")
-    assert caplog.text.count("has ended here (withdrawn), the miner says") == 1
+    said = "has ended here (withdrawn), the miner says"  # of the others, the engine may repeat what the miner passes on
+    assert sum(said in line.getMessage() and line.name.endswith("party_node") for line in caplog.records) == 1
 
 
 # ---- other common people
