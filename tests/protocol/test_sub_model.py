@@ -228,8 +228,11 @@ async def test_feature_32_a_list_that_comes_while_it_is_decided_is_deleted_too(f
     """The last part of south's list is written between the decision and the miner's next look."""
     study = make_study()
 
+    looked = asyncio.Event()
+
     async def not_now(work) -> None:
-        """The miner's own look, which would come in between: here it looks when the test says so."""
+        """In place of the miner's own look, which would come in between: here it looks when the test says so."""
+        looked.set()
 
     async with federation.node:
         digest = await federation.submit(study)
@@ -241,6 +244,8 @@ async def test_feature_32_a_list_that_comes_while_it_is_decided_is_deleted_too(f
         await south.wire.put_pseudonyms(list(south.list_messages(digest))[:3])
         held = record(federation, digest).lists["south"]
         monkeypatch.setattr(federation.node.scheduler, "_look", not_now)
+        federation.node.changes.notify()
+        await looked.wait()  # one look is over before the next one begins
         died = False
 
         def die(step: durable.Step) -> None:
