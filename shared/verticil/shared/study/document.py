@@ -32,6 +32,7 @@ from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.record import LATER, Key, describe, read_fields, write
 from verticil.shared.study.codebook import make_variable
 from verticil.shared.study.vocabulary import (
+    GRAPH_PRIORS,
     LINKAGE_MODES,
     MAX_CELLS,
     MAX_VARIABLES,
@@ -217,7 +218,8 @@ class StructureRule:
     """How the structure is found.
 
     Attributes:
-        method: genetic, greedy, order, tree, hill-climb, given, or auto: candidates are compared on records held out.
+        method: genetic, greedy, order, tree, hill-climb, given, posterior: graphs are sampled (`PosteriorRule`), or auto:
+            candidates are compared on records held out.
         score: what the method makes large; ``auto`` with the method auto.
         max_parents, max_family_cells: limits on every family.
         seed: of the search.
@@ -250,6 +252,30 @@ class StructureRule:
     order: Annotated[OrderRule, LATER] = OrderRule()
     hill_climb: Annotated[HillClimbRule, LATER] = HillClimbRule()
     minimum_strength: Annotated[float | None, LATER] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PosteriorRule:
+    """How graphs are sampled, and what is published of them: ``[posterior]``, with the method ``posterior`` only.
+
+    Martins, Gonçalves & Galletti, section 2. The limits on graphs (`max_parents`, required edges, tiers ..) are the structure's.
+
+    Attributes:
+        chains, steps: so many chains, each of so many steps.
+        prior: of graphs, before any data: ``uniform``, or ``penalty``: exp(-gamma p^alpha) for each variable with p parents
+            (their equation 5).
+        gamma, alpha: of the penalty.
+        data_sets: M: so many networks are drawn from the posterior and published, with a set of synthetic records from each.
+        statistics: what is asked of predicted records: a name of `vocabulary.STATISTICS`, then variables and categories.
+    """
+
+    chains: int = 4
+    steps: int = 20_000
+    prior: Annotated[str, Key(choices=GRAPH_PRIORS)] = GRAPH_PRIORS[0]
+    gamma: float = 1.0
+    alpha: float = 1.0
+    data_sets: int = 5
+    statistics: Annotated[tuple[tuple[str, ...], ...], Key(form='[["chi-square", "one", "other"], ..]')] = ()
 
 
 Tables = tuple[tuple[str, tuple[tuple[float, ...], ...]], ...]
@@ -294,7 +320,7 @@ class ParameterRule:
 
 Sampling = Literal["systematic", "independent", "without-replacement"]
 """Ways of drawing synthetic records: see `release.dealing`."""
-Source = Literal["joint", "network"]
+Source = Literal["joint", "network", "posterior"]
 """What synthetic records are drawn from."""
 
 
@@ -311,7 +337,8 @@ class ReleaseRule:
     """How many synthetic records (None: as many as there are common people), from what, how they are drawn, and with which seed.
 
     `pairs` are shown with what is known of them, besides the pairs of edges; Model II only. `sample_from`: the joint model of all
-    tables, which Model II alone can have, or the network; None: see `Study.leaves_source_open`.
+    tables, which Model II alone can have, the network, or the networks that were drawn from a posterior; None: see
+    `Study.records_from`.
     """
 
     synthetic_records: Annotated[int | None, Key(read=_read_records)] = None
@@ -486,6 +513,7 @@ class Study:
         units: every variable is in exactly one. A unit stands where the first of its variables stands in the schema, whatever
             the order of the variables within the unit.
         structure, parameters, release: what is learned and published.
+        posterior: how graphs are sampled, where they are.
         breach: what no unit may allow; None: the study has no such rule.
         share: Model I: what is done before parameters are shared; None in Model II only.
         tables: the noise on the tables that everything is learned from; None (Model II): it is learned from the columns.
@@ -507,6 +535,7 @@ class Study:
     schema: Annotated[Schema, Key(name="variables", read=_read_schema, write=_write_schema)]
     units: tuple[Unit, ...]
     structure: StructureRule
+    posterior: Annotated[PosteriorRule, LATER] = PosteriorRule()
     parameters: ParameterRule = ParameterRule()
     release: ReleaseRule = ReleaseRule()
     breach: Annotated[Breach | None, LATER] = None
@@ -624,13 +653,23 @@ class Study:
         )
 
     @property
+    def samples_graphs(self) -> bool:
+        """Whether its result is a sample of graphs (`posterior`), and not one."""
+        return METHODS[self.structure.method].samples
+
+    @property
+    def records_from(self) -> Source | None:
+        """What synthetic records are drawn from; None: the network, unless `leaves_source_open`."""
+        return "posterior" if self.release.sample_from is None and self.samples_graphs else self.release.sample_from
+
+    @property
     def leaves_source_open(self) -> bool:
         """Whether a miner is to say how much of a joint model and how much of the network records come from.
 
         A study that names `prior_count`, and no noise on tables, is of the time when there was only the network, or wants to be
         read as one: it keeps its network.
         """
-        if self.release.sample_from is not None or self.refuses_joint:
+        if self.records_from is not None or self.refuses_joint:
             return False
         return self.tables is not None or self.parameters.prior_count is None
 

@@ -77,8 +77,23 @@ def read_study(path: Path) -> Study:
         },
     )
     study = dataclasses.replace(study, parameters=study.parameters.in_order_of(schema.names))
+    if table.has("posterior"):
+        _check_posterior_table(table.table("posterior"), study)
     rules.check(study, source=table.source)
     return study
+
+
+def _check_posterior_table(table: Table, study: Study) -> None:
+    """What the canonical form, in which every default is written, does not show."""
+    if not study.samples_graphs:
+        table.fail(
+            "steps",
+            f"[posterior] goes with structure.method 'posterior', got '{study.structure.method}'",
+            hint="remove it",
+        )
+    for key in ("gamma", "alpha"):
+        if table.has(key) and study.posterior.prior != "penalty":
+            table.fail(key, f"goes with prior = 'penalty', got '{study.posterior.prior}'", hint="remove it")
 
 
 def read_declarations(tables: Sequence[Table], study: Study, party: str) -> dict[int, Unit]:

@@ -23,6 +23,7 @@ from verticil.shared.estimation.estimators import ESTIMATORS
 from verticil.shared.model.schema import Missing, Variable
 from verticil.shared.study.codebook import bin_labels, check_letters, check_text
 from verticil.shared.study.document import StructureRule, Study, Unit
+from verticil.shared.study.posterior import check_posterior
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.schemes import SCHEMES
 from verticil.shared.study.table_rules import check_tables
@@ -74,6 +75,7 @@ def check(study: Study, *, source: str) -> None:
     _check_structure(study, source=source)
     check_breach(study, source=source)
     check_tables(study, source=source)
+    check_posterior(study, source=source)
     _check_publish(study, source=source)
     rules.numbers(study)
     check_quorum(study, source=source)
@@ -194,6 +196,12 @@ class _Rules:
         rule = study.release.sample_from
         if rule not in (None, *SOURCES):
             self.fail("release.sample_from", f"got '{rule[:MAX_TEXT]}', expected one of {', '.join(SOURCES)}")
+        if rule == "posterior" and not study.samples_graphs:
+            self.fail(
+                "release.sample_from",
+                f"got 'posterior' with the method '{study.structure.method}', which finds one graph",
+                hint="set structure.method = 'posterior', or use \"network\"",
+            )
         if rule == "joint" and study.refuses_joint:
             self.fail(
                 "release.sample_from",
@@ -416,7 +424,7 @@ class _Structure:
                     self.fail(key, f"goes with the method '{name}', got '{rule.method}'", hint="remove it")
         if rule.minimum_strength is not None and rule.method == "given":
             self.fail("minimum_strength", "is about edges that are found: it goes with a search", hint="remove it")
-        if rule.score == "bdeu":
+        if rule.score == "bdeu" and not study.samples_graphs:
             randomized = [name for unit in study.units if not unit.transition.is_identity for name in unit.variables]
             if randomized:
                 shown = ", ".join(f"'{name}'" for name in randomized[:5]) + (" and others" if randomized[5:] else "")
@@ -424,7 +432,7 @@ class _Structure:
                     "score",
                     f"'bdeu' takes counts for data, and {shown} {'are' if randomized[1:] else 'is'} randomized: it would find "
                     "edges between independent columns",
-                    hint="use 'bic' or 'bic-noise', which take the noise into account",
+                    hint="use 'bic' or 'bic-noise', which take the noise into account, or the method 'posterior'",
                 )
 
     def edges(self) -> None:

@@ -71,7 +71,7 @@ def _check_learning(study: Study, source: str) -> None:
                 "tables is calibrated for one",
                 hint="use 'symmetric'",
             )
-    if study.structure.score == "bdeu":
+    if study.structure.score == "bdeu" and not study.samples_graphs:
         raise Misuse(
             "STUDY_UNSUPPORTED",
             f"{source}: structure.score: 'bdeu' takes counts for people, and with noise on tables (tables) there are none",

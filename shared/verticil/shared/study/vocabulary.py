@@ -41,6 +41,8 @@ class Method:
         keys: of the study's structure that go with it and with no other.
         one_parent: a variable has one parent at most.
         whole_table: it measures its own tables, where one organisation has all columns; else it needs noisy tables.
+        samples: it finds no graph but a sample of the graphs that the data leave possible; its scores know what noise leaves of
+            counts, so they take randomized columns and noisy tables.
     """
 
     scores: tuple[str, ...] = ("mutual-information",)
@@ -48,6 +50,7 @@ class Method:
     keys: tuple[str, ...] = ()
     one_parent: bool = False
     whole_table: bool = False
+    samples: bool = False
 
 
 METHODS: Final = {
@@ -58,6 +61,7 @@ METHODS: Final = {
     "hill-climb": Method(scores=("bic", "bic-noise", "bdeu"), keys=("hill_climb",)),
     "given": Method(),
     "privbayes": Method(scores=("total-variation",), whole_table=True),
+    "posterior": Method(scores=("bdeu", "dirichlet"), samples=True),
     "auto": Method(scores=("auto",), on_pairs=True, keys=("prefer",)),
 }
 PREFERENCES: Final = ("synthesis", "structure")
@@ -65,7 +69,20 @@ MAX_EXACT: Final = 15
 """Most variables that may stand in any order, for the exact search over orders."""
 PRIORS: Final = ("dirichlet",)
 SAMPLING: Final = ("systematic", "independent", "without-replacement")
-SOURCES: Final = ("joint", "network")
+SOURCES: Final = ("joint", "network", "posterior")
+GRAPH_PRIORS: Final = ("uniform", "penalty")
+STATISTICS: Final = {
+    "mle": '["mle", "VARIABLE", "CATEGORY", "GIVEN", "ITS CATEGORY", ..]',
+    "chi-square": '["chi-square", "ONE", "OTHER"]',
+    "linear": '["linear", "RESPONSE", "PREDICTOR", "BESIDES", ..]',
+    "logistic": '["logistic", "RESPONSE", "ITS CATEGORY", "PREDICTOR", "BESIDES", ..]',
+    "overlap": '["overlap", "VARIABLE", "CATEGORY", "GIVEN", "ITS CATEGORY", ..]',
+}
+"""What a study with sampled graphs may ask of the records that the posterior predicts, and how it is written."""
+MAX_SAMPLED: Final = 64
+"""Most variables of a study whose graphs are sampled: a set of parents is one word of the machine."""
+MAX_SET_CELLS: Final = 2**28
+"""Of all the sets of synthetic records that are drawn from sampled networks: records times variables."""
 NORMALISE_STEPS: Final = ("nfkc", "trim", "casefold", "digits-only")
 
 

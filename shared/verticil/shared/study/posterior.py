@@ -1,0 +1,129 @@
+"""What a study may ask of sampled graphs (``[posterior]``, `verticil.shared.study.document.PosteriorRule`).
+
+The limits of the graphs themselves are the structure's, and stand in `rules`: required edges that make a circle, or that a family
+does not hold, are refused there for every method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from verticil.shared.errors import Misuse
+from verticil.shared.study.document import PosteriorRule, Study
+from verticil.shared.study.vocabulary import (
+    GRAPH_PRIORS,
+    MAX_SAMPLED,
+    MAX_SET_CELLS,
+    MAX_TEXT,
+    STATISTICS,
+    fail,
+    near_hint,
+)
+
+_RANGES: Final = {
+    "chains": (2, 64),
+    "steps": (100, 10_000_000),
+    "gamma": (0, 1e6),
+    "alpha": (0, 100),
+    "data_sets": (1, 100),
+}
+_MAX_STATISTICS: Final = 100
+
+
+def check_posterior(study: Study, *, source: str) -> None:
+    """Check what a study asks of sampled graphs; of a study that samples none, that it asks nothing.
+
+    Args:
+        study: the study; its variables and its structure are checked already.
+        source: name of the document, for messages.
+
+    Raises:
+        Misuse: STUDY_INVALID.
+    """
+    rule, where = study.posterior, f"{source}: posterior"
+    if not study.samples_graphs:
+        if rule != PosteriorRule():
+            fail(where, f"goes with structure.method 'posterior', got '{study.structure.method}'", hint="remove it")
+        return
+    for key, (least, most) in _RANGES.items():
+        if not least <= (number := getattr(rule, key)) <= most:  # also for NaN
+            fail(f"{where}.{key}", f"got {number:.17g}, expected {least:g} to {most:g}")
+    if rule.prior not in GRAPH_PRIORS:
+        fail(f"{where}.prior", f"got '{rule.prior[:MAX_TEXT]}', expected one of {', '.join(GRAPH_PRIORS)}")
+    usual = PosteriorRule()
+    if rule.prior != "penalty" and (rule.gamma, rule.alpha) != (usual.gamma, usual.alpha):
+        fail(f"{where}.gamma, alpha", f"go with prior = 'penalty', got '{rule.prior}'", hint="remove them")
+    if (d := len(study.schema)) > MAX_SAMPLED:
+        fail(
+            f"{source}: structure.method",
+            f"'posterior' with {d} variables, expected at most {MAX_SAMPLED}",
+            hint="take columns out, or use a method that finds one graph",
+        )
+    if study.structure.minimum_strength is not None:
+        fail(
+            f"{source}: structure.minimum_strength",
+            "takes edges out of one graph that was found, and the method 'posterior' publishes how probable each edge is",
+            hint="remove it",
+        )
+    if study.release.synthetic_records is not None:
+        check_set_cells(study, study.release.synthetic_records, where=f"{where}.data_sets")
+    if len(rule.statistics) > _MAX_STATISTICS:
+        fail(f"{where}.statistics", f"{len(rule.statistics)} of them, expected at most {_MAX_STATISTICS}")
+    for number, words in enumerate(rule.statistics, 1):
+        _check_statistic(study, words, where=f"{where}.statistics, number {number}")
+
+
+def check_set_cells(study: Study, n_records: int, *, where: str) -> None:
+    """Check that the sets of synthetic records from sampled networks are not too large.
+
+    Args:
+        study: a study that samples graphs.
+        n_records: of each set.
+        where: what a message calls the place.
+
+    Raises:
+        Misuse: STUDY_INVALID.
+    """
+    sets, d = study.posterior.data_sets, len(study.schema)
+    if (cells := sets * n_records * d) > MAX_SET_CELLS:
+        fail(
+            where,
+            f"{sets} sets of {n_records} records with {d} variables have {cells} cells, expected at most {MAX_SET_CELLS}",
+            hint="ask for fewer sets (data_sets), or for smaller ones (release.synthetic_records)",
+        )
+
+
+def _check_statistic(study: Study, words: Sequence[str], *, where: str) -> None:
+    name = words[0] if words else ""
+    if name not in STATISTICS:
+        fail(
+            where,
+            f"got '{name[:MAX_TEXT]}', expected one of {', '.join(STATISTICS)}",
+            hint=near_hint(name, STATISTICS),
+        )
+    labelled = {"mle": (len(words) - 1) // 2, "overlap": (len(words) - 1) // 2, "logistic": 1}.get(name, 0)
+    rest = words[1 + 2 * labelled :]
+    least, most = {"chi-square": (2, 2), "linear": (2, MAX_SAMPLED), "logistic": (1, MAX_SAMPLED)}.get(name, (0, 0))
+    if not least <= len(rest) <= most or (not least and not labelled):
+        fail(where, f"{len(words)} words, expected {STATISTICS[name]}")
+    variables = [*words[1 : 1 + 2 * labelled : 2], *rest]
+    for variable in variables:
+        if variable not in study.schema:
+            fail(
+                where,
+                f"'{variable[:MAX_TEXT]}' is not a variable of the study",
+                hint=near_hint(variable, study.schema.names),
+            )
+    if len(set(variables)) < len(variables):
+        fail(where, "a variable stands there twice, expected different ones")
+    for variable, label in zip(variables[:labelled], words[2 : 2 + 2 * labelled : 2], strict=True):
+        labels = study.schema[study.schema.index(variable)].labels
+        if label not in labels:
+            fail(where, f"'{label[:MAX_TEXT]}' is not a category of '{variable}'", hint=near_hint(label, labels))
+    if name == "overlap" and (study.tables is not None or not all(unit.transition.is_identity for unit in study.units)):
+        raise Misuse(
+            "STUDY_UNSUPPORTED",
+            f"{where}: 'overlap' compares with the interval of the original records, and nobody who learns has them as they are",
+            hint="use 'mle', whose mean and interval are predicted",
+        )

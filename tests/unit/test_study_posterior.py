@@ -1,0 +1,184 @@
+"""``structure.method = "posterior"`` and ``[posterior]``: the keys, the bytes, and what is refused by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from verticil.shared.errors import Misuse
+from verticil.shared.study import canonical, rules
+from verticil.shared.study.document import PosteriorRule, ReleaseRule, Study
+from verticil.shared.study.reading import read_study
+
+TEXT = """\
+schema = 1
+id = "sampled"
+purpose = "test"
+model = "MODEL"
+expires = 2099-12-31
+[[party]]
+name = "a"
+[[party]]
+name = "b"
+""" + "".join(
+    f'[[variable]]\nparty = "{party}"\nname = "{name}"\ncategories = ["0", "1", "2"]\n'
+    for party, name in (("a", "x"), ("a", "y"), ("a", "z"), ("b", "s"), ("b", "t"))
+)
+RANDOMIZED = '[randomization_default]\nscheme = "symmetric"\nepsilon = 2.0\n'
+RAW = '[randomization_default]\nscheme = "none"\n'
+METHOD = '[structure]\nmethod = "posterior"\n'
+
+
+def read(tmp_path: Path, said: str, *, randomized: str = RANDOMIZED, model: str = "central") -> Study:
+    path = tmp_path / "study.toml"
+    path.write_text(TEXT.replace("MODEL", model) + randomized + said, encoding="utf-8")
+    return read_study(path)
+
+
+def test_every_key_is_read_and_kept(tmp_path):
+    study = read(
+        tmp_path,
+        METHOD
+        + 'score = "dirichlet"\nmax_parents = 3\n[posterior]\nchains = 6\nsteps = 500\nprior = "penalty"\ngamma = 0.5\n'
+        'alpha = 2\ndata_sets = 7\nstatistics = [["chi-square", "x", "t"], ["mle", "x", "0", "t", "2"], '
+        '["linear", "x", "y", "t"], ["logistic", "s", "1", "x"]]\n',
+    )
+    assert study.posterior == PosteriorRule(
+        chains=6,
+        steps=500,
+        prior="penalty",
+        gamma=0.5,
+        alpha=2.0,
+        data_sets=7,
+        statistics=(
+            ("chi-square", "x", "t"),
+            ("mle", "x", "0", "t", "2"),
+            ("linear", "x", "y", "t"),
+            ("logistic", "s", "1", "x"),
+        ),
+    )
+    assert (study.structure.score, study.records_from, study.samples_graphs) == ("dirichlet", "posterior", True)
+    assert canonical.from_bytes(canonical.to_bytes(study)) == study
+
+
+def test_the_defaults_are_said_by_the_method_alone(tmp_path):
+    """Studies without the method have the bytes that they had; with it, and every default, nothing but the method is new."""
+    study = read(tmp_path, METHOD)
+    assert (study.posterior, study.structure.score) == (PosteriorRule(), "bdeu")
+    assert not study.leaves_source_open
+    for said in ("", METHOD):
+        assert "posterior" not in json.loads(canonical.to_bytes(read(tmp_path, said)))
+    assert read(tmp_path, METHOD + "[posterior]\nsteps = 20000\n") == study
+    assert canonical.digest(read(tmp_path, METHOD + "[posterior]\nsteps = 20001\n")) != canonical.digest(study)
+    assert read(tmp_path, METHOD + '[release]\nsample_from = "network"\n').records_from == "network"
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("[posterior]\nsteps = 500\n", "goes with structure.method 'posterior', got 'auto'"),
+        ("[posterior]\n", "goes with structure.method 'posterior', got 'auto'"),
+        (METHOD + "[posterior]\ndata_sets = 0\n", "posterior.data_sets: got 0, expected 1 to 100"),
+        (METHOD + "[posterior]\ndata_sets = 101\n", "posterior.data_sets: got 101, expected 1 to 100"),
+        (METHOD + "[posterior]\nchains = 1\n", "posterior.chains: got 1, expected 2 to 64"),
+        (METHOD + "[posterior]\nsteps = 99\n", "posterior.steps: got 99, expected 100 to"),
+        (METHOD + "[posterior]\nprior = 'penalty'\ngamma = nan\n", "gamma"),
+        (METHOD + "[posterior]\ngamma = 2.0\n", "gamma: goes with prior = 'penalty', got 'uniform'"),
+        (METHOD + "[posterior]\nalpha = 1.0\n", "alpha: goes with prior = 'penalty', got 'uniform'"),
+        (METHOD + "[posterior]\nprior = 'flat'\n", "got 'flat', expected one of uniform, penalty"),
+        (METHOD + "[posterior]\ndatasets = 4\n", "posterior.datasets: unknown key"),
+        (METHOD + "score = 'bic'\n", "'bic' does not go with the method 'posterior', expected bdeu or dirichlet"),
+        ("[structure]\nmethod = 'hill-climb'\nscore = 'dirichlet'\n", "'dirichlet' does not go with the method"),
+        (METHOD + "minimum_strength = 0.5\n", "how probable each edge is"),
+        (METHOD + "required = [['x', 'y'], ['y', 'z'], ['z', 'x']]\n", "make a cycle"),
+        ("[release]\nsample_from = 'posterior'\n", "got 'posterior' with the method 'auto', which finds one graph"),
+        (
+            METHOD + "[release]\nsynthetic_records = 20000000\n",
+            "5 sets of 20000000 records with 5 variables have 500000000 cells, expected at most 268435456",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_refused(tmp_path, said, message):
+    with pytest.raises(Misuse) as caught:
+        read(tmp_path, said)
+    assert caught.value.code == "STUDY_INVALID"
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "got '', expected one of mle, chi-square"),
+        (["mean", "x"], "got 'mean', expected one of mle, chi-square"),
+        (["mle", "x"], '2 words, expected ["mle", "VARIABLE"'),
+        (["mle", "x", "0", "y"], '4 words, expected ["mle", "VARIABLE"'),
+        (["mle", "x", "7"], "'7' is not a category of 'x'"),
+        (["mle", "x", "0", "x", "1"], "a variable stands there twice"),
+        (["mle"], "1 words, expected"),
+        (["chi-square", "x"], "2 words, expected"),
+        (["chi-square", "x", "q"], "'q' is not a variable of the study"),
+        (["linear", "x"], "2 words, expected"),
+        (["logistic", "x"], "2 words, expected"),
+        (["logistic", "x", "0"], "3 words, expected"),
+        (["logistic", "x", "yes", "y"], "'yes' is not a category of 'x'"),
+    ],
+)
+def test_a_statistic_that_cannot_be_is_refused_with_its_number(tmp_path, words, message):
+    with pytest.raises(Misuse) as caught:
+        read(tmp_path, f'{METHOD}[posterior]\nstatistics = [["chi-square", "x", "y"], {json.dumps(words)}]\n')
+    assert caught.value.code == "STUDY_INVALID"
+    assert "posterior.statistics, number 2: " in caught.value.message
+    assert message in caught.value.message
+
+
+def test_an_overlap_needs_the_original(tmp_path):
+    """The interval that it compares with is the original records'; whoever learns must have them as they are."""
+    said = METHOD + '[posterior]\nstatistics = [["overlap", "x", "0"]]\n'
+    read(tmp_path, said, randomized=RAW)
+    for randomized in (RANDOMIZED, RAW + "[tables]\nepsilon = 1.0\ndelta = 1e-9\n"):
+        with pytest.raises(Misuse, match="'overlap' compares with the interval of the original") as caught:
+            read(tmp_path, said, randomized=randomized)
+        assert caught.value.code == "STUDY_UNSUPPORTED"
+
+
+def test_noise_is_no_reason_to_refuse_its_scores(tmp_path):
+    """`bdeu` of other methods takes counts for data; of this one it knows what the noise leaves of them."""
+    tables = "[tables]\nepsilon = 1.0\ndelta = 1e-9\n"
+    for score in ("bdeu", "dirichlet"):
+        for more in ("", tables):
+            assert read(tmp_path, f"{METHOD}score = '{score}'\n{more}").samples_graphs
+    assert read(tmp_path, METHOD + tables, model="masked").samples_graphs
+    with pytest.raises(Misuse, match="'bdeu' takes counts for data") as caught:
+        read(tmp_path, "[structure]\nmethod = 'hill-climb'\nscore = 'bdeu'\n")
+    assert "the method 'posterior'" in caught.value.hint
+
+
+def test_peers_have_scores_of_pairs_only(peer_study):
+    study = peer_study()
+    structure = dataclasses.replace(study.structure, method="posterior", score="bdeu", parents=None)
+    with pytest.raises(Misuse, match="'posterior' needs tables of whole families") as caught:
+        rules.check(dataclasses.replace(study, structure=structure), source="study.toml")
+    assert caught.value.code == "STUDY_UNSUPPORTED"
+
+
+def test_more_variables_than_a_word_has_bits_are_refused(tmp_path):
+    more = "".join(f'[[variable]]\nparty = "b"\nname = "v{i}"\ncategories = ["0", "1"]\n' for i in range(59))
+    read(tmp_path, more + METHOD)
+    with pytest.raises(Misuse, match="'posterior' with 65 variables, expected at most 64") as caught:
+        read(tmp_path, more + more[: more.index("[[", 3)].replace("v0", "w") + METHOD)
+    assert "a method that finds one graph" in caught.value.hint
+
+
+def test_the_canonical_form_has_no_rule_without_the_method(tmp_path):
+    study = dataclasses.replace(read(tmp_path, ""), posterior=PosteriorRule(steps=500))
+    with pytest.raises(Misuse, match="'posterior', got 'auto'"):
+        rules.check(study, source="study")
+    other = dataclasses.replace(read(tmp_path, METHOD), posterior=PosteriorRule(gamma=2.0))
+    with pytest.raises(Misuse, match="go with prior = 'penalty'"):
+        rules.check(other, source="study")
+    large = dataclasses.replace(read(tmp_path, METHOD), release=ReleaseRule(synthetic_records=20_000_000))
+    with pytest.raises(Misuse, match="5 sets of 20000000 records"):
+        rules.check(large, source="study")
