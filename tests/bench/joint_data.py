@@ -133,11 +133,11 @@ def study_data(study: Study, table: datasets.Texts) -> Data:
     return Data(name=study.id, schema=study.schema, columns=columns)
 
 
-def shipped() -> tuple[Data, Study]:
-    """The common people of the shipped federation, and its study."""
+def shipped(model: str = "central") -> tuple[Data, Study]:
+    """The common people of the shipped federation, and its study of a model."""
     with tempfile.TemporaryDirectory() as folder:
         paths = federation.write_tables(Path(folder))
-        (file := Path(folder) / "study.toml").write_text(federation.study_text(), encoding="utf-8")
+        (file := Path(folder) / "study.toml").write_text(federation.study_text(model), encoding="utf-8")
         study = read_study(file)
         tables = [pd.read_csv(path, dtype=str, keep_default_na=False) for path in paths.values()]
     joined = tables[0]
