@@ -196,6 +196,7 @@ class Processes:
     def __init__(self, made: Provisioned) -> None:
         self.made = made
         self.environment = dict(os.environ)
+        self.program = ("-m", "verticil.cli")
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.port = 0
 
@@ -203,7 +204,7 @@ class Processes:
         return (self.made.root / f"{name}.log").read_text(encoding="utf-8", errors="replace")
 
     def _start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "verticil.cli", *arguments, "--format", "json", "--with-parent"]
+        command = [sys.executable, *self.program, *arguments, "--format", "json", "--with-parent"]
         with (self.made.root / f"{name}.log").open("ab") as log:
             child = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=self.environment
