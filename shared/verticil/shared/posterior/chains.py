@@ -1,0 +1,308 @@
+"""Chains of graphs whose stationary distribution is the posterior, in the manner of a search: start, step, progress, result,
+checkpoint, resume.
+
+A state is a value and has no clock, files or threads of its own; the random numbers of a chain come from the seed and its number
+alone. So a run that goes on from a checkpoint leaves the same graphs, and so does one on several threads. What a step of a chain
+does stands in `kernels`; which variables it draws anew does not depend on the graph.
+
+The first chain starts from the graph of required edges, the second from one that no other set of parents of a single variable
+improves, the others from random orders with random sets.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.shared.arrays import Floats, Ints
+from verticil.shared.posterior import kernels
+from verticil.shared.posterior.exact import acyclic
+from verticil.shared.posterior.parent_sets import Masks, ParentSets
+from verticil.shared.posterior.sample import GraphSample
+
+Checkpoint = Mapping[str, NDArray[np.generic]]
+"""A state as named arrays of plain numbers, to be written without pickle."""
+
+MOST_TOGETHER: Final = 4
+_KEPT: Final = 4000
+_BLOCK_SETS: Final = 2**24  # sets that all chains look at in one step, at most: some tenths of a second
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ChainsState:
+    """Where the chains stand. Its arrays are never written again.
+
+    Attributes:
+        sets: what is sampled.
+        seed: the seed.
+        done: steps of each chain.
+        streams: (chains, 1), uint64, of the random numbers.
+        parents: (chains, d), uint64, the graphs.
+        places: (chains, d), int64, where each variable's set stands in `sets`.
+        kept_parents, kept_weight: (chains, n, d) and (chains, n): the graphs that are kept, as far as they are there.
+    """
+
+    sets: ParentSets
+    seed: int
+    done: int
+    streams: Masks
+    parents: Masks
+    places: Ints
+    kept_parents: Masks
+    kept_weight: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chains:
+    """How graphs are sampled.
+
+    Attributes:
+        chains: how many.
+        steps: of each, at least 20.
+        together: how many variables a step draws anew, 1 to `MOST_TOGETHER`. With 1 a strong edge cannot be turned around: chains
+            stay where they began; it is there to show that.
+        threads: chains that run at the same time. The sample does not depend on it.
+
+    Raises:
+        ValueError: a number is out of its range.
+    """
+
+    chains: int = 4
+    steps: int = 20_000
+    together: int = 3
+    threads: int = field(default=1, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.chains < 1 or self.steps < 20 or not 1 <= self.together <= MOST_TOGETHER or self.threads < 1:
+            raise ValueError(
+                f"{self.chains} chains of {self.steps} steps, {self.together} variables together, {self.threads} threads: "
+                f"expected at least 1, at least 20, 1 to {MOST_TOGETHER}, at least 1"
+            )
+
+    @property
+    def burn_in(self) -> int:
+        """Steps of each chain before its first graph is kept."""
+        return self.steps // 5
+
+    @property
+    def every(self) -> int:
+        """Steps from one graph that is kept to the next: at most 4,000 of each chain are."""
+        return math.ceil((self.steps - self.burn_in) / _KEPT)
+
+    def start(self, sets: ParentSets, seed: int) -> ChainsState:
+        """The first graph of each chain."""
+        d = sets.n_variables
+        words = np.random.SeedSequence(seed).generate_state(self.chains, np.uint64).astype(np.uint64)
+        parents, places = np.zeros((self.chains, d), dtype=np.uint64), np.zeros((self.chains, d), dtype=np.int64)
+        for chain in range(self.chains):
+            generator = np.random.default_rng([seed, chain])
+            places[chain] = _smallest(sets) if chain < 2 else _random(sets, generator)
+            parents[chain] = sets.masks[places[chain]]
+            if chain == 1:
+                children = _reversed(parents[chain])
+                kernels.climb(sets.starts, sets.masks, sets.log_weight, parents[chain], children, places[chain])
+        return ChainsState(
+            sets=sets,
+            seed=seed,
+            done=0,
+            streams=words.reshape(-1, 1),
+            parents=parents,
+            places=places,
+            kept_parents=np.empty((self.chains, 0, d), dtype=np.uint64),
+            kept_weight=np.empty((self.chains, 0)),
+        )
+
+    def step(self, state: ChainsState) -> ChainsState:
+        """Some steps of every chain."""
+        steps = min(self._block(state.sets), self.steps - state.done)
+        if steps <= 0:
+            return state
+        sets = state.sets
+        d, kept = sets.n_variables, state.kept_weight.shape[1]
+        total = max((state.done + steps - self.burn_in) // self.every, 0)
+        kept_parents = np.zeros((self.chains, total, d), dtype=np.uint64)
+        kept_weight = np.zeros((self.chains, total))
+        kept_parents[:, :kept], kept_weight[:, :kept] = state.kept_parents, state.kept_weight
+        streams, parents, places = state.streams.copy(), state.parents.copy(), state.places.copy()
+        fraction, power = _scaled(sets)
+        shapes, nearby = _shapes(min(self.together, d)), _nearby(d)
+
+        def advance(chain: int) -> None:
+            children = _reversed(parents[chain])
+            kernels.run(
+                steps, state.done, self.burn_in, self.every, shapes, nearby,
+                sets.starts, sets.masks, fraction, power, sets.log_weight,
+                streams[chain], parents[chain], children, places[chain], kept_parents[chain], kept_weight[chain],
+            )  # fmt: skip
+
+        if self.threads == 1:
+            for chain in range(self.chains):
+                advance(chain)
+        else:
+            with ThreadPoolExecutor(self.threads, thread_name_prefix="chains") as pool:
+                list(pool.map(advance, range(self.chains)))
+        return dataclasses.replace(
+            state,
+            done=state.done + steps,
+            streams=streams,
+            parents=parents,
+            places=places,
+            kept_parents=kept_parents,
+            kept_weight=kept_weight,
+        )
+
+    def progress(self, state: ChainsState) -> float:
+        """Share of the steps that is done."""
+        return state.done / self.steps
+
+    def result(self, state: ChainsState) -> GraphSample:
+        """The graphs kept so far.
+
+        Raises:
+            ValueError: there are fewer than four of each chain.
+        """
+        kept = state.kept_weight.shape[1]
+        return GraphSample(
+            parents=state.kept_parents.reshape(-1, state.sets.n_variables).copy(),
+            log_weight=state.kept_weight.reshape(-1).copy(),
+            chain=np.repeat(np.arange(self.chains, dtype=np.int16), kept),
+            steps=state.done,
+            burn_in=self.burn_in,
+            every=self.every,
+        )
+
+    def checkpoint(self, state: ChainsState) -> Checkpoint:
+        """The state as arrays; ``search`` says which settings and which parent sets it is of."""
+        return {
+            "search": np.frombuffer(self._mark(state.sets), dtype=np.uint8),
+            "seed": np.array(state.seed),
+            "done": np.array(state.done),
+            "streams": state.streams.copy(),
+            "places": state.places.copy(),
+            "kept_parents": state.kept_parents.copy(),
+            "kept_weight": state.kept_weight.copy(),
+        }
+
+    def resume(self, sets: ParentSets, checkpoint: Checkpoint) -> ChainsState:
+        """The state that a checkpoint was made of.
+
+        Raises:
+            ValueError: it is of other settings or other parent sets, or incomplete.
+        """
+        names = ("search", "seed", "done", "streams", "places", "kept_parents", "kept_weight")
+        if missing := [name for name in names if name not in checkpoint]:
+            raise ValueError(f"the checkpoint lacks {', '.join(missing)}")
+        if checkpoint["search"].tobytes() != self._mark(sets):
+            raise ValueError("the checkpoint is of other settings or other parent sets")
+        places = checkpoint["places"].astype(np.int64)
+        return ChainsState(
+            sets=sets,
+            seed=int(checkpoint["seed"].astype(np.int64)),
+            done=int(checkpoint["done"].astype(np.int64)),
+            streams=checkpoint["streams"].astype(np.uint64),
+            parents=sets.masks[places],
+            places=places,
+            kept_parents=checkpoint["kept_parents"].astype(np.uint64),
+            kept_weight=checkpoint["kept_weight"].astype(np.float64),
+        )
+
+    def _mark(self, sets: ParentSets) -> bytes:
+        return hashlib.sha256(repr(self).encode() + sets.digest()).digest()
+
+    def _block(self, sets: ParentSets) -> int:
+        widest = int(np.diff(sets.starts).max())
+        return max(_BLOCK_SETS // (self.chains * self.together * (widest + 300)), 1)
+
+
+def sample_graphs(
+    sets: ParentSets,
+    chains: Chains,
+    *,
+    seed: int,
+    progress: Callable[[float], None] | None = None,
+    cancelled: Callable[[], None] | None = None,
+) -> GraphSample:
+    """Start, step until done, hand over the sample.
+
+    Args:
+        sets: what the graphs are made of.
+        chains: how.
+        seed: any whole number >= 0.
+        progress: is told the share that is done after every step.
+        cancelled: called before every step; may raise.
+    """
+    state = chains.start(sets, seed)
+    while (done := chains.progress(state)) < 1.0:
+        if cancelled is not None:
+            cancelled()
+        state = chains.step(state)
+        if progress is not None:
+            progress(done)
+    return chains.result(state)
+
+
+def _scaled(sets: ParentSets) -> tuple[Floats, Ints]:
+    """The weights as m 2^(64 k), 1 <= m < 2^64."""
+    binary = sets.log_weight / math.log(2.0)
+    power = np.floor(binary / 64).astype(np.int64)
+    return np.exp2(binary - 64 * power), power
+
+
+def _shapes(together: int) -> Ints:
+    """All graphs on so many variables, (graphs, together), each variable's parents as a mask."""
+    every = list(range(2**together))
+    return np.array(list(acyclic([every] * together)), dtype=np.int64)
+
+
+def _nearby(d: int) -> Floats:
+    """Every other variable as often as any."""
+    shares = (np.ones((d, d)) - np.eye(d)) / max(d - 1, 1)
+    sums = shares.cumsum(axis=1)
+    sums[:, -1] = 1.0
+    return sums
+
+
+def _reversed(parents: Masks) -> Masks:
+    children = np.zeros(len(parents), dtype=np.uint64)
+    for child, mask in enumerate(parents.tolist()):
+        for parent in range(len(parents)):
+            if mask >> parent & 1:
+                children[parent] |= np.uint64(1 << child)
+    return children
+
+
+def _smallest(sets: ParentSets) -> Ints:
+    """Each variable's smallest set: what all its sets have in common where there is nothing but required edges."""
+    return np.array(
+        [
+            sets.starts[v] + min(range(len(masks)), key=lambda s: (masks[s].bit_count(), masks[s]))
+            for v, masks in ((v, sets.of(v)[0].tolist()) for v in range(sets.n_variables))
+        ],
+        dtype=np.int64,
+    )
+
+
+def _random(sets: ParentSets, generator: np.random.Generator) -> Ints:
+    """A random order, and of each variable one of the sets of its predecessors."""
+    d = sets.n_variables
+    places, waiting, before = np.zeros(d, dtype=np.int64), generator.permutation(d).tolist(), 0
+    while waiting:
+        for v in waiting:
+            masks = sets.of(v)[0]
+            possible = np.flatnonzero((masks & ~np.uint64(before)) == 0)
+            if len(possible):
+                places[v] = sets.starts[v] + generator.choice(possible)
+                waiting.remove(v)
+                before |= 1 << v
+                break
+        else:
+            raise ValueError("every graph that the sets can make has a cycle")
+    return places
