@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from support import PATIENCE_SECONDS
 from verticil.cli.main import app
 from verticil.miner.airgap.exchange import Exchange, fill
 from verticil.miner.airgap.local_control import ControlRequest, LocalControl, ask_the_daemon, handle_offline
@@ -193,7 +194,7 @@ class Ferry:
                 return
 
     async def until(self, digest: bytes, reached: Callable[[Any, State], bool]) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 generation = self.node.changes.generation
                 record = self.node.session.record(digest)

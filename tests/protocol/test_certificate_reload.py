@@ -17,6 +17,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
+from support import PATIENCE_SECONDS
 from verticil.miner.rules.certificates import Certificates
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.pki.register import revoke
@@ -89,7 +90,7 @@ class Trial:
             ca_certificate=home / "ca" / "ca.crt",
             ca_sha256=certificate_sha256(read_certificates(home / "ca" / "ca.crt")[0]),
             endpoint="localhost:1",
-            idle_timeout_seconds=5,
+            idle_timeout_seconds=PATIENCE_SECONDS,
             chunk_bytes=1024,
         )
 

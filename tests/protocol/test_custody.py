@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import rfc8785
 
+from support import PATIENCE_SECONDS
 from verticil.cli.main import main
 from verticil.miner.config import load_miner
 from verticil.miner.service.node import MinerNode
@@ -110,7 +111,7 @@ class Federation:
 
     async def in_state(self, digest: bytes, state: State) -> None:
         version = 0
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 request = control_pb2.GetStudyRequest(study_digest=digest, known_version=version, wait_seconds=5)
                 study = (await self.control().get_study(request)).study
@@ -207,7 +208,7 @@ async def test_a_restored_site_goes_on_and_an_old_backup_never_makes_the_ledger_
     assert [row.study for row in rows(older)] == ["first"]
     stop = asyncio.Event()
     running = asyncio.create_task(federation.run(older, stop, accept_older=True))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len(rows(older)) < 2:
             await asyncio.sleep(0.01)
     stop.set()
@@ -440,7 +441,7 @@ async def noticed_by(federation: Federation, folder: Path, digest: bytes) -> Non
 
 async def noticed(folder: Path, digest: bytes) -> None:
     with Site.open(load_party(folder / "party.toml")) as site:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not site.state.knows(digest):
                 await asyncio.sleep(0.01)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support import PATIENCE_SECONDS
 from support import party_session as session
 from support.publishing import ALL, GIVEN, STUDY, Publishing
 from verticil.cli.main import main
@@ -178,7 +179,7 @@ async def test_a_rule_approves_what_it_covers_and_people_the_rest(manual):
     await manual.until_stage("north", "waiting for approval")  # the newest; the older one may come to its turn later
     await manual.until_stage("south", "waiting for approval")
     with Site.open(manual.config("north")) as site:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not (await asyncio.to_thread(site.state.study, covered)).approval:
                 pass
         assert parse_approval(site.state.study(covered).approval).approver == "by rule 1 'small'"
@@ -444,7 +445,7 @@ async def test_columns_that_the_disk_lost_are_made_again_to_compare_the_release_
     with pytest.raises(PeerFault, match="no longer on this disk") as waits:
         await publishing.countersign("north")
     assert waits.value.code == "NOT_READY"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not await asyncio.to_thread(_is_here, publishing.config("north")):
             pass
     assert (await publishing.countersign("north")).countersigned

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from verticil.party.backup import BETWEEN_PEERS, backup, restore
 from verticil.party.config import load_party
 from verticil.party.daemon import run_party
@@ -142,7 +143,7 @@ async def start(
         )
 
     async def until(condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not condition():
                 await asyncio.sleep(0.01)
 
@@ -157,7 +158,7 @@ async def start(
     if later:
         running.append(insurer())
     if accept_older:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await network.charged.wait()
     stop.set()
     for outcome in await asyncio.gather(*running, return_exceptions=True):

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from support import party_session as session
 from verticil.party.operator import commands
 from verticil.party.protocol.central import study as steps
@@ -44,7 +45,7 @@ async def test_a_study_that_was_approved_is_refused_before_it_sends_when_its_lim
 
         monkeypatch.setattr(steps, "enter_in_ledger", broken)
         await asyncio.to_thread(commands.approve, manual.config("south"), "trial", "officer")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await tried.wait()
         monkeypatch.setattr(steps, "enter_in_ledger", enter)
     await manual.stop("north")

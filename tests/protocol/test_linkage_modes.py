@@ -20,6 +20,7 @@ import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from support import PATIENCE_SECONDS
 from verticil.miner.config import Limits
 from verticil.miner.service.node import MinerNode
 from verticil.party import daemon
@@ -257,7 +258,7 @@ class Federation:
     async def until(self, digest: bytes, *states: State) -> control_pb2.StudySummary:
         """Wait for the study to be in one of the states; an end that is none of them is an error."""
         version = 0
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 request = control_pb2.GetStudyRequest(study_digest=digest, known_version=version, wait_seconds=5)
                 study = (await self.control().get_study(request)).study
@@ -271,7 +272,7 @@ class Federation:
 
     async def until_told(self, name: str) -> None:
         """Wait until the party knows that its study failed, and has dropped what was made for it."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 with Database(self.root / name / "state") as database:
                     studies = await asyncio.to_thread(PartyState(database).studies)
@@ -460,7 +461,7 @@ async def test_a_table_without_a_usable_row_has_too_few_in_common(federate, mode
     path.write_text("\n".join([header, *(f" ,{row.split(',', 1)[1]}" for row in rows)]) + "\n")
     await federation.submit()
     federation.start()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not any("report failure" in wire.calls for wire in federation.wires["south"]):
             await asyncio.sleep(0.01)
     with Database(federation.root / "south" / "state") as database:
@@ -527,7 +528,7 @@ async def test_a_party_and_the_miner_killed_anywhere_come_to_the_same_people(fed
     reached = block(federation, "south", call, count)
     digest = await federation.submit()
     federation.start()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await reached.wait()
     await federation.kill()
     await federation.stop_miner()
@@ -560,7 +561,7 @@ async def test_feature_14_a_lost_own_list_is_never_made_up_anew(federate, call, 
     reached = block(federation, "south", call, count)
     digest = await federation.submit()
     federation.start()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await reached.wait()
     await federation.kill()
     n_sent = len(federation.ledger("south"))
@@ -596,7 +597,7 @@ async def test_the_key_is_private_while_it_is_needed_and_gone_when_the_people_ar
     federation.interfere = interfere
     await federation.submit()
     federation.start()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await reached.wait()
     assert ("blinding.key", 0o600) in keys
     assert {mode for _, mode in keys} == {0o600}
@@ -670,7 +671,7 @@ async def without_the_first_list_of(federation: Federation, name: str) -> bytes:
     reached = block(federation, name, "put_blinded", 1)
     digest = await federation.submit()
     federation.start()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await reached.wait()
     await federation.kill(name)
     return digest

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from verticil.shared import logs
 from verticil.shared.config import Federation, read_toml
 from verticil.shared.errors import Misuse, PeerFault
@@ -54,14 +55,14 @@ def credentials(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Credentia
         ca_certificate=ca,
         ca_sha256=certificate_sha256(read_certificates(ca)[0]),
         endpoint="localhost:1",
-        idle_timeout_seconds=5,
+        idle_timeout_seconds=PATIENCE_SECONDS,
         chunk_bytes=1024,
     )
     return {name: load_credentials(home / f"{name}.crt", home / f"{name}.key", federation) for name in ("miner", "lee")}
 
 
 def scraped(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_SECONDS) as answer:
         return str(answer.read().decode())
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from support import studies
+from support import PATIENCE_SECONDS, studies
 from verticil.miner.config import Limits
 from verticil.miner.scheduler.job import Job, Progress, StructureJob, job_from
 from verticil.miner.scheduler.learning import Executor, InlineLearning, SpawnedLearning, WorkerDied
@@ -234,7 +234,7 @@ async def test_over_grpc_it_answers_alike(trial: Trial) -> None:
         ca_certificate=ca,
         ca_sha256=certificate_sha256(read_certificates(ca)[0]),
         endpoint=None,
-        idle_timeout_seconds=5,
+        idle_timeout_seconds=PATIENCE_SECONDS,
         chunk_bytes=1024,
     )
 

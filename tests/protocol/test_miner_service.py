@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from support import miner_service
+from support import PATIENCE_SECONDS, miner_service
 from support.miner_service import (
     N_COMMON,
     NOW,
@@ -471,7 +471,7 @@ async def test_polls_wait_wake_and_tell_only_what_is_new(federation: Federation)
         waiting = asyncio.create_task(north.poll(wait=60))
         await asyncio.sleep(0)
         digest = await federation.submit(make_study())
-        reply = await asyncio.wait_for(waiting, 10)
+        reply = await asyncio.wait_for(waiting, PATIENCE_SECONDS)
         assert [task.study_digest for task in reply.tasks] == [digest]
         assert reply.lease_seconds > 60
         known = {digest: reply.tasks[0].version}
@@ -494,7 +494,7 @@ async def test_polls_wait_wake_and_tell_only_what_is_new(federation: Federation)
         await asyncio.sleep(0)
         assert (await federation.summary(digest)).parties[0].online  # the poll has arrived
         federation.node.changes.close()
-        assert not (await asyncio.wait_for(waiting, 10)).tasks
+        assert not (await asyncio.wait_for(waiting, PATIENCE_SECONDS)).tasks
 
 
 async def test_feature_21_online_is_true(federation: Federation) -> None:
@@ -939,7 +939,7 @@ async def test_the_learning_process_ends_with_its_miner(tmp_path: Path) -> None:
     process.stdin.write(encode(endless_job(tmp_path)) + b"\n")
     assert json.loads(await process.stdout.readline())["stage"] == "reading"
     process.stdin.close()
-    assert await asyncio.wait_for(process.wait(), 60) == 1
+    assert await asyncio.wait_for(process.wait(), PATIENCE_SECONDS) == 1
     assert await process.stdout.read() == b""
 
 
@@ -1025,7 +1025,7 @@ async def test_a_study_withdrawn_while_its_release_is_signed_leaves_nothing(fede
         for party in federation.parties:
             for unit in study.units_of(party.name):
                 await party.upload(digest, unit)
-        assert await asyncio.to_thread(key.reached.wait, 30)
+        assert await asyncio.to_thread(key.reached.wait, PATIENCE_SECONDS)
         await federation.control().cancel_study(control_pb2.CancelStudyRequest(study_digest=digest))
         await turns(20)
         key.go_on.set()
@@ -1123,7 +1123,7 @@ async def test_one_party_cannot_take_every_place_for_streams(tmp_path: Path, key
 
         streams = [asyncio.create_task(north.wire.put_chunks(stalled())) for _ in range(6)]
         await turns(20)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await federation.party("south").upload(digest, 2)
         for stream in streams:
             stream.cancel()

@@ -22,7 +22,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from support import party_session
+from support import PATIENCE_SECONDS, party_session
 from support.party_session import (
     CHANGED,
     LINKAGE_KEY,
@@ -242,7 +242,7 @@ async def test_several_approvers_must_agree_in_the_same_content(manual):
     assert not (await asyncio.to_thread(commands.approve, config, "trial", "a")).approved
     await manual.until_stage("north", "waiting for approval (1 so far)")
     request = control_pb2.GetStudyRequest(study_digest=digest)
-    async with asyncio.timeout(20):  # the others are told how many there are, and not who
+    async with asyncio.timeout(PATIENCE_SECONDS):  # the others are told how many there are, and not who
         while (north := (await manual.control().get_study(request)).study.parties[0]).approvers != 1:
             await asyncio.sleep(0.01)
     assert (north.waiting_for, north.approvers_needed, north.stage) == ("approval", 2, "approving")
@@ -257,7 +257,7 @@ async def test_several_approvers_must_agree_in_the_same_content(manual):
 
 
 async def until_void(federation: Federation) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while "approval-void" not in audited(federation, "north"):
             await asyncio.sleep(0.01)
 
@@ -276,13 +276,14 @@ async def test_a_table_that_changes_after_approval_waits_for_a_new_approval_and_
     await manual.until_stage("north", CHANGED)
     await manual.kill("north")
     manual.start("north")
-    async with asyncio.timeout(20):  # others see who is waited for, also after a restart, and not why
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len(manual.wires["north"]) < 2 or "progress" not in manual.wires["north"][1].reported:
             await asyncio.sleep(0.01)
-    study = (await manual.control().get_study(control_pb2.GetStudyRequest(study_digest=digest))).study
-    assert study.parties[0].stage == "approving"
+        request = control_pb2.GetStudyRequest(study_digest=digest)  # others see who is waited for, also after a restart
+        while (study := (await manual.control().get_study(request)).study).parties[0].stage != "approving":
+            await asyncio.sleep(0.01)
     assert (study.state, study.parties[0].waiting_for) == (State.ALIGNING, "linkage")
-    assert why(study.parties[0]).startswith("waiting for its new approval")
+    assert why(study.parties[0]).startswith("waiting for its new approval")  # and not why
     told = b"".join(manual.wires["north"][0].sent[n_sent:] + manual.wires["north"][1].sent)
     assert b"smoker" not in told  # which column's data changed is for the party's own people
     assert not NOT_BEFORE_APPROVAL & set(manual.calls("north"))
@@ -315,7 +316,7 @@ async def test_a_table_that_changes_after_its_list_was_sent_is_no_mixture_of_two
     for name in ("north", "south"):
         await manual.until_stage(name, "waiting for approval")
         await asyncio.to_thread(commands.approve, manual.config(name), "trial", "officer")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while "get_alignment" not in manual.calls("north"):  # its list is at the miner
             await asyncio.sleep(0.01)
     await manual.stop("north")
@@ -781,7 +782,7 @@ async def test_a_party_that_is_killed_at_every_call_finishes_with_the_same_diges
     digest = await federation.submit()
     federation.start()
     finish = asyncio.create_task(federation.until(digest, State.ESTIMATING))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not finish.done():
             waiting = asyncio.create_task(dead.wait())
             await asyncio.wait({finish, waiting}, return_when=asyncio.FIRST_COMPLETED)

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
+from support import PATIENCE_SECONDS
 from verticil.shared.config import Federation
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.identity.authority import create_authority, issue
@@ -127,7 +128,7 @@ class Nodes:
             ca_certificate=ca,
             ca_sha256=certificate_sha256(read_certificates(ca)[0]),
             endpoint=None,
-            idle_timeout_seconds=5,
+            idle_timeout_seconds=PATIENCE_SECONDS,
             chunk_bytes=1024,
         )
         return load_credentials(base.with_suffix(".crt"), base.with_suffix(".key"), federation)
@@ -151,7 +152,7 @@ async def serving(credentials: Credentials) -> AsyncIterator[tuple[str, Party]]:
 
 @contextlib.asynccontextmanager
 async def dialled(address: str, credentials: Credentials, who: Identity = BOB) -> AsyncIterator[GrpcPeer]:
-    peer = GrpcPeer(Connection(address, credentials, expected=who, idle_timeout_seconds=5))
+    peer = GrpcPeer(Connection(address, credentials, expected=who, idle_timeout_seconds=PATIENCE_SECONDS))
     try:
         yield peer
     finally:

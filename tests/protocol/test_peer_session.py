@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from support import peer_session
+from support import PATIENCE_SECONDS, peer_session
 from support.peer_session import ISSUED, LEARNED, N_COMMON, NAMES, NOW, READ, STUDY, Federation, Network, Wire
 from verticil.cli.main import main
 from verticil.miner.config import Limits
@@ -1067,7 +1067,7 @@ async def until_published(federation: Federation, tasks: list[asyncio.Task[None]
                     found.add(record.task.state)
         return found
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await asyncio.to_thread(states) != {State.PUBLISHED}:
             for task in tasks:
                 if task.done():
@@ -1083,7 +1083,7 @@ def manifest(federation: Federation) -> dict[str, object]:
 
 async def until_confirmed(federation: Federation, name: str) -> None:
     """A daemon notices the revocation by itself and gets every peer's receipt."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             (study,) = (await asyncio.to_thread(commands.status, federation.config(name))).studies
             if all(item.confirmed for item in study.confirmations):

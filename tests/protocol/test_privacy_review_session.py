@@ -10,6 +10,7 @@ import sqlite3
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from support import party_session as session
 from verticil.party import daemon
 from verticil.party.operator import commands
@@ -75,7 +76,7 @@ async def test_every_byte_of_a_unit_has_its_row_before_it_on_every_way(federatio
     digest = await federation.submit()
     federation.start()
     finish = asyncio.create_task(federation.until(digest, State.ESTIMATING))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not finish.done():
             waiting = asyncio.create_task(dead.wait())
             await asyncio.wait({finish, waiting}, return_when=asyncio.FIRST_COMPLETED)

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from verticil.cli.main import main
 from verticil.miner.config import load_miner
 from verticil.miner.scheduler.job import Job, Progress
@@ -188,7 +189,7 @@ class Federation:
 
     async def until(self, digest: bytes, done: Callable[[control_pb2.StudySummary], bool]) -> control_pb2.StudySummary:
         version = 0
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 request = control_pb2.GetStudyRequest(study_digest=digest, known_version=version, wait_seconds=5)
                 study = (await self.control().get_study(request)).study
@@ -202,7 +203,7 @@ class Federation:
     async def noticed(self, name: str, holds: Callable[[Site], bool]) -> None:
         """Wait until a party's database says so."""
         with Site.open(self.config(name)) as site:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while not await asyncio.to_thread(holds, site):
                     await asyncio.sleep(0.01)
 
@@ -379,7 +380,7 @@ async def test_feature_24_a_revocation_stops_the_transfer_and_the_miner_signs_th
     federation.line.hold = True
     digest = await federation.submit()
     federation.start()
-    await asyncio.wait_for(federation.line.waiting.wait(), 30)
+    await asyncio.wait_for(federation.line.waiting.wait(), PATIENCE_SECONDS)
     config = federation.config("north")
     assert not federation.line.ended.is_set()  # it stands still until it is stopped
     # Another process would do this: it opens the site's database on its own.

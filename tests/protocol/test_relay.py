@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from support import PATIENCE_SECONDS
 from verticil.miner.rules.leases import Changes
 from verticil.miner.service.relay import Relay
 from verticil.party.protocol.relay.client import RelayClient, RelayPeer
@@ -149,7 +150,7 @@ class Site:
         name: str,
         *,
         answers: bool = True,
-        idle: float = 5.0,
+        idle: float = PATIENCE_SECONDS,
         line: type[InMemoryCoordinator] = InMemoryCoordinator,
     ) -> None:
         self.name, self.service, self._idle = name, Service(), idle
@@ -176,7 +177,7 @@ class Site:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not holds():
             await asyncio.sleep(0.01)
 

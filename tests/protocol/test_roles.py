@@ -19,6 +19,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescri
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2
 
+from support import PATIENCE_SECONDS
 from verticil.shared.config import Federation
 from verticil.shared.errors import VerticilError
 from verticil.shared.identity.authority import create_authority, issue
@@ -89,7 +90,7 @@ class Trial:
             ca_certificate=home / "ca" / "ca.crt",
             ca_sha256=certificate_sha256(read_certificates(home / "ca" / "ca.crt")[0]),
             endpoint="127.0.0.1:1",
-            idle_timeout_seconds=5,
+            idle_timeout_seconds=PATIENCE_SECONDS,
             chunk_bytes=1024,
         )
 
@@ -126,7 +127,7 @@ async def outcome(channel: grpc.aio.Channel, path: str, method: MethodDescriptor
         channel, f"{kind}_{'stream' if method.server_streaming else 'unary'}"
     )
     request: object = iter([b""]) if method.client_streaming else b""
-    call = make(path)(request, timeout=10)
+    call = make(path)(request, timeout=PATIENCE_SECONDS)
     try:
         if method.server_streaming:
             await anext(aiter(call))  # type: ignore[call-overload]

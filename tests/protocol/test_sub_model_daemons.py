@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from verticil.cli.main import main
 from verticil.miner.config import load_miner
 from verticil.miner.scheduler.learning import InlineLearning
@@ -137,7 +138,7 @@ async def the_bank_comes(made: Provisioned, clock: Clock) -> str:
             studies = PartyState(database).studies()
         return studies[-1].stage if studies else ""
 
-    async with node, asyncio.timeout(60):
+    async with node, asyncio.timeout(PATIENCE_SECONDS):
         daemon = asyncio.create_task(
             run_party(bank, lambda: InMemoryCoordinator(node.coordinator, identity), stop=stop, clock=clock)
         )

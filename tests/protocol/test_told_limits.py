@@ -7,6 +7,7 @@ import datetime as dt
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from support import party_session as session
 from verticil.party.audit.log import Event, What
 from verticil.party.operator import commands
@@ -43,7 +44,7 @@ async def test_of_invented_studies_a_few_are_kept_and_the_first_stay(manual, cap
     manual.start()
 
     async def until_polled(times: int) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while manual.calls("north").count("poll") < times:
                 await asyncio.sleep(0.01)
 
@@ -74,7 +75,7 @@ async def test_a_denied_study_makes_room_for_another(manual):
 
     assert await asyncio.to_thread(known) == {first}
     commands.deny(manual.config("north"), first.hex(), "officer", "no")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await asyncio.to_thread(known) != {first, second}:
             await asyncio.sleep(0.02)
 

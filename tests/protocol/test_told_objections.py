@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from support import party_session as session
 from verticil.cli.study_status import changes, summary_payload, why
 from verticil.party.operator import commands
@@ -20,7 +21,7 @@ RENAMED = '[dataset.people.columns.smoker]\nsource = "smokes_local"'
 async def told(federation, digest: bytes, *names: str) -> control_pb2.StudySummary:
     """The study's status once these parties' policies have spoken."""
     request = control_pb2.GetStudyRequest(study_digest=digest)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             study = (await federation.control().get_study(request)).study
             if {party.party for party in study.parties if party.HasField("objections")} >= set(names):
@@ -107,7 +108,7 @@ async def test_a_policy_that_was_relaxed_takes_its_word_back(manual):
     await manual.stop("north")
     manual.set_up("north", approval="manual")
     manual.start("north")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while codes(study := await told(manual, digest, "north"), "north"):
             pass
     assert why(study.parties[0]) == "waiting for approval, which its policy permits"

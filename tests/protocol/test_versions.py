@@ -14,6 +14,7 @@ from pathlib import Path
 import grpc.aio
 import pytest
 
+from support import PATIENCE_SECONDS
 from verticil.shared.config import Federation
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.identity.authority import create_authority, issue
@@ -115,7 +116,7 @@ def credentials(home: Path, name: str) -> Credentials:
         ca_certificate=home / "ca.crt",
         ca_sha256=certificate_sha256(read_certificates(home / "ca.crt")[0]),
         endpoint="localhost:1",
-        idle_timeout_seconds=5,
+        idle_timeout_seconds=PATIENCE_SECONDS,
         chunk_bytes=1024,
     )
     return load_credentials(home / f"{name}.crt", home / f"{name}.key", federation)
@@ -135,7 +136,7 @@ async def test_feature_30_control_calls_of_other_versions(tmp_path: Path, monkey
 
     async def told(*metadata: tuple[str, str]) -> VerticilError | None:
         try:
-            await list_studies(b"", timeout=10, metadata=metadata)
+            await list_studies(b"", timeout=PATIENCE_SECONDS, metadata=metadata)
         except grpc.aio.AioRpcError as error:
             found = dict(error.trailing_metadata() or ())
             return from_detail(common_pb2.ErrorDetail.FromString(found[ERROR_KEY]))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from verticil.miner.config import MinerConfig, load_miner
 from verticil.miner.daemon import init_miner, run_miner
 from verticil.shared.identity.authority import create_authority, issue
@@ -48,7 +49,7 @@ class Daemon:
 
     async def __aexit__(self, *_: object) -> None:
         self.stop.set()
-        await asyncio.wait_for(self.task, 10)
+        await asyncio.wait_for(self.task, PATIENCE_SECONDS)
 
 
 def connection(folder: Path, name: str, port: int) -> Connection:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support import PATIENCE_SECONDS
 from verticil.miner.config import Limits
 from verticil.miner.scheduler.job import Job, Progress
 from verticil.miner.service.node import MinerNode
@@ -284,7 +285,7 @@ class Federation:
     async def until(self, digest: bytes, *states: State) -> control_pb2.StudySummary:
         """Wait for the study to be in one of the states."""
         version = 0
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 request = control_pb2.GetStudyRequest(study_digest=digest, known_version=version, wait_seconds=5)
                 study = (await self.control().get_study(request)).study
@@ -305,7 +306,7 @@ class Federation:
 
         stage = ""
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while (stage := await asyncio.to_thread(shown)) not in stages:
                     if name in self.tasks and self.tasks[name].done():
                         self.tasks[name].result()

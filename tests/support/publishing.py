@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from support import PATIENCE_SECONDS
 from support import party_session as session
 from verticil.miner.config import Limits
 from verticil.miner.scheduler.learning import InlineLearning
@@ -51,7 +52,7 @@ class Publishing(session.Federation):
     async def until_gone(self, name: str, digest: bytes) -> None:
         """The party's copy of the release is removed at the end of the study."""
         folder = self.root / name / "state" / "review" / digest.hex()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while await asyncio.to_thread(folder.exists):
                 pass
 

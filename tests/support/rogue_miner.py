@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from support import party_session as session
 from verticil.party import daemon
 from verticil.party.limits.policy import MAX_OPEN_STUDIES
@@ -31,9 +32,6 @@ ESCAPES = "\x1b[2J\x1b]0;approved\x07\u202e"
 
 
 CONTROL = "\x1b\x07\u202e"
-
-
-ENOUGH_SECONDS = 45.0
 
 
 class RogueMiner:
@@ -168,7 +166,7 @@ async def rogue_miner(root: Path, folder: Path, **options: Any) -> AsyncIterator
 
 
 async def until(true: Callable[[], bool], north: asyncio.Task[None]) -> None:
-    async with asyncio.timeout(ENOUGH_SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not true():
             if north.done():
                 north.result()

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from support import PATIENCE_SECONDS
 from verticil.shared.errors import GateFailed, PeerFault, VerticilError
 from verticil.shared.formats import joint
 from verticil.shared.model.schema import Schema, Variable
@@ -145,7 +146,9 @@ async def test_a_compressed_message_is_not_unpacked_by_either_side() -> None:
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=CLIENT_OPTIONS) as channel:
-        answer = await channel.unary_unary("/t/Echo")(bytes(2**20), compression=grpc.Compression.Gzip, timeout=20)
+        answer = await channel.unary_unary("/t/Echo")(
+            bytes(2**20), compression=grpc.Compression.Gzip, timeout=PATIENCE_SECONDS
+        )
     await server.stop(0)
     assert [len(received) < 2**14 for received in (*seen, answer)] == [
         True,

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from support.documents import FEDERATION, party_toml
 from verticil.cli.main import main
 from verticil.party.config import load_party
@@ -121,7 +122,7 @@ class Visitor:
         self.root = server.url.removeprefix(f"http://{server.place}")
 
     def ask(self, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], str]:
-        connection = http.client.HTTPConnection(*self.server.server_address[:2], timeout=10)
+        connection = http.client.HTTPConnection(*self.server.server_address[:2], timeout=PATIENCE_SECONDS)
         with contextlib.closing(connection):
             connection.putrequest(method, path, skip_host="Host" in headers)
             for name, value in headers.items():
@@ -429,8 +430,8 @@ def test_feature_39_the_command_serves_until_it_is_ended(folder: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url = json.loads(process.stdout.readline())["url"]
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=PATIENCE_SECONDS) as answer:
             assert "Nothing waits for a decision here." in answer.read().decode()
         process.terminate()
-        rest, errors = process.communicate(timeout=20)
+        rest, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, json.loads(rest), errors) == (0, {"party": "clinic", "stopped": True}, "")

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from verticil.party.protocol import engine as engines
 from verticil.party.protocol.engine import Engine, Meaning, Outcome, StudyRun, meaning_of
 from verticil.party.protocol.planning import Plan, WaitedForError
@@ -135,7 +136,7 @@ async def carrying_out(node: SimpleNamespace, *troubles: Exception) -> AsyncGene
     toy = Toy(node, b"d" * 32, list(troubles))
     engine = Engine(node, lambda _digest: toy, backoff=lambda: Backoff(lambda: 0.0))
     try:
-        async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as group:
             engine.wake(toy.digest, group, [])
             await toy.ended.wait()
             yield engine, toy
