@@ -6,8 +6,10 @@ The parties are rounds on folders of their own that this test drives; between th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import datetime as dt
+import functools
 import hashlib
 import itertools
 import re
@@ -23,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from support.masked_nodes import Table
 from support.miner_service import PARTIES, Federation, Keys, chunk, codes_of, keys, make_study, refused
 from verticil.miner.airgap.exchange import replay
+from verticil.miner.rules import rounds
 from verticil.miner.rules.rounds import Sealing
 from verticil.miner.scheduler.job import Job, LearningJob, Progress
 from verticil.miner.scheduler.learning import InlineLearning
@@ -41,6 +44,8 @@ from verticil.shared.masked_round.round import Round
 from verticil.shared.study.document import MaskedRule, QuorumRule, Study, TablesRule
 from verticil.shared.study.masked import plan_of
 from verticil.shared.study.states import State
+from verticil.shared.transport import fetch
+from verticil.shared.transport.chunks import make_chunks
 from verticil.shared.transport.fetch import fetch_file
 from verticil.shared.transport.in_memory import InMemoryCoordinator
 from verticil.wire.v1 import carried_pb2, common_pb2, coordinator_pb2, peer_pb2
@@ -402,6 +407,61 @@ async def test_a_message_that_comes_too_early_waits_as_a_file(masked: Masked) ->
             await masked.exchange(digest)
         assert await masked.state(digest) == (State.UPLOADING, "")
         assert not list((opened.folder / "arrived").glob(f"{agreed}-*"))
+
+
+async def test_a_second_message_in_one_place_is_not_kept_and_ends_the_round_before_it_is_awaited(
+    masked: Masked,
+) -> None:
+    federation = masked.federation
+    async with federation.node:
+        digest = await masked.aligned(masked_study())
+        masked.begin(digest)
+        masked.rounds["north"].step()
+        wanted = (Kind.AGREED, "north", MINER)
+        agreed = next(m for m in messages_of(masked.plan(digest)) if (m.kind, m.sender, m.recipient) == wanted)
+        assert await masked.put(digest, "north", agreed.index, b"one")
+        assert await masked.put(digest, "north", agreed.index, b"one"), "the same again is no news"
+        opened = federation.node.rounds.find(digest)
+        assert opened is not None
+        opened.whole.clear()  # as after a restart
+        assert await masked.put(digest, "north", agreed.index, b"one")
+        with federation.node.rounds._advancing[digest]:  # what follows waits
+            assert await masked.put(digest, "north", agreed.index, b"two")
+            assert len(list((opened.folder / "arrived").iterdir())) == 1
+            assert not list((opened.folder / "arriving").iterdir())
+            assert await refused(masked.put(digest, "north", agreed.index, b"three")) == "NOT_READY"
+        assert await masked.ended(digest) == (State.FAILED, "MESSAGE_INVALID")
+        failure = (await federation.party("south").task(digest)).failure
+        assert "it came twice, and not the same bytes" in failure.message
+        assert "'north'" in failure.hint
+
+
+async def test_a_message_on_its_way_ends_with_the_study(masked: Masked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "make_chunks", functools.partial(make_chunks, chunk_bytes=64))
+    federation = masked.federation
+    async with federation.node:
+        digest = await masked.aligned(masked_study())
+        hello = next(m for m in messages_of(masked.plan(digest)) if (m.sender, m.recipient) == (MINER, "north"))
+        while not await masked.listed(digest, "north", set(), wait=1):
+            pass
+        effective = federation.node.session.record(digest).effective_digest
+        request = peer_pb2.GetMaskedRequest(effective_digest=effective, index=hello.index)
+        async with contextlib.aclosing(federation.party("north").wire.get_masked(request)) as parts:
+            first = await anext(parts)
+            assert 64 == len(first.chunk.data) < first.size
+            withdrawal = coordinator_pb2.Withdrawal(reason="no more")
+            report = coordinator_pb2.ReportRequest(study_digest=digest, withdrawal=withdrawal)
+            await federation.party("west").wire.report(report)
+            assert await refused(anext(parts)) == "STUDY_WITHDRAWN"
+
+
+def test_a_file_that_is_taken_away_beside_a_look_has_no_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "message"
+    path.write_bytes(b"12345")
+    assert rounds._size(path) == 5
+    path.unlink()
+    monkeypatch.setattr(Path, "exists", lambda _: True)  # so said a look before
+    assert rounds._size(path) == 0
 
 
 async def test_files_that_are_carried_take_no_part_in_a_masked_study_but_may_deny_it(masked: Masked) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import threading
 from collections import defaultdict
 from collections.abc import Mapping
@@ -83,6 +84,7 @@ class OpenRound:
         leaving: how many messages might leave then.
         whole: SHA-256 of the messages that have arrived since the miner started, by index.
         closed: nothing more is taken in.
+        twice: whose messages of one place came with two contents; the next `Rounds.advance` ends the round.
         writing: held by who changes files of arriving messages.
     """
 
@@ -95,6 +97,7 @@ class OpenRound:
     leaving: int = 0
     whole: dict[int, bytes] = field(default_factory=dict)
     closed: bool = False
+    twice: PeerFault | None = None
     writing: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -137,6 +140,8 @@ class Arriving:
     def complete(self) -> None:
         """Check the bytes of a message that has arrived, and leave it for `Rounds.advance`. Repeating it is harmless.
 
+        Another one in the place of one that is here already is not kept: the round takes nothing more in, and ends.
+
         Raises:
             PeerFault: ARTIFACT_INVALID, it has another SHA-256 (it is forgotten and may be sent again); NOT_READY.
         """
@@ -149,12 +154,18 @@ class Arriving:
             if found != self.sha256:
                 remove_durably(self._path)
                 raise PeerFault("ARTIFACT_INVALID", f"{self.name}: the bytes do not have the announced SHA-256")
-            replace_durably(self._path, _folder(self.opened.folder, "arrived") / self._path.name)
+            arrived = _folder(self.opened.folder, "arrived")
+            others = {path.name for path in arrived.glob(f"{self.index}-*")} - {self._path.name}
+            if self.index in self.opened.whole or others:
+                remove_durably(self._path)
+                self.opened.twice = self.opened.round.came_twice(self.index)
+                self.opened.closed = True
+                return
+            replace_durably(self._path, arrived / self._path.name)
             self.opened.whole[self.index] = self.sha256
 
     def _check_open(self) -> None:
-        if self.opened.closed:
-            raise PeerFault("NOT_READY", f"{self.name}: the round is over", hint="poll for the state")
+        _check_open(self.opened, self.name)
 
 
 class Rounds:
@@ -239,13 +250,14 @@ class Rounds:
             )
         if opened.whole.get(index) == sha256:
             return None
-        arriving = _folder(opened.folder, "arriving")
         with opened.writing:
+            _check_open(opened, name)
+            arriving = _folder(opened.folder, "arriving")
             for other in arriving.glob(f"{index}-*"):
                 if other.name != f"{index}-{sha256.hex()}" or _size(other) > size:
                     remove_durably(other)
             committed = _size(arriving / f"{index}-{sha256.hex()}")
-        used = sum(_size(path) for path in opened.folder.rglob("*") if path.is_file())
+        used = sum(_size(Path(folder) / file) for folder, _, files in os.walk(opened.folder) for file in files)
         promised = self._session.catalogue.uploads.outstanding_bytes()
         self._session.store.ensure_room(name, needed=size - committed, used=used, promised=promised)
         return Arriving(opened=opened, index=index, size=size, sha256=sha256, committed=committed, name=name)
@@ -265,6 +277,8 @@ class Rounds:
                     self._close(opened)
                 return False
             opened = self._opened(record)
+            if opened.twice is not None:
+                raise opened.twice
             new = self._take_in(opened) | opened.round.step()
             if record.learning is None and (counts := opened.round.opened()) is not None:
                 self._keep(record, counts)
@@ -274,6 +288,7 @@ class Rounds:
             opened.progress = opened.round.progress
             if opened.round.finished:
                 self._close(opened)
+                _log.info("study %s: every party has the opened tables; its round is deleted", digest.hex())
             return new
 
     def _opened(self, record: StudyRecord) -> OpenRound:
@@ -357,7 +372,6 @@ class Rounds:
             opened.closed = True
         self._open.pop(opened.study, None)
         self._session.store.study(opened.study).remove_masked()
-        _log.info("study %s: every party has the opened tables; its round is deleted", opened.study.hex())
 
     def end(self, digest: bytes) -> None:
         """Delete what there is of the round of a study that is over. Blocks; repeatable."""
@@ -414,5 +428,13 @@ def _folder(round_: Path, name: str) -> Path:
     return path
 
 
+def _check_open(opened: OpenRound, name: str) -> None:
+    if opened.closed:
+        raise PeerFault("NOT_READY", f"{name}: the round is over", hint="poll for the state")
+
+
 def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # it is not there, or was taken away beside this look
+        return 0

@@ -70,6 +70,7 @@ class MaskedMessages:
 
         Raises:
             PeerFault: NOT_READY, there is none; MESSAGE_INVALID, an offset behind its end.
+            VerticilError: how the study ended, also when it ends between two parts.
         """
         name = f"message {request.index} of the round of masked tables"
 
@@ -83,6 +84,7 @@ class MaskedMessages:
         parts = send_parts(item.path, offset=request.offset, what=name, sha256=item.sha256)
         async with contextlib.aclosing(parts):
             async for part in parts:
+                await asyncio.to_thread(self._find, party, request.effective_digest)
                 yield part
 
     def begin(self, party: str, first: coordinator_pb2.PutMaskedRequest) -> Arriving | None:

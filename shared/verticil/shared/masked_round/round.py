@@ -268,11 +268,16 @@ class Round:
         same = sha256_of(path) == known
         remove(path)
         if not same:
-            raise PeerFault(
-                "MESSAGE_INVALID",
-                f"{self._s.mail.name(message)}: it came twice, and not the same bytes",
-                hint=f"'{message.sender}' was set back to an earlier state, or is at fault; the round ends",
-            )
+            raise self.came_twice(index)
+
+    def came_twice(self, index: int) -> PeerFault:
+        """What ends the round when a message comes twice, and not the same bytes."""
+        message = self._messages[index]
+        return PeerFault(
+            "MESSAGE_INVALID",
+            f"{self._s.mail.name(message)}: it came twice, and not the same bytes",
+            hint=f"'{message.sender}' was set back to an earlier state, or is at fault; the round ends",
+        )
 
     @property
     def progress(self) -> Progress:

@@ -157,8 +157,7 @@ class PeerService:
             send_parts(path, offset=request.offset, what=f"unit {request.unit}", sha256=sha256)
         ) as parts:
             async for part in parts:
-                if digest in await asyncio.to_thread(self._site.revocations.stopped):
-                    raise _ended_here()
+                await asyncio.to_thread(self._check_goes_on, digest)
                 yield part
 
     async def GetParameters(
@@ -219,8 +218,7 @@ class PeerService:
         what = f"message {request.index} of the round"
         async with aclosing(send_parts(item.path, offset=request.offset, what=what, sha256=item.sha256)) as parts:
             async for part in parts:
-                if digest in await asyncio.to_thread(self._site.revocations.stopped):
-                    raise _ended_here()
+                await asyncio.to_thread(self._check_goes_on, digest)
                 yield part
 
     async def _answer(self, caller: str, find: Callable[[str, R], T], request: R) -> T:
@@ -294,13 +292,16 @@ class PeerService:
         if record is None or method not in party_protocol(approval.parsed(record.task.effective)).serves:
             raise PeerFault("NOT_READY", "this party has not every party's approval of such a study yet")
         _check_party(approval.parsed(record.task.effective), caller)
-        ended = is_final(State(record.task.state)) and State(record.task.state) is not State.PUBLISHED
-        over = (record.failure is not None, record.denial_sent is not None, record.revocation_sent is not None)
-        if ended or any(over):
-            raise _ended_here()
+        _check_not_ended(record)
         if record.approval is None:
             raise PeerFault("NOT_READY", "this party's approval is awaited again")
         return record, agreement(self._site, record, self._node.clock().date())
+
+    def _check_goes_on(self, digest: bytes) -> None:
+        """Break off what is on its way of a study that was revoked, has failed or has ended."""
+        if digest in self._site.revocations.stopped():
+            raise _ended_here()
+        _check_not_ended(self._site.state.study(digest))
 
     def _pseudonyms(self, caller: str, request: peer_pb2.GetPseudonymsRequest) -> tuple[Path, Item]:
         record, agreed = self._open(caller, request.effective_digest, "GetPseudonyms")
@@ -478,6 +479,13 @@ def _not_there(record: StudyRecord, why: str) -> PeerFault:
 
 def _ended_here() -> PeerFault:
     return PeerFault("NOT_READY", "the study has ended here", hint="the study's digest tells why")
+
+
+def _check_not_ended(record: StudyRecord) -> None:
+    ended = is_final(State(record.task.state)) and State(record.task.state) is not State.PUBLISHED
+    over = (record.failure is not None, record.denial_sent is not None, record.revocation_sent is not None)
+    if ended or any(over):
+        raise _ended_here()
 
 
 def _check_party(study: Study, caller: str) -> None:
