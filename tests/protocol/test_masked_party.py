@@ -10,12 +10,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
+import functools
 import hashlib
 import itertools
 import json
 import os
+import threading
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -29,6 +33,7 @@ from verticil.party.config import load_party
 from verticil.party.dataset.perturb import codebook_digest, perturb_numpy, record_tags, unit_key
 from verticil.party.operator import reports
 from verticil.party.policy.ledger import Ledger
+from verticil.party.protocol.masked.rounds import OpenRound, Rounds
 from verticil.party.protocol.round_charge import PARTIES, ROWS
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import Database
@@ -47,6 +52,8 @@ from verticil.shared.study.masked import plan_of
 from verticil.shared.study.protocols import table_deviations
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
+from verticil.shared.transport import fetch
+from verticil.shared.transport.chunks import make_chunks
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator, InMemoryPeer
 from verticil.shared.transport.sealing import load_sealing_key
 from verticil.wire.v1 import control_pb2, peer_pb2
@@ -715,7 +722,7 @@ async def test_a_party_does_not_countersign_what_follows_from_other_tables(feder
 # ---- who gets what
 
 
-async def test_a_message_is_for_its_recipient_and_for_nobody_after_the_end(federate) -> None:
+async def test_a_message_is_for_its_recipient_and_for_nobody_after_the_end(federate, monkeypatch) -> None:
     federation = await federate(NAMES)
     await federation.submit()
     federation.start()
@@ -751,6 +758,31 @@ async def test_a_message_is_for_its_recipient_and_for_nobody_after_the_end(feder
     eve = InMemoryPeer(federation.services["south"], identity("eve"))
     with pytest.raises(PeerFault, match="is not one of its parties"):
         await eve.list_masked(peer_pb2.ListMaskedRequest(effective_digest=effective))
+    monkeypatch.setattr(fetch, "make_chunks", functools.partial(make_chunks, chunk_bytes=64))
+    parts = south.get_masked(peer_pb2.GetMaskedRequest(effective_digest=effective, index=told[0]))
+    async with contextlib.aclosing(parts):
+        first = await anext(parts)
+        assert 64 == len(first.chunk.data) < first.size
+        fault = PeerFault("MESSAGE_INVALID", "a trial")
+        await asyncio.to_thread(federation.services["south"]._site.state.fail, federation.digest, fault, now())
+        with pytest.raises(PeerFault, match="the study has ended here"):
+            await anext(parts)
+
+
+async def test_a_round_that_is_opened_twice_at_once_is_one() -> None:
+    """Two threads, the second of which begins while the first is at it."""
+    under_way, of_study, made = threading.Event(), Rounds(), list[OpenRound]()
+
+    def begin() -> OpenRound:
+        under_way.set()
+        time.sleep(0.1)
+        made.append(cast("OpenRound", object()))
+        return made[-1]
+
+    one = asyncio.create_task(asyncio.to_thread(of_study.opened, b"study", begin))
+    await asyncio.to_thread(under_way.wait)
+    assert await asyncio.to_thread(of_study.opened, b"study", begin) is await one
+    assert len(made) == 1
 
 
 # ---- backups

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import hmac
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -85,18 +86,21 @@ class OpenRound:
 
 
 class Rounds:
-    """The open rounds, by effective digest."""
+    """The open rounds, by effective digest. Each is opened, or ended, by one thread at a time."""
 
     def __init__(self) -> None:
         self._open: dict[bytes, OpenRound] = {}
+        self._changing: defaultdict[bytes, threading.Lock] = defaultdict(threading.Lock)
 
-    def open(self, effective_digest: bytes, opened: OpenRound) -> None:
-        """From now on peers may ask for its messages."""
-        self._open[effective_digest] = opened
+    def opened(self, effective_digest: bytes, begin: Callable[[], OpenRound]) -> OpenRound:
+        """A round, begun unless it is open; from now on peers may ask for its messages. Blocks, and raises as `begin`.
 
-    def close(self, effective_digest: bytes) -> None:
-        """They may not any more."""
-        self._open.pop(effective_digest, None)
+        A thread goes on when the connection is lost for which it began a round; the next one then gets what that one has made.
+        """
+        with self._changing[effective_digest]:
+            if effective_digest not in self._open:
+                self._open[effective_digest] = begin()
+            return self._open[effective_digest]
 
     def end(self, effective_digest: bytes, folder: Path, at: datetime) -> None:
         """End a round, open or not: peers get nothing of it any more, everything but its line is deleted; blocks.
@@ -104,11 +108,12 @@ class Rounds:
         Raises:
             DataFault: DISK_FULL.
         """
-        opened = self._open.pop(effective_digest, None)
-        if opened is None:
-            end(folder, at)
-        else:
-            opened.alone(lambda _: end(folder, at))
+        with self._changing[effective_digest]:
+            opened = self._open.pop(effective_digest, None)
+            if opened is None:
+                end(folder, at)
+            else:
+                opened.alone(lambda _: end(folder, at))
 
     def get(self, effective_digest: bytes) -> Round:
         """The round.

@@ -189,8 +189,10 @@ class MaskedStudy(CentralStudy):
     async def _go_on(self, context: PeerStudyContext) -> str | None:
         if self._opened is None:
             await self._make_again(context.record)
-            self._opened = await self.node.heavily(lambda: self._open(context))
-            context.between.rounds.open(context.effective_digest, self._opened)
+            between = context.between.rounds
+            self._opened = await self.node.heavily(
+                lambda: between.opened(context.effective_digest, lambda: self._open(context))
+            )
         waiting = await self.transfer.run(
             Exchange(context=context, coordinator=self.coordinator, opened=self._opened).go_on()
         )
@@ -234,15 +236,12 @@ class MaskedStudy(CentralStudy):
     # ---- ends
 
     async def _end_round(self, record: StudyRecord) -> None:
-        def end() -> None:
-            opened, self._opened = self._opened, None
-            if self._between is not None:
-                self._between.rounds.close(record.task.effective_digest)
-            if opened is not None:
-                opened.alone(Round.end)
-            rounds.end(self._folder, self.node.clock())
-
-        await asyncio.to_thread(end)
+        self._opened = None
+        at = self.node.clock()
+        if self._between is None:
+            await asyncio.to_thread(rounds.end, self._folder, at)
+        else:
+            await asyncio.to_thread(self._between.rounds.end, record.task.effective_digest, self._folder, at)
 
     async def _clear(self, record: StudyRecord) -> None:
         await self._end_round(record)
