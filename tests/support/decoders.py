@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 from google.protobuf.message import DecodeError
 
-from support.releases import random_mixture, random_records, with_joint
+from support.releases import random_mixture, random_records, with_joint, with_posterior
 from verticil.miner.config import load_miner
 from verticil.party import backup as custody
 from verticil.party.audit.log import AuditLog, Event, What
@@ -50,6 +50,7 @@ from verticil.shared.audit import verify as verify_audit
 from verticil.shared.config import load_federation, read_toml
 from verticil.shared.errors import VerticilError
 from verticil.shared.formats import model_json
+from verticil.shared.formats import posterior as posterior_json
 from verticil.shared.formats.deletion import (
     Deleted,
     Deletion,
@@ -227,6 +228,11 @@ def make_decoders(
         written = write_release(folder / name, with_joint(release_content, model(schema.n_states))) / "model.json"
         return Decoder(lambda data: model_json.read_joint(data, schema), written.read_bytes())
 
+    def posterior() -> Decoder:
+        schema = release_content.study.schema
+        written = write_release(folder / "posterior", with_posterior(release_content)) / posterior_json.FILE
+        return Decoder(lambda data: posterior_json.read(data, schema), written.read_bytes())
+
     state = folder / "audited"
     state.mkdir()
     with Database(state, create=True) as database:
@@ -286,6 +292,7 @@ def make_decoders(
         "shared.formats.model_json.read": Decoder(model_json.read, (release / "model.json").read_bytes()),
         "shared.formats.model_json.read_joint": joint("mixture", random_mixture),
         "shared.formats.model_json.read_joint of records": joint("records", random_records),
+        "shared.formats.posterior.read": posterior(),
         "shared.release.statement.parse_statement": Decoder(
             lambda data: parse_statement(data, peers), statement_body(case.statement("clinic"), peers)
         ),
@@ -478,6 +485,7 @@ NAMES = (
     "shared.formats.model_json.read",
     "shared.formats.model_json.read_joint",
     "shared.formats.model_json.read_joint of records",
+    "shared.formats.posterior.read",
     "shared.release.statement.parse_statement",
     "shared.release.synthetic.read_records",
     "shared.release.synthetic.read_records of Parquet",

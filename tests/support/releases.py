@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from verticil.party.dataset.perturb import perturb, record_tags
 from verticil.party.protocol.peer.learner import learn_families, share_noise
 from verticil.shared.channels.transition import binary, identity, quantize, symmetric
+from verticil.shared.formats.posterior import Agreement, Edge, Predicted, PublishedPosterior
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.joint import JointModel, Mixture, WeightedRecords
-from verticil.shared.model.network import Family, Marginal, Network
+from verticil.shared.model.network import Family, Marginal, Network, PairEstimate
 from verticil.shared.model.rounding import round_joint, round_network
 from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.release.content import ReleaseContent
@@ -28,6 +29,7 @@ from verticil.shared.study.document import (
     GeneticRule,
     LinkageRule,
     ParameterRule,
+    PosteriorRule,
     ReleaseRule,
     ShareRule,
     StructureRule,
@@ -169,6 +171,48 @@ def with_joint(content: ReleaseContent, model: JointModel) -> ReleaseContent:
     return dataclasses.replace(
         content, joint=model, joint_facts={"method": "mixture"}, codes=codes, synthetic=synthetic
     )
+
+
+GRAPHS = (((), (0,), (0, 1), (), (2,)), ((1,), (), (0,), (), (2,)), ((), (0,), (0, 1), (2,), ()))
+"""Of the release with a posterior: 0 -> 1 in two of three, 1 -> 0 in one."""
+
+
+def with_posterior(content: ReleaseContent, *, agree: bool = True, **release: object) -> ReleaseContent:
+    """The release of a study that samples graphs: three networks on `GRAPHS`, and its records from them; `release`: its rule."""
+    study = dataclasses.replace(
+        content.study,
+        structure=dataclasses.replace(content.study.structure, method="posterior", score="bdeu"),
+        posterior=PosteriorRule(data_sets=3, statistics=(("chi-square", "age", "smoker"), ("mle", "smoker", "yes"))),
+        release=dataclasses.replace(content.study.release, **release),  # type: ignore[arg-type]  # the fields are the tests' to choose
+    )
+    variables, d = study.schema.variables, len(study.schema)
+    networks = tuple(random_network(variables, graph, seed=20 + place) for place, graph in enumerate(GRAPHS))
+    share = {(p, c): sum(p in graph[c] for graph in GRAPHS) / 3 for c in range(d) for p in range(d)}
+    table, nan = np.full((3, 2), 1 / 6), float("nan")
+    posterior = PublishedPosterior(
+        source="randomized", chains=4, steps=20_000, burn_in=5_000, every=15, n_graphs=4_000,
+        agreement=Agreement(
+            r_hat=1.01 if agree else 1.32, edge_difference=0.012 if agree else 0.4, effective=812.0 if agree else 7.5, agree=agree
+        ),
+        edges=tuple(
+            Edge(parent=parent, child=child, probability=probability, error=0.01)
+            for (parent, child), probability in share.items() if probability
+        ),
+        consensus=content.network.dag,
+        distinct=41,
+        graphs=tuple((Dag(parents=graph), weight) for graph, weight in zip(GRAPHS, (0.5, 0.25, 0.125), strict=True)),
+        networks=networks,
+        pairs=(PairEstimate(first=0, second=1, estimate=table, low=table - 0.05, high=table + 0.07, exact=False),),
+        predictive=(
+            Predicted(words=study.posterior.statistics[0], draws=(0.2, nan, 0.6), mean=0.4, low=0.2, high=0.6),
+            Predicted(words=study.posterior.statistics[1], draws=(nan,) * 3, mean=nan, low=nan, high=nan),
+        ),
+    )  # fmt: skip
+    codes, synthetic = released_records(content.network, study, content.n_common, sampled=networks)
+    return dataclasses.replace(
+        content, study=study, effective_digest=canonical.digest(study).hex(), posterior=posterior, codes=codes,
+        synthetic=synthetic, search={"method": "posterior", "score": "bdeu", "seed": 7},
+    )  # fmt: skip
 
 
 def peer_study_of_three(**changes: object) -> Study:

@@ -118,7 +118,13 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
     names = network.schema.names
     statement = protocol_of(study).statement(study, network.dag)
     from_joint = context.joint is not None
-    sampled = "of the network; records come from the joint model" if from_joint else "what is sampled from"
+    sampled = (
+        "of the network; records come from the joint model"
+        if from_joint
+        else "of the consensus; records come from the networks in posterior.json"
+        if study.records_from == "posterior"
+        else "what is sampled from"
+    )
     document: dict[str, Json] = {
         "format": FORMAT,
         "version": VERSION,

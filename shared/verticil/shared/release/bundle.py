@@ -34,12 +34,14 @@ from verticil.shared.disk import is_disk_full
 from verticil.shared.durable import rename, sync_directory
 from verticil.shared.errors import DataFault, Misuse, PeerFault
 from verticil.shared.formats import bif, joint, model_json
+from verticil.shared.formats import posterior as posterior_json
 from verticil.shared.formats.tables import Resource, datapackage, write_atomically, write_csv, write_parquet
 from verticil.shared.identity.pki import identity_of
 from verticil.shared.json_document import Json, to_text
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.release.content import FILES, PROPOSAL, ReleaseContent, SignedStatement, may_have_joint
 from verticil.shared.release.evidence import base64_text, parties_left_out, signed_document
+from verticil.shared.release.posterior import posterior_files, set_file, set_records
 from verticil.shared.release.protocols import release_protocol
 from verticil.shared.release.report.wording import remarks
 from verticil.shared.release.synthetic import TABLES, table_bytes
@@ -216,6 +218,9 @@ def _write_files(folder: Path, content: ReleaseContent) -> None:
     }
     if (model := content.joint) is not None:
         writers[joint.FILE] = lambda: joint.to_xmlbif(model, network.schema)
+    if (found := content.posterior) is not None:
+        digests = {"study_digest": content.study_digest, "effective_digest": content.effective_digest}
+        writers[posterior_json.FILE] = lambda: posterior_json.write(found, network.schema, digests)
     if content.study.left_out:
         writers[PROPOSAL] = lambda: content.proposal
     for name, make in writers.items():
@@ -227,10 +232,13 @@ def _write_tables(folder: Path, synthetic: pd.DataFrame, content: ReleaseContent
     write_csv(synthetic, folder / "synthetic.csv")
     marks = {"verticil:synthetic": "true", "verticil:study_digest": content.study_digest}
     write_parquet(synthetic, folder / "synthetic.parquet", metadata=marks)
+    paths = {"synthetic-csv": "synthetic.csv", "synthetic-parquet": "synthetic.parquet"}
+    for number, network in enumerate(() if content.posterior is None else content.posterior.networks, 1):
+        write_csv(set_records(network, content.study, len(synthetic), number), folder / set_file(number))
+        paths[f"set-{number}"] = set_file(number)
     resources = [
-        Resource(name=f"synthetic-{kind}", path=path, format=kind, size=size, sha256=sha256)
-        for kind in ("csv", "parquet")
-        for path in (f"synthetic.{kind}",)
+        Resource(name=name, path=path, format=path.rpartition(".")[2], size=size, sha256=sha256)
+        for name, path in paths.items()
         for size, sha256 in (_measure(folder / path),)
     ]
     package = datapackage(content.study.schema, content.study, resources, created=content.published_text)
@@ -329,13 +337,18 @@ def release_limits(study: Study, n_common: int, *, total: int) -> ReleaseLimits:
     document = _DOCUMENT + _EACH_PROBABILITY * _probabilities(study) + _EACH_BYTE_OF_THE_STUDY * size
     table = table_bytes(study.schema, study.release.synthetic_records or n_common)
     signed = _DOCUMENT // 8 + _EACH_STATEMENT * (len(study.units) + len(study.parties)) + _EACH_BYTE_OF_THE_STUDY * size
-    names = {*FILES, *((PROPOSAL,) if study.left_out else ())}
+    names = {*FILES, *((PROPOSAL,) if study.left_out else ()), *posterior_files(study)}
+    tables = {*TABLES, *(posterior_files(study).keys() - {posterior_json.FILE})}
+    posterior_limits: dict[str, int] = {}
+    if study.samples_graphs:
+        posterior_limits = {posterior_json.FILE: _DOCUMENT + study.posterior.data_sets * document}
     joint_files: dict[str, int] = {}
     if may_have_joint(study):
         joint_files = {joint.FILE: joint.LIMIT, "model.json": document + joint.LIMIT}
     return ReleaseLimits(
         files={
-            **{name: table if name in TABLES else document for name in names},
+            **{name: table if name in tables else document for name in names},
+            **posterior_limits,
             **joint_files,
             MANIFEST: signed,
             SIGNATURE: signed,

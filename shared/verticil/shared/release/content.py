@@ -17,9 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.shared.formats import joint
+from verticil.shared.formats.posterior import PublishedPosterior
 from verticil.shared.json_document import Json
 from verticil.shared.model.joint import JointModel
 from verticil.shared.model.network import Marginal, Network, PairAccuracy, PairEstimate
+from verticil.shared.release.posterior import posterior_fault, posterior_files
 from verticil.shared.release.shares import pair_accuracy
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
@@ -90,7 +92,7 @@ class ReleaseContent:
         study: the effective study.
         study_digest: of the proposal, lower-case hex.
         effective_digest: of `study`, lower-case hex.
-        network: the model; what `synthetic` was drawn from where there is no joint model.
+        network: the model; what `synthetic` was drawn from where there is neither a joint model nor a posterior.
         marginals: one-way shares, one for each variable, in schema order.
         synthetic: the synthetic records, columns in schema order.
         codes: the same records as codes, one array for each variable.
@@ -108,6 +110,7 @@ class ReleaseContent:
         joint: Model II: the joint model, rounded, that `synthetic` was drawn from; None: from the network.
         joint_facts: how it was fitted.
         opened: Model III: the tables that everything follows from; None in a simulation that opened none.
+        posterior: of a study that samples graphs: the sample, and the networks that sets of records are drawn from.
 
     Raises:
         ValueError: the parts do not belong together.
@@ -135,6 +138,7 @@ class ReleaseContent:
     joint: JointModel | None = None
     joint_facts: Mapping[str, Json] = field(default_factory=dict)
     opened: OpenedTables | None = None
+    posterior: PublishedPosterior | None = None
 
     def __post_init__(self) -> None:
         schema = self.study.schema
@@ -142,8 +146,8 @@ class ReleaseContent:
             raise ValueError("the network's schema is not the study's")
         if (got := canonical.digest(self.study).hex()) != self.effective_digest:
             raise ValueError(f"effective digest is {self.effective_digest}, the study's is {got}")
-        if self.joint is not None and (problem := joint_fault(self.study, self.joint)):
-            raise ValueError(f"the joint model: {problem}")
+        if problem := self._models_fault():
+            raise ValueError(problem)
         custom = self.study.custom_network()
         if custom is not None and custom.leaks(self.network.dag):
             raise ValueError("the network does not keep what the study's custom network promises")
@@ -168,6 +172,17 @@ class ReleaseContent:
         if self.published_at.utcoffset() != dt.timedelta(0):
             raise ValueError("published_at is not a UTC time")
 
+    def _models_fault(self) -> str:
+        """Why the joint model or the posterior does not belong to the study; empty: both do, as far as they are there."""
+        if self.joint is not None and (problem := joint_fault(self.study, self.joint)):
+            return f"the joint model: {problem}"
+        if (self.posterior is not None) != self.study.samples_graphs:
+            return "a study that samples graphs, and no other one, comes with their posterior"
+        if self.posterior is None:
+            return ""
+        problem = posterior_fault(self.study, self.posterior, self.network.dag)
+        return problem and f"the posterior: {problem}"
+
     @functools.cached_property
     def accuracy(self) -> tuple[PairAccuracy, ...]:
         """How far the network, the joint model and the synthetic records are from what is known of `pairs`."""
@@ -179,6 +194,7 @@ class ReleaseContent:
         return {
             **FILES,
             **({} if self.joint is None else _JOINT_FILES),
+            **posterior_files(self.study),
             **(_SUB_MODEL_FILES if self.study.left_out else {}),
         }
 
@@ -190,7 +206,11 @@ class ReleaseContent:
 
 def may_have_joint(study: Study) -> bool:
     """Whether a release of the study can have a joint model."""
-    return study.release.sample_from != "network" and not study.refuses_joint and protocol_of(study).counts_families
+    return (
+        study.records_from not in ("network", "posterior")
+        and not study.refuses_joint
+        and protocol_of(study).counts_families
+    )
 
 
 def joint_fault(study: Study, model: JointModel) -> str:

@@ -109,11 +109,16 @@ class _Plan:
 
 
 def released_records(
-    network: Network, study: Study, n_common: int, joint: JointModel | None = None
+    network: Network,
+    study: Study,
+    n_common: int,
+    joint: JointModel | None = None,
+    sampled: Sequence[Network] = (),
 ) -> tuple[tuple[Codes, ...], pd.DataFrame]:
     """The synthetic records of a release, in codes and as a table: the same for the same models and study.
 
-    They come from the joint model where there is one.
+    They come from the joint model where there is one, else from networks of a posterior (`sampled`) where the study's records do:
+    in equal parts, record i (from 0) from network i mod M.
 
     Raises:
         DataFault: LEARNING_FAILED, the network is too wide to be sampled without replacement.
@@ -122,7 +127,10 @@ def released_records(
     generator = np.random.Generator(np.random.Philox(rule.seed))
     n, source = rule.synthetic_records or n_common, joint or network
     try:
-        codes = sample_codes(source, n, generator=generator, method=rule.sampling)
+        if study.records_from == "posterior":
+            codes = _in_turn(sampled, n, generator, rule.sampling)
+        else:
+            codes = sample_codes(source, n, generator=generator, method=rule.sampling)
     except ValueError as error:
         raise DataFault(
             "LEARNING_FAILED",
@@ -130,6 +138,15 @@ def released_records(
             hint='allow fewer parents, or keep sampling = "systematic", which needs no such table',
         ) from None
     return tuple(codes), decode(network.schema, codes, generator, labelled=study.labels_missing_numbers)
+
+
+def _in_turn(networks: Sequence[Network], n: int, generator: np.random.Generator, method: Sampling) -> list[Codes]:
+    codes: list[Codes] = [np.empty(n, dtype=variable.code_dtype) for variable in networks[0].schema.variables]
+    for place, network in enumerate(networks):
+        part = sample_codes(network, len(range(place, n, len(networks))), generator=generator, method=method)
+        for column, drawn in zip(codes, part, strict=True):
+            column[place :: len(networks)] = drawn
+    return codes
 
 
 def _planned(

@@ -219,15 +219,22 @@ def record_fault(folder: Path, schema: Schema, model: Network | JointModel, n_re
         GateFailed: RELEASE_INVALID, a table is none of the study's.
     """
     text, binary = (read_records(folder / name, schema, n_records) for name in TABLES)
-    for name, one, other in zip(schema.names, text, binary, strict=True):
-        if not np.array_equal(one, other):
-            return f"column '{name}': {TABLES[0]} and {TABLES[1]} hold different records"
+    if problem := same_records(text, binary, schema):
+        return problem
     if isinstance(model, Network):
         if (found := unlikely_family(model, text, level)) is not None:
             return f"column '{schema.names[found]}': the synthetic records were not drawn from the network"
     elif pair := unlikely_variables(model, text, level):
         named = ", ".join(f"'{schema.names[variable]}'" for variable in pair)
         return f"columns {named}: the synthetic records were not drawn from the joint model"
+    return ""
+
+
+def same_records(text: Sequence[Codes], binary: Sequence[Codes], schema: Schema) -> str:
+    """Whether the two tables of a release hold the same records; empty: they do."""
+    for name, one, other in zip(schema.names, text, binary, strict=True):
+        if not np.array_equal(one, other):
+            return f"column '{name}': {TABLES[0]} and {TABLES[1]} hold different records"
     return ""
 
 

@@ -30,6 +30,7 @@ from cryptography import x509
 
 from verticil.shared.errors import GateFailed, Misuse, VerticilError
 from verticil.shared.formats import joint, model_json
+from verticil.shared.formats import posterior as posterior_json
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.json_document import Node, parse
 from verticil.shared.membership.revocation import parse_list, revoked_in
@@ -56,6 +57,7 @@ from verticil.shared.release.evidence import (
     expect,
     utc_time,
 )
+from verticil.shared.release.posterior import check_posterior_file
 from verticil.shared.release.protocols import release_protocol
 from verticil.shared.release.synthetic import FALSE_ALARMS, record_fault
 from verticil.shared.study import canonical
@@ -329,6 +331,14 @@ def _check_documents(directory: Path, manifest: Node) -> tuple[Study, Network]:
     found = model_json.read_joint(model_bytes, study.schema)
     _check_joint(directory, manifest, study, found)
     _check_sampled_from(model, study, found)
+    listed = manifest["files"].get(posterior_json.FILE) is not None
+    check_posterior_file(
+        directory,
+        _read(directory, posterior_json.FILE) if listed else None,
+        study,
+        network.dag,
+        study.release.synthetic_records or manifest["n_common"].integer(),
+    )
     expect(manifest["study"]["id"], study.id)
     expect(manifest["study"]["model"], study.model)
     return study, network

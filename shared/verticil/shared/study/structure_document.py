@@ -86,14 +86,14 @@ def parse_structure(body: bytes, study: Study, effective_digest: bytes) -> Struc
         )
     try:
         dag = Dag(parents=said.parents)
-        if problem := _problem(dag, study):
+        if problem := structure_fault(dag, study):
             raise ValueError(problem)
     except ValueError as error:
         raise PeerFault("MESSAGE_INVALID", tame(f"structure: parents: {error}")) from None
     return Structure(dag=dag, search=cast("Mapping[str, Json]", said.search), body=body)
 
 
-def _problem(dag: Dag, study: Study) -> str:
+def structure_fault(dag: Dag, study: Study) -> str:
     """Why a graph is no structure of the study; empty: it is one."""
     rule = study.structure
     if any(len(parents) > rule.max_parents for parents in dag.parents):

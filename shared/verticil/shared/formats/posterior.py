@@ -1,0 +1,393 @@
+"""posterior.json: what a study with sampled graphs publishes of them, whole; for other programs, too.
+
+The outputs of Martins, Gonçalves & Galletti, section 2.3, that are no records: the posterior of the graph as the shares of the
+graphs of a sample (1), and the draws (4), means and 98 % intervals (5) of the statistics that the study names. Besides the
+probability of every edge with its Monte-Carlo error, how well the chains agree, and the M networks, each a graph of the sample
+with probabilities drawn given it, that the sets of records (2, 3) come from: ``set-1.csv`` from the first, and so on.
+
+`read` gives all of it, `read_networks` the networks of a folder of a release. Layout:
+
+    {"format": "verticil-posterior", "version": 1, "study": {..digests}, "source": "records", "source_is": words,
+     "variables": [names], "sample": {chains, steps, burn_in, every, graphs}, "diagnostics": {..},
+     "edges": [{"parent", "child", "probability", "error"}, ..], "consensus": PARENTS,
+     "graphs": {"distinct": number, "listed": [{"share", "parents": PARENTS}, ..]},
+     "networks": {"unit": 2^-24, "listed": [[{"parents": [positions], "probability": rows}, .. one for each variable], ..]},
+     "pairs": [..], "predictive": [{"statistic": [words], "mean", "interval", "draws"}, ..]}
+
+PARENTS is a list for each variable, in their order, of its parents' positions in `variables`. A network's probabilities are
+tables as in model.json, in whole numbers of units of 2^-24. Edges that are in no graph of the sample are not listed. null: a
+statistic that is not defined on the records. The document is canonical JSON (RFC 8785): the same posterior gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast
+
+import numpy as np
+import rfc8785
+
+from verticil.shared.arrays import Floats
+from verticil.shared.errors import GateFailed
+from verticil.shared.formats import model_json
+from verticil.shared.json_document import Json, Node, parse
+from verticil.shared.model.graph import Dag
+from verticil.shared.model.network import Family, Network, PairEstimate
+from verticil.shared.model.rounding import RESOLUTION
+from verticil.shared.model.schema import Schema
+
+FILE: Final = "posterior.json"
+FORMAT: Final = "verticil-posterior"
+VERSION: Final = 1
+MAX_GRAPHS: Final = 1000
+"""Distinct graphs that are listed; of more, the most probable ones."""
+LEVEL: Final = 0.98
+"""Of the intervals of predicted statistics."""
+
+SOURCES: Final[Mapping[str, str]] = {
+    "records": "records as they are: exact scores, and no differential privacy",
+    "randomized": "randomized columns: scores of the records that the randomization leaves",
+    "noisy-tables": "tables with noise: scores of a joint model of them",
+}
+"""What graphs were scored by."""
+_STATEMENT: Final = (
+    "Graphs in proportion to how probable they are given what was learned from. An edge's probability is the share of the graphs "
+    "that have it; its error is what the length of the chains leaves open of that share."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """How well the chains of a sample agree.
+
+    Attributes:
+        r_hat: split R-hat of the graphs' log weight; 1: no difference between chains and their halves.
+        edge_difference: largest difference of an edge's probability between one chain and all.
+        effective: draws that are worth an independent one, by the log weight.
+        agree: whether the sample may be taken for the posterior.
+    """
+
+    r_hat: float
+    edge_difference: float
+    effective: float
+    agree: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """An edge: positions, the share of graphs that have it, and the Monte-Carlo standard error of that."""
+
+    parent: int
+    child: int
+    probability: float
+    error: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted:
+    """A statistic of the records that the posterior predicts.
+
+    Attributes:
+        words: as the study names it.
+        draws: one for each drawn network; NaN: not defined on its records.
+        mean, low, high: of those that are defined: mean, and the shortest interval with 98 % of them; NaN: none is.
+    """
+
+    words: tuple[str, ...]
+    draws: tuple[float, ...]
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PublishedPosterior:
+    """All that is published.
+
+    Attributes:
+        source: a key of `SOURCES`.
+        chains, steps, burn_in, every: so many chains of so many steps; the first `burn_in` of each are left out, of the others
+            one of `every` is kept.
+        n_graphs: graphs that were kept, of all chains together.
+        agreement: of the chains.
+        edges: those of any graph, by child, then parent.
+        consensus: the graph of model.json.
+        distinct: different graphs in the sample.
+        graphs: the most probable ones, falling, with their shares.
+        networks: M, each with its own graph; probabilities rounded (`model.rounding`), nothing else of a family is known.
+        pairs: shares of two variables over the posterior of graph and probabilities; within `low` and `high` together with the
+            study's level.
+        predictive: what the study asks for.
+    """
+
+    source: str
+    chains: int
+    steps: int
+    burn_in: int
+    every: int
+    n_graphs: int
+    agreement: Agreement
+    edges: tuple[Edge, ...]
+    consensus: Dag
+    distinct: int
+    graphs: tuple[tuple[Dag, float], ...]
+    networks: tuple[Network, ...]
+    pairs: tuple[PairEstimate, ...] = ()
+    predictive: tuple[Predicted, ...] = ()
+
+    def edge(self, parent: int, child: int) -> Edge:
+        """An edge by its positions; of one that no graph has, the probability is 0."""
+        for edge in self.edges:
+            if (edge.parent, edge.child) == (parent, child):
+                return edge
+        return Edge(parent=parent, child=child, probability=0.0, error=0.0)
+
+
+def write(posterior: PublishedPosterior, schema: Schema, digests: Mapping[str, str]) -> bytes:
+    """Write posterior.json.
+
+    Args:
+        posterior: what is published.
+        schema: its variables.
+        digests: of the study, ``study_digest`` and ``effective_digest``.
+
+    Raises:
+        ValueError: the networks are not rounded.
+    """
+    names, agreement = schema.names, posterior.agreement
+    document: dict[str, Json] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "statement": _STATEMENT,
+        "study": dict(digests),
+        "source": posterior.source,
+        "source_is": SOURCES[posterior.source],
+        "variables": list(names),
+        "sample": {
+            "chains": posterior.chains,
+            "steps": posterior.steps,
+            "burn_in": posterior.burn_in,
+            "every": posterior.every,
+            "graphs": posterior.n_graphs,
+        },
+        "diagnostics": {
+            "r_hat": _number(agreement.r_hat),
+            "edge_difference": _number(agreement.edge_difference),
+            "effective_draws": _number(agreement.effective),
+            "agree": agreement.agree,
+        },
+        "edges": [
+            {
+                "parent": names[e.parent],
+                "child": names[e.child],
+                "probability": e.probability,
+                "error": _number(e.error),
+            }
+            for e in posterior.edges
+        ],
+        "consensus": _parents(posterior.consensus),
+        "graphs": {
+            "distinct": posterior.distinct,
+            "listed": [{"share": share, "parents": _parents(dag)} for dag, share in posterior.graphs],
+        },
+        "networks": {"unit": 1 / RESOLUTION, "listed": [_network(network) for network in posterior.networks]},
+        "pairs": [
+            {
+                "variables": [names[pair.first], names[pair.second]],
+                "estimate": model_json.numbers(pair.estimate),
+                "low": model_json.numbers(pair.low),
+                "high": model_json.numbers(pair.high),
+                "exact": pair.exact,
+            }
+            for pair in posterior.pairs
+        ],
+        "predictive": [
+            {
+                "statistic": list(item.words),
+                "mean": _number(item.mean),
+                "interval": None if math.isnan(item.low) else [item.low, item.high],
+                "level": LEVEL,
+                "draws": [_number(draw) for draw in item.draws],
+            }
+            for item in posterior.predictive
+        ],
+    }
+    return rfc8785.dumps(cast("dict[str, object]", document))  # type: ignore[arg-type]  # as in model_json
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _parents(dag: Dag) -> list[list[int]]:
+    return [list(parents) for parents in dag.parents]
+
+
+def _network(network: Network) -> list[Json]:
+    return [{"parents": list(family.parents), "probability": _units(family.probability)} for family in network.families]
+
+
+def _units(table: Floats) -> list[list[int]]:
+    units = table * RESOLUTION
+    if not (units == np.rint(units)).all():
+        raise ValueError("networks are published rounded: a probability is no multiple of 2^-24")
+    return cast("list[list[int]]", units.astype(np.int64).tolist())
+
+
+def read_networks(folder: Path) -> tuple[Network, ...]:
+    """The M networks of a release, in the order of its sets.
+
+    Args:
+        folder: of the release; whether it is one that can be trusted is for `release.verification`.
+
+    Raises:
+        GateFailed: RELEASE_INVALID, posterior.json or model.json is none.
+        FileNotFoundError: the release has no posterior.
+    """
+    schema = model_json.read((folder / "model.json").read_bytes()).schema
+    return read((folder / FILE).read_bytes(), schema).networks
+
+
+def read(data: bytes, schema: Schema) -> PublishedPosterior:
+    """Read a posterior.json back, as it was written.
+
+    Args:
+        data: the document.
+        schema: the variables of the study.
+
+    Raises:
+        GateFailed: RELEASE_INVALID, it is no such document of these variables, or its parts do not fit together.
+    """
+    root = parse(data, source=FILE)
+    if (got := root["format"].text()) != FORMAT:
+        root["format"].fail(f"got '{got}', expected '{FORMAT}'")
+    if (version := root["version"].integer()) != VERSION:
+        root["version"].fail(f"got {version}, this software reads {VERSION}")
+    if root["variables"].texts() != schema.names:
+        root["variables"].fail("they are not those of the study")
+    if root["source"].text() not in SOURCES:
+        root["source"].fail(f"expected one of {', '.join(SOURCES)}")
+    positions = {name: position for position, name in enumerate(schema.names)}
+    sample, agreement, unit = root["sample"], root["diagnostics"], root["networks"]["unit"]
+    if unit.number() * RESOLUTION != 1:
+        unit.fail(f"expected 2^-24, {1 / RESOLUTION!r}")
+    try:
+        return PublishedPosterior(
+            source=root["source"].text(),
+            chains=sample["chains"].integer(),
+            steps=sample["steps"].integer(),
+            burn_in=sample["burn_in"].integer(),
+            every=sample["every"].integer(),
+            n_graphs=sample["graphs"].integer(),
+            agreement=Agreement(
+                r_hat=_read_number(agreement["r_hat"]),
+                edge_difference=_read_number(agreement["edge_difference"]),
+                effective=_read_number(agreement["effective_draws"]),
+                agree=agreement["agree"].boolean(),
+            ),
+            edges=tuple(_read_edge(node, positions) for node in root["edges"]),
+            consensus=_read_dag(root["consensus"], schema),
+            distinct=root["graphs"]["distinct"].integer(),
+            graphs=tuple(
+                (_read_dag(node["parents"], schema), _share(node["share"])) for node in root["graphs"]["listed"]
+            ),
+            networks=tuple(_read_network(node, schema) for node in root["networks"]["listed"]),
+            pairs=tuple(_read_pair(node, positions, schema) for node in root["pairs"]),
+            predictive=tuple(_read_predicted(node) for node in root["predictive"]),
+        )
+    except ValueError as error:
+        raise GateFailed("RELEASE_INVALID", f"{FILE}: {error}") from None
+
+
+def _read_number(node: Node) -> float:
+    return math.nan if node.value is None else node.number()
+
+
+def _share(node: Node) -> float:
+    share = node.number()
+    return share if 0 <= share <= 1 else node.fail(f"got {share:g}, expected 0 to 1")
+
+
+def _position(node: Node, positions: Mapping[str, int]) -> int:
+    name = node.text()
+    return positions[name] if name in positions else node.fail("names no variable of the document")
+
+
+def _read_edge(node: Node, positions: Mapping[str, int]) -> Edge:
+    parent, child = _position(node["parent"], positions), _position(node["child"], positions)
+    return Edge(parent=parent, child=child, probability=_share(node["probability"]), error=_read_number(node["error"]))
+
+
+def _read_dag(node: Node, schema: Schema) -> Dag:
+    lists = node.items()
+    if len(lists) != len(schema):
+        node.fail(f"{len(lists)} lists of parents, expected one for each of {len(schema)} variables")
+    return Dag(parents=tuple(tuple(item.integer() for item in parents) for parents in lists))
+
+
+def _read_network(node: Node, schema: Schema) -> Network:
+    listed = node.items()
+    if len(listed) != len(schema):
+        node.fail(f"{len(listed)} tables, expected one for each of {len(schema)} variables")
+    dag = Dag(parents=tuple(tuple(item.integer() for item in family["parents"]) for family in listed))
+    families: list[Family] = []
+    for child, (item, parents) in enumerate(zip(listed, dag.parents, strict=True)):
+        rows = [row.floats() for row in item["probability"]]
+        shape = (math.prod(schema[parent].n_states for parent in parents), schema[child].n_states)
+        if len(rows) != shape[0] or any(len(row) != shape[1] for row in rows):
+            item["probability"].fail(f"expected {shape[0]} rows of {shape[1]} numbers")
+        table = np.array(rows, dtype=np.float64).reshape(shape) / RESOLUTION
+        unknown = np.full(shape, np.nan)
+        families.append(
+            Family(
+                child=child,
+                parents=parents,
+                probability=table,
+                estimate=table,
+                standard_error=unknown,
+                interval_low=unknown,
+                interval_high=unknown,
+                unstable=np.zeros(shape, dtype=np.bool_),
+            )
+        )
+    return Network(schema=schema, dag=dag, families=tuple(families))
+
+
+def _read_pair(node: Node, positions: Mapping[str, int], schema: Schema) -> PairEstimate:
+    names = node["variables"].items()
+    if len(names) != 2:
+        node["variables"].fail("expected two")
+    first, second = (_position(name, positions) for name in names)
+    shape = (schema[first].n_states, schema[second].n_states)
+
+    def table(key: str) -> Floats:
+        rows: Sequence[Sequence[float]] = [row.floats() for row in node[key]]
+        if len(rows) != shape[0] or any(len(row) != shape[1] for row in rows):
+            node[key].fail(f"expected {shape[0]} rows of {shape[1]} numbers")
+        return np.array(rows, dtype=np.float64)
+
+    return PairEstimate(
+        first=first,
+        second=second,
+        estimate=table("estimate"),
+        low=table("low"),
+        high=table("high"),
+        exact=node["exact"].boolean(),
+    )
+
+
+def _read_predicted(node: Node) -> Predicted:
+    interval = node.get("interval")
+    ends = (math.nan, math.nan) if interval is None else interval.floats()
+    if len(ends) != 2:
+        node["interval"].fail("expected null or two numbers")
+    return Predicted(
+        words=node["statistic"].texts(),
+        draws=node["draws"].floats(),
+        mean=_read_number(node["mean"]),
+        low=ends[0],
+        high=ends[1],
+    )

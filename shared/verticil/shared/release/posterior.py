@@ -1,0 +1,162 @@
+"""Sampled graphs in a release: the sets of records that come from M networks of the posterior, and what is held against them.
+
+Martins, Gonçalves & Galletti, section 2.3: a set of synthetic records for each network, all of them of as many records as the
+release has, so that how the sets differ says how unsure an estimate from one of them is. The release's own records are those
+networks' in equal parts, network by network in turn: record i (from 0) is of network i mod M. So each set, and each part of the
+records, can be held against the one network that it is said to be drawn from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from verticil.shared.errors import DataFault, GateFailed, Misuse
+from verticil.shared.formats.posterior import FILE, PublishedPosterior
+from verticil.shared.model.graph import Dag
+from verticil.shared.model.network import Network
+from verticil.shared.release.synthesis import decode, sample_codes
+from verticil.shared.release.synthetic import FALSE_ALARMS, TABLES, read_records, same_records, unlikely_family
+from verticil.shared.study.document import Study
+from verticil.shared.study.posterior import check_set_cells
+from verticil.shared.study.structure_document import structure_fault
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from verticil.shared.model.schema import Schema
+
+_SETS: Final = (
+    "Synthetic records from network {} of posterior.json: one set of {}, to be analysed one by one and combined."
+)
+
+
+def set_file(number: int) -> str:
+    """The file with the records of network `number`, from 1."""
+    return f"set-{number}.csv"
+
+
+def posterior_files(study: Study) -> Mapping[str, str]:
+    """What a release of a study that samples graphs has besides, and what each file is; of another study nothing."""
+    if not study.samples_graphs:
+        return {}
+    m = study.posterior.data_sets
+    return {
+        FILE: "How probable every edge and every graph is, how well the chains agree, and the networks that records come from.",
+        **{set_file(number): _SETS.format(number, m) for number in range(1, m + 1)},
+    }
+
+
+def check_sets(study: Study, n_records: int) -> None:
+    """Check that the sets of a study that samples graphs are not too large, before any work is done for them.
+
+    Args:
+        study: the effective study.
+        n_records: people in common.
+
+    Raises:
+        DataFault: LEARNING_FAILED.
+    """
+    if study.samples_graphs:
+        try:
+            check_set_cells(
+                study, study.release.synthetic_records or n_records, where=f"study '{study.id}': posterior.data_sets"
+            )
+        except Misuse as error:
+            raise DataFault("LEARNING_FAILED", error.message, hint=error.hint) from None
+
+
+def set_records(network: Network, study: Study, n: int, number: int) -> pd.DataFrame:
+    """The set of a network, number `number` from 1: the same for the same network and study.
+
+    Raises:
+        ValueError: the network is too wide for the way of drawing.
+    """
+    generator = np.random.Generator(np.random.Philox(np.random.SeedSequence((study.release.seed, number))))
+    codes = sample_codes(network, n, generator=generator, method=study.release.sampling)
+    return decode(network.schema, codes, generator, labelled=study.labels_missing_numbers)
+
+
+def posterior_fault(study: Study, posterior: PublishedPosterior, dag: Dag) -> str:
+    """Why a posterior cannot be one of the study, whose model.json has the graph `dag`; empty: it can."""
+    if len(posterior.networks) != study.posterior.data_sets:
+        return f"{len(posterior.networks)} networks, expected {study.posterior.data_sets}"
+    if posterior.consensus != dag:
+        return "the consensus is not the graph of model.json"
+    if tuple(item.words for item in posterior.predictive) != study.posterior.statistics:
+        return "the statistics are not those that the study names"
+    if sum(share for _, share in posterior.graphs) > 1 + 1e-9:
+        return "the shares of the graphs are more than 1 together"
+    for graph in dict.fromkeys(
+        (*(network.dag for network in posterior.networks), *(g for g, _ in posterior.graphs), dag)
+    ):
+        if problem := structure_fault(graph, study):
+            return f"a graph that the study does not permit: {problem}"
+    return ""
+
+
+def sets_fault(folder: Path, study: Study, posterior: PublishedPosterior, n_records: int) -> str:
+    """Which records of a release were not drawn from the network that they are said to be drawn from; empty: all were.
+
+    Args:
+        folder: the release.
+        study: its study.
+        posterior: of posterior.json.
+        n_records: of each set, and of the release's own records.
+
+    Raises:
+        GateFailed: RELEASE_INVALID, a table is none of the study's.
+    """
+    schema, networks = study.schema, posterior.networks
+    m, level = len(networks), FALSE_ALARMS / (2 * len(networks))
+    for number, network in enumerate(networks, 1):
+        codes = read_records(folder / set_file(number), schema, n_records)
+        if (found := unlikely_family(network, codes, level)) is not None:
+            return _not_drawn(set_file(number), schema, found, number)
+    if study.records_from != "posterior":
+        return ""
+    text, binary = (read_records(folder / name, schema, n_records) for name in TABLES)
+    if problem := same_records(text, binary, schema):
+        return problem
+    for place, network in enumerate(networks):
+        if (found := unlikely_family(network, [column[place::m] for column in text], level)) is not None:
+            return _not_drawn(TABLES[0], schema, found, place + 1)
+    return ""
+
+
+def _not_drawn(name: str, schema: Schema, variable: int, number: int) -> str:
+    return f"{name}: column '{schema.names[variable]}': the records were not drawn from network {number} of {FILE}"
+
+
+def check_posterior_file(
+    folder: Path, data: bytes | None, study: Study, dag: Dag, n_records: int
+) -> PublishedPosterior | None:
+    """Check what a release has of a posterior; None: its study samples no graphs.
+
+    Args:
+        folder: the release.
+        data: posterior.json; None: the manifest does not list it.
+        study: its study.
+        dag: the graph of its model.json.
+        n_records: of its synthetic records.
+
+    Raises:
+        GateFailed: RELEASE_INVALID.
+    """
+    from verticil.shared.formats import posterior as format_
+
+    if (data is not None) != study.samples_graphs:
+        raise GateFailed(
+            "RELEASE_INVALID", f"{folder}: by study.json {FILE} {'is missing' if data is None else 'cannot be there'}"
+        )
+    if data is None:
+        return None
+    posterior = format_.read(data, study.schema)
+    if problem := posterior_fault(study, posterior, dag):
+        raise GateFailed("RELEASE_INVALID", f"{FILE}: {problem}")
+    if problem := sets_fault(folder, study, posterior, n_records):
+        raise GateFailed("RELEASE_INVALID", f"{folder}: {problem}", hint="do not use these records")
+    return posterior
