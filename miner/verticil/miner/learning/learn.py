@@ -32,6 +32,7 @@ from verticil.shared.joint.estimate import JointEstimate
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import CONFIRMED, Family, Marginal, Network, PairEstimate
 from verticil.shared.model.rounding import round_network
+from verticil.shared.posterior.result import StructurePosterior
 from verticil.shared.release.shares import model_shares
 from verticil.shared.study.document import Study
 from verticil.shared.study.prior import estimator_of, negative_counts
@@ -58,6 +59,7 @@ class LearnResult:
         weak_edges: those that were found and taken out, because the study asks for a minimum strength.
         n_records: number of common people; by noisy tables where it is not public.
         joint: the joint model of all tables; None where the study does not ask for one and has no noise on tables.
+        posterior: the structure's uncertainty, where the study samples graphs; then `network` is their consensus. Else None.
     """
 
     network: Network
@@ -74,6 +76,7 @@ class LearnResult:
     weak_edges: Mapping[tuple[int, int], EdgeStrength]
     n_records: int
     joint: JointEstimate | None = None
+    posterior: StructurePosterior | None = None
 
 
 def learn(
