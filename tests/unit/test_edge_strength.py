@@ -85,6 +85,35 @@ def test_resampling_tables_is_resampling_records(monkeypatch):
     assert abs(found - expected) < 5 * np.sqrt(2 * 0.25 / samples)
 
 
+def test_counts_of_many_rare_cells_are_multinomial():
+    """Means and variances of every cell, rare or common; each test has false alarms with probability 1e-6."""
+    from scipy.stats import chi2
+
+    shares = np.random.default_rng(1).dirichlet(np.full(300, 0.1))
+    shares[:40] = 0.0
+    shares /= shares.sum()
+    n, samples = 2_000, 4_000
+    drawn = strength._multinomial(np.random.default_rng(2), n, shares, samples)
+    assert (drawn.sum(axis=1) == n).all()
+    assert not drawn[:, :40].any()
+
+    def agrees(shares: np.ndarray) -> bool:
+        mean = n * shares[40:]
+        kept = mean * samples > 20
+        square = ((drawn.sum(axis=0)[40:] - mean * samples) ** 2 / (mean * samples))[kept].sum()
+        return bool(chi2.isf(1e-6, kept.sum() - 1) > square)
+
+    assert agrees(shares)
+    wrong = shares.copy()
+    wrong[40:] = wrong[40:][::-1]
+    assert not agrees(wrong)
+    often = (
+        shares * n > 1
+    )  # enough for a variance of nearly normal counts: relative error sqrt((2 + 1 / mean) / samples)
+    ratio = drawn[:, often].var(axis=0) / (n * shares * (1 - shares))[often]
+    assert np.abs(ratio - 1).max() < 6 * np.sqrt(3 / samples)
+
+
 def test_a_compound_and_a_subset_have_strengths_too():
     generator = np.random.default_rng(8)
     n = 8000

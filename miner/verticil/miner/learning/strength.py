@@ -49,6 +49,7 @@ LEVEL: Final = 0.05
 _BLOCK: Final = 2**17  # cells that are corrected at a time
 _NULL_STEPS: Final = 300  # of the EM: after the 60 of a gain, links under strong noise are still too weak
 _DECIDED: Final = 8.0  # in a hundred samples of a normal distribution one is that far away with probability 1e-13
+_ONE_BY_ONE: Final = 6  # records
 _CELL: Final = 0.6  # what a cell adds to a gain by chance, at most: the mean deviance of a Poisson count is below 1.2
 
 
@@ -110,7 +111,7 @@ def _family_strengths(
 
     def draw(shares: Floats, number: int) -> Floats:
         generator = np.random.Generator(np.random.Philox(key=[seed, child], counter=[0, 0, 0, number]))
-        drawn = generator.multinomial(n * weight, shares.ravel() / shares.sum(), size=samples)
+        drawn = _multinomial(generator, n * weight, shares.ravel() / shares.sum(), samples)
         return drawn.reshape(samples, *observed.shape) / weight
 
     released = np.asarray(observed, dtype=np.float64)
@@ -140,6 +141,47 @@ def _family_strengths(
             information=max(float(gains[0]) - mean, 0.0) / n,
         )
     return found
+
+
+def _multinomial(generator: np.random.Generator, n: int, shares: Floats, samples: int) -> Ints:
+    """Counts of `n` records, (samples, cells): many cells hold few of them, and those records are placed one by one.
+
+    A binomial count costs the same for a cell of one record as for one of thousands, about what `_ONE_BY_ONE` records do that are
+    placed by the alias method (Walker 1977; Vose 1991).
+    """
+    rare = np.flatnonzero((shares > 0) & (shares * n < _ONE_BY_ONE))
+    common = np.flatnonzero(shares * n >= _ONE_BY_ONE)
+    of_rare = shares[rare].sum()
+    drawn = np.zeros((samples, len(shares)), dtype=np.int64)
+    together = np.append(shares[common], of_rare)
+    counts = generator.multinomial(n, together / together.sum(), size=samples)
+    drawn[:, common] = counts[:, :-1]
+    if not counts[:, -1].any():
+        return drawn
+    keep, other = _alias(shares[rare] / of_rare)
+    place = generator.random(int(counts[:, -1].sum())) * len(rare)
+    cell = place.astype(np.int64)
+    np.minimum(cell, len(rare) - 1, out=cell)
+    cell = np.where(place - cell < keep[cell], cell, other[cell])
+    cell += np.repeat(np.arange(samples) * len(rare), counts[:, -1])
+    drawn[:, rare] = np.bincount(cell, minlength=samples * len(rare)).reshape(samples, len(rare))
+    return drawn
+
+
+def _alias(shares: Floats) -> tuple[Floats, Ints]:
+    """Of each cell the part of its equal share that it keeps, and the cell that has the rest (Vose 1991)."""
+    cells = len(shares)
+    part = shares * cells
+    keep, other = np.ones(cells), np.arange(cells)
+    small, large = np.flatnonzero(part < 1).tolist(), np.flatnonzero(part >= 1).tolist()
+    left = part.tolist()
+    while small and large:
+        giver, taker = large[-1], small.pop()
+        keep[taker], other[taker] = left[taker], giver
+        left[giver] -= 1 - left[taker]
+        if left[giver] < 1:
+            small.append(large.pop())
+    return keep, other
 
 
 def _critical(mean: float, variance: float, *, free: int, level: float) -> float:
