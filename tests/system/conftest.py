@@ -22,6 +22,7 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
+from support import PATIENCE_SECONDS
 from verticil.shared.config import RELAY, load_federation
 from verticil.shared.identity.pki import load_credentials
 from verticil.shared.study.canonical import to_bytes
@@ -234,7 +235,7 @@ class Processes:
 
     @staticmethod
     def _reap(child: subprocess.Popen[bytes]) -> None:
-        child.wait(timeout=30)
+        child.wait(timeout=PATIENCE_SECONDS)
         for stream in (child.stdin, child.stdout):
             if stream is not None:
                 stream.close()
@@ -285,7 +286,7 @@ class Peers(Processes):
         for name in self.made.parties:
             self.start_party(name)
 
-    def until(self, done: Callable[[Standing], bool], *, seconds: float = 90) -> Standing:
+    def until(self, done: Callable[[Standing], bool], *, seconds: float = PATIENCE_SECONDS) -> Standing:
         """Look at the parties until `done`; a failure of the study is raised."""
         end = time.monotonic() + seconds
         while not done(found := standing(self.made.parties, self.digest)):
@@ -343,7 +344,7 @@ class Nodes(Processes):
         return self.control(lambda control: control.submit_study(request)).study_digest
 
     def wait(
-        self, digest: bytes, done: Callable[[control_pb2.StudySummary], bool], *, seconds: float = 60
+        self, digest: bytes, done: Callable[[control_pb2.StudySummary], bool], *, seconds: float = PATIENCE_SECONDS
     ) -> control_pb2.StudySummary:
         """Follow the study until `done`, or until it has ended."""
 
@@ -379,12 +380,12 @@ class SlowProxy:
 
     def __enter__(self) -> SlowProxy:
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(PATIENCE_SECONDS)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(PATIENCE_SECONDS)
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from support import PATIENCE_SECONDS
+
 PAGE = Path(__file__).resolve().parents[2] / "deploy" / "docs" / "alone.md"
 FENCE = re.compile(r"^```(\w+)\n(.*?)```", re.DOTALL | re.MULTILINE)
 
@@ -34,7 +36,7 @@ def test_the_page_can_be_typed(tmp_path: Path) -> None:
         env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=2 * PATIENCE_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

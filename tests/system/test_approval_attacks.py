@@ -24,6 +24,7 @@ from typing import Any
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from verticil.miner.config import load_miner
 from verticil.miner.daemon import init_miner, run_miner
 from verticil.party.config import load_party
@@ -342,7 +343,7 @@ async def _watched(analyst: GrpcControl, state: Path, digest: bytes, party: asyn
             studies = PartyState(database)
             return studies.knows(digest) and studies.study(digest).stage.startswith(("waiting", "failed"))
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not await asyncio.to_thread(settled):
             if party.done():
                 party.result()

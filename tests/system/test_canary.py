@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 from google.protobuf.message import Message
 
+from support import PATIENCE_SECONDS
 from verticil.party.protocol.masked.rounds import SpooledPeople
 from verticil.shared.errors import VerticilError
 from verticil.shared.study.reading import read_study
@@ -120,7 +121,10 @@ def test_no_canary_in_traffic_or_release(tmp_path: Path, planted: dict[str, Path
 def metrics_pages(log: Path) -> list[str]:
     """The page of the daemon that writes to `log`."""
     ports = re.findall(r"metrics on 127\.0\.0\.1, port (\d+)", log.read_text())
-    return [urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode() for port in ports]
+    return [
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_SECONDS).read().decode()
+        for port in ports
+    ]
 
 
 def test_no_canary_and_no_column_in_what_nodes_with_masked_tables_tell_each_other(
@@ -233,7 +237,7 @@ def test_no_canary_in_the_commands_output(tmp_path: Path, planted: dict[str, Pat
     (tmp_path / "study.toml").write_text(study_text, encoding="utf-8")
     data = [argument for party, path in planted.items() for argument in ("--data", f"{party}={path}")]
     command = [sys.executable, "-m", "verticil.cli", "simulate", "study.toml", *data, "--format", "json"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=PATIENCE_SECONDS, check=False)
     assert done.returncode == 1
     assert json.loads(done.stdout)["error"]["code"] == "DATA_UNREADABLE"
     assert not hits(done.stdout + done.stderr)

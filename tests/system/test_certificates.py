@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from verticil.shared.config import load_federation
 from verticil.shared.errors import VerticilError
 from verticil.shared.identity.authority import create_authority, issue
@@ -156,7 +157,7 @@ def test_a_daemon_with_another_partys_certificate_does_not_start(miner: Any) -> 
         "--format",
         "json",
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert done.returncode == 5
     error = json.loads(done.stdout)["error"]
     assert error["code"] == "IDENTITY_REFUSED"

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from support.ports import free_port
 from verticil.cli.main import main
 
@@ -23,7 +24,7 @@ def verticil(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def until(ready: Callable[[], bool], *, seconds: float = 30) -> None:
+def until(ready: Callable[[], bool], *, seconds: float = PATIENCE_SECONDS) -> None:
     end = time.monotonic() + seconds
     while not ready():
         assert time.monotonic() < end
@@ -63,7 +64,7 @@ def test_miner_and_party_say_one_object_and_exit_0(
         (miner, {"miner": "miner", "port": nodes.port, "stopped": True}),
     ):
         child.send_signal(number)
-        out, err = child.communicate(timeout=30)
+        out, err = child.communicate(timeout=PATIENCE_SECONDS)
         assert child.returncode == 0, err
         assert json.loads(out) == expected
         assert all(json.loads(line)["level"] for line in err.splitlines())
@@ -79,10 +80,10 @@ def test_a_second_daemon_on_the_same_state_is_refused(
     party_toml = nodes.made.parties["clinic"] / "party.toml"
     until(lambda: healthy(party_toml, capsys))
     second = verticil("party", "run", "--config", str(party_toml))
-    out, _ = second.communicate(timeout=30)
+    out, _ = second.communicate(timeout=PATIENCE_SECONDS)
     assert second.returncode == 1
     assert json.loads(out)["error"]["code"] == "STATE_LOCKED"
     second = verticil("miner", "run", "--config", str(nodes.made.miner / "miner.toml"))
-    out, _ = second.communicate(timeout=30)
+    out, _ = second.communicate(timeout=PATIENCE_SECONDS)
     assert second.returncode == 1
     assert json.loads(out)["error"]["code"] == "STATE_LOCKED"

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from support import PATIENCE_SECONDS
 from verticil.shared.config import load_federation
 from verticil.shared.release.verification import verify_release
 from verticil.simulation.provision import set_endpoint
@@ -31,7 +32,7 @@ def rows(database: Path, query: str) -> list[tuple[Any, ...]]:
 
 def page(log: Path) -> str:
     (port,) = re.findall(r"metrics on 127\.0\.0\.1, port (\d+)", log.read_text())
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_SECONDS) as answer:
         return str(answer.read().decode())
 
 

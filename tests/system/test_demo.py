@@ -16,6 +16,7 @@ import pandas as pd
 import pyarrow.parquet
 import pytest
 
+from support import PATIENCE_SECONDS
 from verticil.shared.formats import model_json
 from verticil.shared.formats.bif import label_map
 
@@ -55,7 +56,7 @@ def demonstrated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, s
         env=environment(folder, marker),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=2 * PATIENCE_SECONDS,
         check=False,
     )
     return folder, marker, done
@@ -124,9 +125,9 @@ def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path, number: signa
         if "parties started" in line:
             break
     child.send_signal(number)
-    out, err = child.communicate(timeout=60)
+    out, err = child.communicate(timeout=PATIENCE_SECONDS)
     assert child.returncode == code, err
-    end = time.monotonic() + 30
+    end = time.monotonic() + PATIENCE_SECONDS
     while descendants(marker) and time.monotonic() < end:  # killed outright, the nodes see that their parent is gone
         os.sched_yield()
     assert descendants(marker) == []
@@ -140,7 +141,7 @@ def test_demo_refuses_a_folder_that_is_in_use(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("x")
     done = subprocess.run(
-        [*COMMAND, "--out", "out"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [*COMMAND, "--out", "out"], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
     )
     assert done.returncode == 2
     assert json.loads(done.stdout)["error"]["code"] == "FILE_EXISTS"

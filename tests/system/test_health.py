@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from verticil.cli.main import main
 from verticil.shared.errors import CODES
 
 PROBE = Path(__file__).resolve().parents[2] / "deploy" / "verticil-probe"
 NODES = ("miner", "clinic")
-PATIENCE_SECONDS = 120
 
 
 def until(ready: Callable[[], object]) -> None:
@@ -154,13 +154,13 @@ def test_a_full_disk_is_a_warning_and_the_healthcheck_says_so_and_the_node_goes_
         assert "make room there; the daemon goes on by itself" in found["error"]["hint"]
         assert "start it" not in json.dumps(found)
         assert "error DISK_FULL: " in node.probed()[1]
-        assert any("DISK_FULL" in line and str(node.state) in line for line in node.said("warning"))
+        until(lambda: any("DISK_FULL" in line and str(node.state) in line for line in node.said("warning")))
         node.hear_until("WATCHDOG=1")  # it is not to be started again for that
 
         disk.free()
         until(lambda: healthchecked(node, capsys)[0] == 0)
         assert node.probed()[0] == 0
-        assert "DISK_FULL is over" in node.said("info")
+        until(lambda: "DISK_FULL is over" in node.said("info"))
         assert process.poll() is None
         process.kill()
         process.wait()

@@ -7,12 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support import PATIENCE_SECONDS
 from verticil.party.config import load_party
 
 
 def run(out: Path) -> None:
     command = [sys.executable, "-m", "verticil.simulation.provision", "--out", str(out), "--endpoint", "miner:8443"]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_SECONDS)
 
 
 def contents(out: Path) -> dict[str, bytes]:

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from support import PATIENCE_SECONDS
+
 PARTIES = {"census_bureau", "employer", "tax_office"}
 COMMAND = [sys.executable, "-m", "verticil.cli", "demo", "--model", "masked", "--rows", "2000", "--seed", "3"]
 
 
-def run(folder: Path, *more: str, seconds: float = 180) -> dict[str, Any]:
+def run(folder: Path, *more: str, seconds: float = 2 * PATIENCE_SECONDS) -> dict[str, Any]:
     (temporary := folder / "temporary").mkdir()
     done = subprocess.run(
         [*COMMAND, *more, "--out", "out", "--format", "json"],
@@ -47,7 +49,9 @@ def test_the_demonstration_of_masked_tables_publishes_and_verifies(tmp_path: Pat
     }
     assert costs["public"] == pytest.approx((1.0, 1e-9), rel=1e-6)
     verify = [sys.executable, "-m", "verticil.cli", "release", "verify", str(release), "--ca", "out/ca.crt"]
-    assert subprocess.run(verify, cwd=tmp_path, capture_output=True, timeout=60, check=False).returncode == 0
+    assert (
+        subprocess.run(verify, cwd=tmp_path, capture_output=True, timeout=PATIENCE_SECONDS, check=False).returncode == 0
+    )
 
 
 @pytest.mark.slow

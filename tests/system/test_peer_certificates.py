@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from verticil.shared.config import load_federation
 from verticil.shared.errors import VerticilError
 from verticil.shared.identity.authority import create_authority, issue
@@ -41,7 +42,9 @@ def credentials_of(folder: Path, name: str) -> Any:
 async def answer(peers: Any, credentials: Any, ask: Callable[[GrpcPeer], Any], *, expect: str = "clinic") -> str:
     """The code of the refusal, or "answered"."""
     identity = Identity(federation="trial", role=Role.PARTY, name=expect)
-    peer = GrpcPeer(Connection(peers.addresses["clinic"], credentials, expected=identity, idle_timeout_seconds=10))
+    peer = GrpcPeer(
+        Connection(peers.addresses["clinic"], credentials, expected=identity, idle_timeout_seconds=PATIENCE_SECONDS)
+    )
     try:
         reply = ask(peer)
         if hasattr(reply, "__aiter__"):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.study.reading import read_study
 from verticil.simulation.in_process import run_peers
@@ -68,7 +69,7 @@ async def test_feature_32_a_peer_that_stays_away_is_named_at_the_deadline(
                 wrap_peer=between,
                 clock=clock,
             ),
-            60,
+            PATIENCE_SECONDS,
         )
     assert caught.value.code == "DEADLINE_PASSED"
     assert "tax_office" in caught.value.message

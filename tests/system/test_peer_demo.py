@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from support import PATIENCE_SECONDS
+
 PARTIES = {"census_bureau", "employer", "tax_office"}
 
 
@@ -22,7 +24,7 @@ def test_every_party_ends_with_the_same_network(tmp_path: Path) -> None:
         env={**os.environ, "TMPDIR": str(temporary)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=2 * PATIENCE_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -42,7 +44,9 @@ def test_every_party_ends_with_the_same_network(tmp_path: Path) -> None:
     assert len(signatures) == len(PARTIES)
     assert list(temporary.iterdir()) == []
     verify = [sys.executable, "-m", "verticil.cli", "release", "verify", str(releases[1]), "--ca", "out/ca.crt"]
-    assert subprocess.run(verify, cwd=tmp_path, capture_output=True, timeout=60, check=False).returncode == 0
+    assert (
+        subprocess.run(verify, cwd=tmp_path, capture_output=True, timeout=PATIENCE_SECONDS, check=False).returncode == 0
+    )
 
 
 @pytest.mark.slow
@@ -65,7 +69,7 @@ def test_feature_12_the_demonstration_without_a_listening_party(tmp_path: Path) 
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=2 * PATIENCE_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr

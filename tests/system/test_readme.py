@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from support import PATIENCE_SECONDS
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "deploy" / "docs"
 TOUR = [ROOT / "README.md", DOCS / "tour.md", DOCS / "joining.md", DOCS / "measured.md"]
@@ -57,7 +59,6 @@ def test_the_two_commands_install_what_they_then_run() -> None:
         assert parts[2] == f".venv/bin/{ending}"
 
 
-@pytest.mark.timeout(240)
 def test_the_tour(tmp_path: Path, write_federation_tables: Callable[..., dict[str, Path]]) -> None:
     write_federation_tables(tmp_path, 4000)
     ports = {}
@@ -81,7 +82,7 @@ def test_the_tour(tmp_path: Path, write_federation_tables: Callable[..., dict[st
         start_new_session=True,
     )
     try:
-        output, _ = shell.communicate(timeout=200)
+        output, _ = shell.communicate(timeout=3 * PATIENCE_SECONDS)
     except subprocess.TimeoutExpired:
         os.killpg(shell.pid, signal.SIGKILL)
         output, _ = shell.communicate()

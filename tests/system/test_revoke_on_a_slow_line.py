@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from verticil.cli.main import main
 from verticil.wire.v1 import common_pb2
 
@@ -27,7 +28,7 @@ def entries(state: Path) -> list[dict[str, Any]]:
 def until(done: Callable[[], bool]) -> None:
     begun = time.monotonic()
     while not done():
-        assert time.monotonic() - begun < 60
+        assert time.monotonic() - begun < PATIENCE_SECONDS
         time.sleep(0.01)
 
 

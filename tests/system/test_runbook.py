@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from support.ports import free_port
 from verticil.cli.main import main
 from verticil.miner.storage.catalogue import Catalogue
@@ -102,7 +103,9 @@ class Operator:
             assert words[0] == "cp"
             subprocess.run(words, check=True)
         elif words[2] == "run":
-            done = subprocess.run(_command(words[1:]), capture_output=True, text=True, timeout=60, check=False)
+            done = subprocess.run(
+                _command(words[1:]), capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+            )
             assert (done.returncode, code in done.stdout) == (expected, True), f"{line}: {done.stdout}{done.stderr}"
         else:
             self.capsys.readouterr()
@@ -127,7 +130,7 @@ class Operator:
 
     def wait(self, config: str, wanted: str) -> None:
         """Until the daemon is `wanted`, or has that code for a problem."""
-        end = time.monotonic() + 120
+        end = time.monotonic() + PATIENCE_SECONDS
         while not (found := self.status(config)).get(wanted) and found["problem"] != wanted:
             assert self.daemons[-1].poll() is None
             assert time.monotonic() < end, found
@@ -142,7 +145,7 @@ class Operator:
         for child in self.daemons:
             child.terminate()
         for child in self.daemons:
-            child.communicate(timeout=60)
+            child.communicate(timeout=PATIENCE_SECONDS)
 
 
 def _command(words: list[str]) -> list[str]:
