@@ -41,8 +41,10 @@ os.environ.setdefault("NUMBA_CACHE_DIR", "")
 
 # Every run tries the same examples, but for constants of the modules that happen to be loaded, which take part in them.
 # `--hypothesis-profile=explore` tries others. What is found becomes an `@example` of its test.
-hypothesis.settings.register_profile("repeatable", derandomize=True)
-hypothesis.settings.register_profile("explore", derandomize=False, max_examples=500)
+# How long an example takes is the machine's affair.
+own_time = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("repeatable", own_time, derandomize=True)
+hypothesis.settings.register_profile("explore", own_time, derandomize=False, max_examples=500)
 hypothesis.settings.load_profile("repeatable")
 
 

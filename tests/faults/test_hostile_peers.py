@@ -26,6 +26,7 @@ import grpc.aio
 import pytest
 from google.protobuf.message_factory import GetMessageClass
 
+from support import PATIENCE_SECONDS
 from verticil.shared.config import load_federation
 from verticil.shared.errors import VerticilError
 from verticil.shared.identity.pki import Credentials, load_credentials
@@ -159,7 +160,7 @@ def method(channel: grpc.aio.Channel, service: Any, name: str) -> Callable[..., 
     found = service.methods_by_name[name]
     kind = ("stream" if found.client_streaming else "unary", "stream" if found.server_streaming else "unary")
     call = getattr(channel, "_".join(kind))(f"/{service.full_name}/{name}")
-    return lambda *messages, timeout=20: call(
+    return lambda *messages, timeout=PATIENCE_SECONDS: call(
         iter(messages) if found.client_streaming else messages[0], timeout=timeout
     )
 

@@ -32,6 +32,7 @@ from google.protobuf.message_factory import GetMessageClass
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from support import PATIENCE_SECONDS
 from verticil.party.config import load_party
 from verticil.party.protocol.context import Node
 from verticil.party.protocol.peer.artifact_store import ArtifactStore
@@ -57,7 +58,6 @@ from verticil.simulation.provision import OPEN_LIMITS, Provisioned, copied, csv_
 from verticil.wire.v1 import control_pb2
 
 GROWTH_MIB = 64
-PATIENCE_SECONDS = 60
 INTEGERS = (0, 1, 2, 3, 7, 4000, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1)
 TEXTS = (
     "",
