@@ -33,7 +33,7 @@ from verticil.party.config import load_party
 from verticil.party.dataset.perturb import codebook_digest, perturb_numpy, record_tags, unit_key
 from verticil.party.operator import reports
 from verticil.party.policy.ledger import Ledger
-from verticil.party.protocol.masked.rounds import OpenRound, Rounds
+from verticil.party.protocol.masked.rounds import OpenRound, Rounds, end_over
 from verticil.party.protocol.round_charge import PARTIES, ROWS
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import Database
@@ -632,6 +632,43 @@ async def test_a_revocation_deletes_a_round_though_the_miner_is_away(federate):
     config = load_party(federation.root / "north" / "party.toml")
     await asyncio.to_thread(reports.revoke, config, federation.digest.hex(), "sam", "changed our minds")
     await federation.until(lambda: [path.name for path in federation.folder("north").iterdir()] == ["ended"])
+
+
+async def test_a_miner_that_stops_lets_a_round_end_with_the_studys_last_day(federate) -> None:
+    """Nothing is sent for it, nothing repeated: what is left is the line."""
+    federation = await federate(NAMES[:2])
+    await federation.submit()
+    federation.start()
+    await federation.until(lambda: all((federation.folder(name) / "t1").is_file() for name in NAMES[:2]))
+    await federation.kill()
+    after = dt.datetime(2100, 1, 1, tzinfo=dt.UTC)
+    for name, at, left in (("north", now(), False), ("north", after, True), ("south", after, True)):
+        with Site.look(load_party(federation.root / name / "party.toml")) as site:
+            end_over(site, Rounds(), at, lambda _: False)
+        assert ([path.name for path in federation.folder(name).iterdir()] == ["ended"]) is left
+    federation.start()  # and no daemon takes it up again
+    await federation.until(federation.failed())
+    assert {failure.code for failure in federation.failures().values()} == {"APPROVAL_VOID"}
+
+
+async def test_a_peer_of_a_version_before_is_named_and_nothing_is_charged_until_it_is_upgraded(federate) -> None:
+    """It does not know the call: what the wire says then (`errors_on_wire`)."""
+    federation = await federate(NAMES[:2])
+
+    def unknown(caller: str, called: str, rpc: str, request: object) -> None:
+        if called == "south" and rpc.endswith("masked"):
+            raise PeerFault("VERSION_UNSUPPORTED", "party 'south' does not know this call", hint="use the same version")
+
+    federation.before = unknown
+    await federation.submit()
+    federation.start()
+    told = "VERSION_UNSUPPORTED: party 'south' does not know this call; use the same version"
+    await federation.until(lambda: told in getattr(federation.known("north"), "stage", ""))
+    assert not any((federation.folder(name) / "charged").exists() for name in NAMES[:2])
+    federation.before = lambda *_: None
+    await federation.kill()
+    federation.start()
+    await federation.until(federation.closed)
 
 
 async def test_data_that_change_under_a_round_end_it(federate) -> None:
