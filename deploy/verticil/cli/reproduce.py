@@ -48,15 +48,17 @@ class Paper(StrEnum):
     ma_sivakumar = "ma-sivakumar"
     hittmeir = "hittmeir"
     privbayes = "privbayes"
+    martins = "martins"
 
 
 def reproduce(
-    paper: Annotated[Paper, typer.Argument(metavar="PAPER", help="ma-sivakumar, hittmeir or privbayes.")],
+    paper: Annotated[Paper, typer.Argument(metavar="PAPER", help="ma-sivakumar, hittmeir, privbayes or martins.")],
     table: Annotated[
-        int | None, typer.Option("--table", help="Only this table: ma-sivakumar 2; hittmeir 2 to 7 and 9 to 12.")
+        int | None,
+        typer.Option("--table", help="Only this table: ma-sivakumar 2; hittmeir 2 to 7 and 9 to 12; martins 1 to 6."),
     ] = None,
     figure: Annotated[
-        int | None, typer.Option("--figure", help="Only this figure: ma-sivakumar 4, 5; hittmeir 1.")
+        int | None, typer.Option("--figure", help="Only this figure: ma-sivakumar 4, 5; hittmeir 1; martins 1 to 14.")
     ] = None,
     runs: Annotated[
         int | None,
@@ -79,7 +81,7 @@ def reproduce(
         ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="hittmeir, privbayes: few records and runs, to see that it runs.")
+        bool, typer.Option("--quick", help="hittmeir, privbayes, martins: few records and runs, to see that it runs.")
     ] = False,
     repeats: Annotated[
         int | None,
@@ -87,7 +89,8 @@ def reproduce(
             min=1,
             max=1000,
             help="hittmeir: how often classifiers are trained in tables 5 to 7, 11 and 12; default: as in the paper, 10 random "
-            "splits of Contraceptive Method Choice, and once on the others; privbayes: seeds of noise, default 5.",
+            "splits of Contraceptive Method Choice, and once on the others; privbayes: seeds of noise, default 5; martins: data "
+            "sets of each scenario, default 10.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the data sets, the keys and the searches.")] = 1,
@@ -101,9 +104,19 @@ def reproduce(
 
     ma-sivakumar: data drawn from the paper's networks; nobody's records are involved. hittmeir: two public data sets, and a third
     where you have it; whole, it takes a quarter of an hour of CPU time. privbayes: PrivBayes beside other ways to synthetic
-    records, on a public survey, by the scores of NIST's challenge.
+    records, on a public survey, by the scores of NIST's challenge. martins: networks sampled from their posterior, and how sure
+    synthetic records can be of a statistic.
     """
     require("verticil.experiments", "verticil-experiments", "reproducing a paper")
+    if paper is Paper.martins:
+        if (runs, model, credit_card) != (None,) * 3:
+            raise Misuse("USAGE", "martins: --runs, --model and --credit-card are of other papers")
+        for module, package in (("matplotlib", "matplotlib"), ("numba", "numba")):
+            require(module, package, "reproduce martins")
+        from verticil.cli.reproduce_martins import run_martins
+
+        run_martins(table=table, figure=figure, quick=quick, repeats=repeats, seed=seed, out=out, form=form)
+        return
     if paper is Paper.privbayes:
         if (table, figure, runs, model, credit_card) != (None,) * 5:
             raise Misuse("USAGE", "privbayes: no options but --quick, --repeats, --seed, --out and --format")

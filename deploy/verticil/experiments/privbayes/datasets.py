@@ -73,12 +73,16 @@ def adult() -> Table:
 
 def survey() -> Table:
     """NIST's excerpt of the American Community Survey, Massachusetts 2019: 7,634 records, 24 columns."""
+    return binned("ACS", survey_texts(), numbers=_SURVEY_NUMBERS, edges={INCOME: INCOME_EDGES})
+
+
+def survey_texts() -> Texts:
+    """Its columns as they are written; ``N`` is missing or not applicable."""
     text = gzip.decompress((files("verticil.experiments.privbayes") / "data" / "ma2019.csv.gz").read_bytes()).decode(
         "utf-8"
     )
     header, *rows = csv.reader(io.StringIO(text))
-    texts = {name: np.array(column, dtype=object) for name, column in zip(header, zip(*rows, strict=True), strict=True)}
-    return binned("ACS", texts, numbers=_SURVEY_NUMBERS, edges={INCOME: INCOME_EDGES})
+    return {name: np.array(column, dtype=object) for name, column in zip(header, zip(*rows, strict=True), strict=True)}
 
 
 def binned(
