@@ -26,6 +26,10 @@ import numpy as np
 from verticil.miner.learning.blend import blended
 from verticil.miner.learning.learn import LearnResult, Progress, checked, shown_pairs, without_weak
 from verticil.miner.learning.model_tables import ModelScores, ModelTables, noisy_pair_scores, observed_of
+from verticil.miner.learning.posterior.draws import matched
+from verticil.miner.learning.posterior.graphs import Sampled, sampled_graphs
+from verticil.miner.learning.posterior.outcome import posterior_of
+from verticil.miner.learning.posterior.scores import PosteriorScores, local_score
 from verticil.miner.learning.scores import PairScores
 from verticil.miner.learning.search.protocol import UNINTERRUPTED, Interruption, SearchResult, Stages
 from verticil.miner.learning.strength import EdgeStrength
@@ -73,7 +77,7 @@ def learn_from_tables(
     Args:
         tables: of the study's units, in unit order: every pair of units, every compound, and the three columns that it names.
         study: the effective study.
-        progress: is told the stage (``estimating``, ``searching``, ``parameters``, ``blending``) and its per cent.
+        progress: is told the stage (``estimating``, ``searching``, ``parameters``, ``drawing``, ``blending``) and its per cent.
         interruption: how it is stopped, and gone on with; its checkpoint is of the same tables and study.
 
     Raises:
@@ -110,7 +114,7 @@ def learn_from_tables(
     of_model = ModelTables(model, tables.people, study.schema.names)
     pairs = noisy_pair_scores(tables, cancelled=check)
     with stages.stage("search") as own:
-        result, way = _structure(tables, of_model, pairs, study, progress=told("searching"), interruption=own)
+        result, way, sampled = _structure(tables, of_model, pairs, study, progress=told("searching"), interruption=own)
     models = list(_replicates(joint, tables, seed=seed, check=check, progress=told("parameters")))
     again = [ModelTables(other, tables.people, study.schema.names) for other in models]
     strengths = _strengths(result.dag, of_model, again, tables)
@@ -121,6 +125,20 @@ def learn_from_tables(
     )
     network = round_network(Network(schema=study.schema, dag=result.dag, families=families))
     shares, exact = model_shares(network)
+    posterior = None
+    if sampled is not None:
+        posterior = posterior_of(
+            sampled,
+            matched(lambda child, parents: _family(tables, of_model, again, child, parents, level=0.95)),
+            study,
+            source="noisy-tables",
+            pairs=shown_pairs(result.dag, study),
+            exact=frozenset(),
+            n_records=round(tables.people),
+            columns=None,
+            check=check,
+            progress=lambda percent: told("drawing")(percent / 100),
+        )
     if study.leaves_source_open:
         joint = blended(joint, network, tables, seed=seed, progress=told("blending"), check=check)
     return LearnResult(
@@ -138,6 +156,7 @@ def learn_from_tables(
         weak_edges=weak,
         n_records=round(tables.people),
         joint=joint,
+        posterior=posterior,
     )
 
 
@@ -149,26 +168,37 @@ def _structure(
     *,
     progress: Callable[[float], None],
     interruption: Interruption,
-) -> tuple[SearchResult, Search | None]:
-    """The study's own structure, or one that its method finds; ``auto`` is hill climbing: no records can be held out."""
+) -> tuple[SearchResult, Search | None, Sampled | None]:
+    """The study's own structure, or one that its method finds; ``auto`` is hill climbing: no records can be held out.
+
+    Where the study samples graphs, they are the third.
+    """
     rule = study.structure
     if study.given_dag is not None:
         result = SearchResult(dag=study.given_dag, fitness=0.0, generations=0, dropped_edges=(), seed=rule.seed)
-        return result, None
+        return result, None, None
     auto = Search(method="hill-climb", score="bic" if rule.prefer == "synthesis" else "bic-noise")
     way = auto if rule.method == "auto" else Search(method=rule.method, score=rule.score)
     if METHODS[way.method].whole_table:
-        return SearchResult(
-            dag=_by_privbayes(tables, of_model, pairs, study),
-            fitness=0.0,
-            generations=0,
-            dropped_edges=(),
-            seed=rule.seed,
-        ), way
+        return (
+            SearchResult(
+                dag=_by_privbayes(tables, of_model, pairs, study),
+                fitness=0.0,
+                generations=0,
+                dropped_edges=(),
+                seed=rule.seed,
+            ),
+            way,
+            None,
+        )
     problem = search_problem(pairs.information, study)
     scores = ModelScores(of_model, tables)
+    if study.samples_graphs:
+        own = PosteriorScores(of_model, local_score(rule.score), noise=scores.noise)
+        sampled = sampled_graphs(own, problem, pairs, study, progress=progress, interruption=interruption)
+        return sampled.result, way, sampled
     found = run_method(way, problem, study, scores=scores, pairs=pairs, progress=progress, interruption=interruption)
-    return found, way
+    return found, way, None
 
 
 def _by_privbayes(tables: NoisyTables, of_model: ModelTables, pairs: PairScores, study: Study) -> Dag:

@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from verticil.miner.learning import counting
 from verticil.miner.learning.held_out import PairCheck, check_pairs, sample_of
 from verticil.miner.learning.joint import asks_for_joint, joint_of_columns
-from verticil.miner.learning.scores import PairScores
+from verticil.miner.learning.posterior.draws import concentrations
+from verticil.miner.learning.posterior.outcome import posterior_of
+from verticil.miner.learning.scores import FamilyScores, PairScores
 from verticil.miner.learning.search.protocol import UNINTERRUPTED, Interruption, SearchResult, Stages
 from verticil.miner.learning.selection import Candidate, Found, search_columns
 from verticil.miner.learning.strength import EdgeStrength, edge_strengths
@@ -92,7 +94,8 @@ def learn(
         columns: released codes of every unit, in unit order, all in the common order of records: (n,), of a subset unit
             (n w,), the members of a record one after the other.
         study: the effective study (the parties' own matrices in it).
-        progress: is told the stage (``counting``, ``searching``, ``parameters``, ``estimating``) and its per cent, often.
+        progress: is told the stage (``counting``, ``searching``, ``parameters``, ``estimating``, ``drawing``) and its per
+            cent, often.
         interruption: how it is stopped, and gone on with; its checkpoint is of a search in the same columns for the same study.
 
     Raises:
@@ -183,6 +186,35 @@ def learn(
         weak_edges=weak,
         n_records=n,
         joint=joint,
+        posterior=_posterior(found, columns, study, check, lambda percent: report("drawing", percent)),
+    )
+
+
+def _posterior(
+    found: Found | None,
+    columns: Sequence[Codes],
+    study: Study,
+    check: Callable[[], None],
+    progress: Callable[[int], None],
+) -> StructurePosterior | None:
+    if found is None or found.sampled is None:
+        return None
+    sampled = found.sampled
+    tables = sampled.scores.tables
+    as_they_are = FamilyScores(tables).unrandomized
+    plain = len(as_they_are) == len(study.schema)
+    generator = np.random.Generator(np.random.Philox(key=[study.structure.seed, 4], counter=[0, 0, 0, 2]))
+    return posterior_of(
+        sampled,
+        concentrations(sampled.scores, generator),
+        study,
+        source="records" if plain else "randomized",
+        pairs=shown_pairs(sampled.result.dag, study),
+        exact=as_they_are,
+        n_records=tables.n_records,
+        columns=columns if plain else None,
+        check=check,
+        progress=progress,
     )
 
 

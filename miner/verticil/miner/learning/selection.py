@@ -46,6 +46,8 @@ from typing import Final
 import numpy as np
 
 from verticil.miner.learning.held_out import HeldOut, check_pairs, quick_network, sample_of
+from verticil.miner.learning.posterior.graphs import Sampled, sampled_graphs
+from verticil.miner.learning.posterior.scores import PosteriorScores, local_score
 from verticil.miner.learning.scores import FamilyScores, PairScores, pair_scores
 from verticil.miner.learning.search.protocol import (
     UNINTERRUPTED,
@@ -120,6 +122,7 @@ class Found:
         candidates: of ``auto``; else none.
         pairs: the scores of all pairs.
         tables: the released counts of the families that were looked at.
+        sampled: the graphs, where the study samples them; then `result` is their consensus.
     """
 
     result: SearchResult
@@ -127,6 +130,7 @@ class Found:
     candidates: tuple[Candidate, ...]
     pairs: PairScores
     tables: FamilyTables
+    sampled: Sampled | None = None
 
 
 def search_columns(
@@ -165,6 +169,17 @@ def search_columns(
     progress("counting", 100)
     if not auto:
         search = Search(method=rule.method, score=rule.score)
+        if study.samples_graphs:
+            scores = PosteriorScores(part.tables, local_score(rule.score))
+            sampled = sampled_graphs(scores, part.problem, part.pairs, study, progress=told, interruption=interruption)
+            return Found(
+                result=sampled.result,
+                search=search,
+                candidates=(),
+                pairs=part.pairs,
+                tables=part.tables,
+                sampled=sampled,
+            )
         result = part.run(search, told, interruption)
         return Found(result=result, search=search, candidates=(), pairs=part.pairs, tables=part.tables)
     trail = _Trail(part, interruption)

@@ -121,13 +121,12 @@ def parameters_drawn(
             if (child, parents) not in known:
                 table = np.asarray(counts((*parents, child)), dtype=np.float64).reshape(-1, schema[child].n_states)
                 known[child, parents] = table + prior.mass(table.shape)
-            families.append(_drawn_family(child, parents, known[child, parents], generator))
+            families.append(drawn_family(child, parents, known[child, parents], generator))
         yield Network(schema=schema, dag=graph, families=tuple(families))
 
 
-def _drawn_family(
-    child: int, parents: tuple[int, ...], concentration: Floats, generator: np.random.Generator
-) -> Family:
+def drawn_family(child: int, parents: tuple[int, ...], concentration: Floats, generator: np.random.Generator) -> Family:
+    """A family whose rows are drawn from Dirichlet distributions, (J, K); it has no standard errors."""
     mass = generator.standard_gamma(concentration)
     total = mass.sum(axis=1, keepdims=True)
     # A row without records and with next to no prior mass can underflow: then all of it is in one category.

@@ -7,21 +7,15 @@ the released data leave possible, each as often as it is probable.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Network, PairEstimate
+from verticil.shared.posterior.predictive import Predictive
 from verticil.shared.posterior.sample import GraphSample
 
 Source = Literal["records", "randomized", "noisy-tables"]
 """What the graphs were scored by: records as they are, randomized columns, or tables with noise."""
-
-SOURCES: Final[dict[Source, str]] = {
-    "records": "records as they are: exact scores, and no differential privacy",
-    "randomized": "randomized columns: scores of the records that the randomization leaves",
-    "noisy-tables": "tables with noise: scores of a joint model, as many records as the noise leaves",
-}
-"""The same for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,6 +30,7 @@ class StructurePosterior:
         networks: each a graph of the sample with probabilities drawn given the graph and what was released.
         pairs: the pairs of the consensus's edges and those that the study names: mean over the draws of (graph, probabilities),
             and a band that holds the whole table with the study's level.
+        predictive: of the statistics that the study names, in their order.
     """
 
     sample: GraphSample
@@ -43,3 +38,4 @@ class StructurePosterior:
     consensus: Dag
     networks: tuple[Network, ...]
     pairs: tuple[PairEstimate, ...] = ()
+    predictive: tuple[Predictive, ...] = ()

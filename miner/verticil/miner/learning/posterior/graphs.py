@@ -1,0 +1,154 @@
+"""Graphs sampled from their posterior, and the consensus of them.
+
+The consensus is the graph, within the study's limits, with the largest sum of P(parent -> child) over the pairs of variables that
+are linked with a probability of one half or more: an edge that most graphs have, in the direction that fits best with the others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from verticil.miner.learning.posterior.scores import PosteriorScores
+from verticil.miner.learning.scores import PairScores
+from verticil.miner.learning.search.order import ExactSearch, OrderSearch
+from verticil.miner.learning.search.protocol import (
+    UNINTERRUPTED,
+    ForeignCheckpoint,
+    Interruption,
+    LearningCancelled,
+    SearchProblem,
+    SearchResult,
+    run_search,
+)
+from verticil.shared.model.constraints import Constraints
+from verticil.shared.posterior.chains import Chains
+from verticil.shared.posterior.parent_sets import ParentSets, parent_sets
+from verticil.shared.posterior.prior import StructurePrior
+from verticil.shared.posterior.sample import GraphSample
+from verticil.shared.study.document import Study
+from verticil.shared.study.vocabulary import MAX_EXACT
+
+LINKED: Final = 0.5
+"""Probability from which on two variables are linked in the consensus."""
+CANDIDATE_PARENTS: Final = 12
+"""Of a variable, where there are too many sets to look at all: those with the largest information, and one more, whichever."""
+MOST_FULL: Final = 2**16
+"""Sets of all variables up to which every variable is a candidate of every other: 25 variables with 3 parents."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sampled:
+    """A sample of graphs, and how it was made.
+
+    Attributes:
+        sample: the graphs.
+        result: the consensus as a search's result: its fitness is the sum of the probabilities of its edges.
+        scores: of families.
+    """
+
+    sample: GraphSample
+    result: SearchResult
+    scores: PosteriorScores
+
+
+def sampled_graphs(
+    scores: PosteriorScores,
+    problem: SearchProblem,
+    pairs: PairScores,
+    study: Study,
+    *,
+    progress: Callable[[float], None] | None = None,
+    interruption: Interruption = UNINTERRUPTED,
+) -> Sampled:
+    """Score every set of parents, sample graphs, and find their consensus.
+
+    Args:
+        scores: of families.
+        problem: limits and constraints; its weights do not count.
+        pairs: which candidates a variable has, where there are too many sets.
+        study: names the chains, the prior and the seed.
+        progress: is told the share that is done.
+        interruption: how it is stopped, and gone on with; its checkpoint is of the same scores and study.
+
+    Raises:
+        LearningCancelled: `interruption` said so; it brings the checkpoint once the chains have begun.
+        ForeignCheckpoint: the checkpoint is of another sample.
+        Misuse: STUDY_UNSUPPORTED, too many sets of parents; STUDY_INVALID, there is no graph.
+    """
+    rule = study.posterior
+    sets = parent_sets(
+        scores,
+        problem.n_states,
+        max_parents=problem.max_parents,
+        max_family_cells=problem.max_family_cells,
+        prior=StructurePrior(gamma=rule.gamma, alpha=rule.alpha) if rule.prior == "penalty" else StructurePrior(),
+        constraints=problem.constraints,
+        candidates=candidate_parents(problem, pairs),
+        count_ahead=scores.count_ahead,
+        cancelled=interruption.check,
+    )
+    chains = Chains(chains=rule.chains, steps=rule.steps)
+    sample = _run(chains, sets, study.structure.seed, progress, interruption)
+    return Sampled(sample=sample, result=consensus(sample, problem, seed=study.structure.seed), scores=scores)
+
+
+def candidate_parents(problem: SearchProblem, pairs: PairScores) -> list[tuple[int, ...]] | None:
+    """Of each variable those that tell the most about it; None: all, because the sets of all can be looked at."""
+    d = len(problem.n_states)
+    most = min(problem.max_parents, d - 1)
+    if d * sum(math.comb(d - 1, size) for size in range(most + 1)) <= MOST_FULL:
+        return None
+    found: list[tuple[int, ...]] = []
+    for child in range(d):
+        possible = problem.may_have(child)
+        ranked = sorted(possible, key=lambda v: (-pairs.information[v, child], pairs.p_value[v, child], v))
+        found.append(tuple(sorted(ranked[:CANDIDATE_PARENTS])))
+    return found
+
+
+def _run(
+    chains: Chains,
+    sets: ParentSets,
+    seed: int,
+    progress: Callable[[float], None] | None,
+    interruption: Interruption,
+) -> GraphSample:
+    if interruption.checkpoint is None:
+        state = chains.start(sets, seed)
+    else:
+        try:
+            state = chains.resume(sets, interruption.checkpoint)
+        except ValueError as error:
+            raise ForeignCheckpoint(str(error)) from None
+    while (done := chains.progress(state)) < 1.0:
+        if interruption.cancelled():
+            raise LearningCancelled(chains.checkpoint(state))
+        state = chains.step(state)
+        interruption.keep(functools.partial(chains.checkpoint, state))
+        if progress is not None:
+            progress(done)
+    return chains.result(state)
+
+
+def consensus(sample: GraphSample, problem: SearchProblem, *, seed: int) -> SearchResult:
+    """See the module; exact where at most `MAX_EXACT` variables may stand in any order.
+
+    Args:
+        sample: the graphs.
+        problem: limits and constraints.
+        seed: of the search where it is not exact.
+    """
+    weights = np.where(sample.skeleton_probability >= LINKED, sample.edge_probability, 0.0)
+    constraints: Constraints | None = problem.constraints
+    own = dataclasses.replace(problem, weights=weights)
+    widest = len(problem.n_states) if constraints is None else max(map(len, constraints.blocks))
+    few = widest <= MAX_EXACT
+    found = run_search(ExactSearch(), own, seed=seed) if few else run_search(OrderSearch(), own, seed=seed)
+    return dataclasses.replace(found, generations=sample.steps)

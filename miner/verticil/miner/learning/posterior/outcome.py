@@ -1,0 +1,114 @@
+"""What is said with the structure's uncertainty: networks, pairs and statistics over sampled graphs and probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from verticil.miner.learning.posterior.draws import Concentrations, networks, pair_bands
+from verticil.miner.learning.posterior.graphs import Sampled
+from verticil.shared.arrays import AnyCodes
+from verticil.shared.model.network import Network
+from verticil.shared.model.rounding import round_network
+from verticil.shared.model.schema import Schema
+from verticil.shared.posterior.predictive import Predictive, chosen_graphs, predictive
+from verticil.shared.posterior.result import Source, StructurePosterior
+from verticil.shared.posterior.statistics import ChiSquare, Coefficient, Overlap, Records, Share, Statistic
+from verticil.shared.study.document import Study
+
+DRAWS: Final = 200
+"""Networks behind the bands of pairs: the standard error of an end is about a tenth of the deviation."""
+PREDICTED: Final = 500
+"""Networks behind a statistic: with fewer, the ends of an interval of 98 % are those of single draws."""
+
+
+def posterior_of(
+    sampled: Sampled,
+    of: Concentrations,
+    study: Study,
+    *,
+    source: Source,
+    pairs: Sequence[tuple[int, int]],
+    exact: frozenset[int],
+    n_records: int,
+    columns: Sequence[AnyCodes] | None,
+    check: Callable[[], None],
+    progress: Callable[[int], None],
+) -> StructurePosterior:
+    """Draw networks, and sum them up.
+
+    Args:
+        sampled: the graphs.
+        of: the distribution of a family's probabilities.
+        study: names how many networks, which statistics, the level and the seed.
+        source: what the graphs were scored by.
+        pairs: of variables, whose shares are wanted.
+        exact: the variables whose columns are not randomized.
+        n_records: of a set that a statistic is predicted for, where the study leaves it open.
+        columns: the records, where they are as they are: for statistics that compare with them.
+        check: called between two networks; may raise.
+        progress: is told the per cent.
+    """
+    schema, rule = study.schema, study.posterior
+    wanted = DRAWS + (PREDICTED if rule.statistics else 0) + rule.data_sets
+    done = 0
+
+    def drawn(m: int, label: int) -> list[Network]:
+        nonlocal done
+        generator = np.random.Generator(np.random.Philox(key=[study.structure.seed, label], counter=[0, 0, 0, 2]))
+        found: list[Network] = []
+        for network in networks(chosen_graphs(sampled.sample, m), of, schema, generator=generator):
+            check()
+            found.append(network)
+            done += 1
+            progress(100 * done // wanted)
+        return found
+
+    published = tuple(map(round_network, drawn(rule.data_sets, 0)))
+    bands = pair_bands(drawn(DRAWS, 1), pairs, level=study.parameters.interval_level, exact=exact)
+    statistics = [statistic(words, schema, columns) for words in rule.statistics]
+    predicted: tuple[Predictive, ...] = ()
+    if statistics:
+        n = study.release.synthetic_records or n_records
+        generator = np.random.Generator(np.random.Philox(key=[study.structure.seed, 3], counter=[0, 0, 0, 2]))
+        predicted = predictive(drawn(PREDICTED, 2), statistics, n, generator)
+    return StructurePosterior(
+        sample=sampled.sample,
+        source=source,
+        consensus=sampled.result.dag,
+        networks=published,
+        pairs=bands,
+        predictive=predicted,
+    )
+
+
+def statistic(words: Sequence[str], schema: Schema, columns: Sequence[AnyCodes] | None) -> Statistic:
+    """A statistic as a study names it (`vocabulary.STATISTICS`): a name, then variables and categories.
+
+    Of a regression it is the coefficient of the first predictor, in the codes of the categories.
+
+    Raises:
+        ValueError: there is none of this name, or it compares with records that are not there.
+    """
+    name, *rest = words
+    if name in {"mle", "overlap"}:
+        variables = [schema.index(variable) for variable in rest[::2]]
+        codes = [schema[v].labels.index(label) for v, label in zip(variables, rest[1::2], strict=True)]
+        given = dict(zip(variables[1:], codes[1:], strict=True))
+        share = Share(variable=variables[0], code=codes[0], given=given)
+        if name == "mle":
+            return share
+        if columns is None:
+            raise ValueError("an overlap with the records, and they are not there")
+        return Overlap.with_original(share, Records(columns=columns, n_states=schema.n_states))
+    if name == "chi-square":
+        first, second = map(schema.index, rest)
+        return ChiSquare(first=first, second=second)
+    if name in {"linear", "logistic"}:
+        response = schema.index(rest[0])
+        event = schema[response].labels.index(rest[1]) if name == "logistic" else None
+        predictors = tuple(map(schema.index, rest[1 if event is None else 2 :]))
+        return Coefficient(response=response, predictors=predictors, of=predictors[0], event=event)
+    raise ValueError(f"no statistic is called '{name}'")

@@ -1,0 +1,104 @@
+"""Scores of families for a posterior of structures: of records, of randomized columns, of a joint model of noisy tables.
+
+One formula (`verticil.shared.posterior.randomized`), and per source the counts and how much of a record an interaction has:
+
+    records         the counts; f = 1
+    randomized      EM-corrected counts; f = product of phi over the family's columns
+    noisy tables    the joint model's; f = product of lambda^2 / (1 + sigma^2 c / n)
+
+with sigma the noise on a cell of a pair, c the family's cells and n the people: 1 over the square of `ModelScores.noise`. A
+set of variables is counted, and corrected, once for all families that it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from verticil.miner.learning.scores import EM_STEPS
+from verticil.miner.learning.search.protocol import remember
+from verticil.miner.learning.tables import FamilyTables
+from verticil.shared.arrays import Floats
+from verticil.shared.estimation.estimators import em_projection
+from verticil.shared.posterior.randomized import LocalScore, exact_scores, gains, left_of
+
+_LEAST: Final = 1e-9
+
+
+def local_score(name: str) -> LocalScore:
+    """The score that a study calls so.
+
+    Raises:
+        ValueError: there is none of this name.
+    """
+    scores: tuple[LocalScore, ...] = ("bdeu", "dirichlet")
+    for score in scores:
+        if name == score:
+            return score
+    raise ValueError(f"there is no score '{name}' of a posterior")
+
+
+class PosteriorScores:
+    """The score of any family; see the module.
+
+    Args:
+        tables: the released counts, or a joint model's.
+        score: ``bdeu`` or ``dirichlet``.
+        noise: of a joint model's tables, see `FamilyScores.noise`; None: the columns' randomization alone counts.
+
+    Attributes:
+        tables: the released counts.
+    """
+
+    def __init__(
+        self,
+        tables: FamilyTables,
+        score: LocalScore,
+        *,
+        noise: Callable[[Sequence[int]], float] | None = None,
+    ) -> None:
+        self.tables, self._noise = tables, noise
+        self._score: LocalScore = score
+        self._known: dict[tuple[int, ...], Floats] = {}
+
+    def __call__(self, child: int, parents: tuple[int, ...]) -> float:
+        """Nats; 0 without parents. See `verticil.miner.learning.search.protocol.FamilyValue`."""
+        key = tuple(sorted((*parents, child)))
+        if len(key) == 1:
+            return 0.0
+        if key not in self._known:
+            counts, factor = self.tempered(key)
+            known = np.array(exact_scores(counts, self._score)) if factor == 1 else gains(counts, factor, self._score)
+            remember(self._known, key, known)
+        place, known = key.index(child), self._known[key]
+        if known.ndim == 1:
+            return float(known[place])
+        return max(
+            self(child, tuple(p for p in parents if p != last)) + float(known[place, key.index(last)])
+            for last in parents
+        )
+
+    def tempered(self, axes: tuple[int, ...]) -> tuple[Floats, float]:
+        """The counts that a family is scored by, (K_1, .., K_m) in the order of its variables, and f."""
+        observed, design = self.tables.counted(axes)
+        if self._noise is not None:
+            return np.asarray(observed, dtype=np.float64), min(self._noise(axes) ** -2, 1.0)
+        if all(axis.channel.is_identity for axis in design.axes):
+            return design.estimate(observed), 1.0
+        counts = em_projection(observed, design, iterations=EM_STEPS)
+        shares = counts / counts.sum()
+        factor = 1.0
+        for axis in design.axes:
+            others = tuple(place for place in range(counts.ndim) if place not in axis.members)
+            factor *= left_of(axis, shares.sum(axis=others).ravel())
+        return counts, max(factor, _LEAST)
+
+    def pseudo(self, cells: int) -> float:
+        """The prior's count in each cell of a family's table of so many cells."""
+        return 1 / cells if self._score == "bdeu" else 1.0
+
+    def count_ahead(self, child: int, families: Sequence[tuple[int, ...]]) -> None:
+        """Count in one pass what the scores of a variable with each of these sets of parents will be asked for."""
+        keys = (tuple(sorted((*parents, child))) for parents in families)
+        self.tables.count_ahead(key for key in keys if key not in self._known)
