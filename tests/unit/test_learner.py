@@ -117,6 +117,25 @@ def test_noise_comes_before_the_inverse_and_shares_from_the_noisy_table(peer_cas
     assert (marginals[0].standard_error > exact_marginals[0].standard_error).all()
 
 
+def test_shares_of_few_people_under_much_noise_are_of_the_people_and_no_failure(peer_case, peer_study, monkeypatch):
+    """The sum of noisy counts can be 0 or less; with a positive one shares are of that, as they always were."""
+    study = peer_study(share=ShareRule(noise=DISCRETE, epsilon=2.0, delta=1e-6))
+    case = peer_case(study)
+    noise = share_noise(KEY, study, "insurer")
+    seen: list[np.ndarray] = []
+    honest = type(noise).add
+
+    def unlucky(self, label, counts):
+        seen.append(honest(self, label, counts) - 2 * len(case.raw[4]) / counts.size)
+        return seen[-1]
+
+    monkeypatch.setattr(type(noise), "add", unlucky)
+    families, marginals = _learn(case, "insurer", noise=noise)
+    assert seen[0].sum() < 0
+    assert all(np.isfinite(family.probability).all() for family in families)
+    np.testing.assert_allclose(marginals[0].estimate, seen[0].sum(axis=(0, 1)) / len(case.raw[4]), rtol=1e-9)
+
+
 def test_a_share_has_the_noise_of_all_cells_that_were_added_up_for_it(peer_case, peer_study):
     """A share is summed over the four parent configurations of its noisy table: four times the noise of one cell."""
     study = peer_study(share=ShareRule(noise=DISCRETE, epsilon=0.3, delta=1e-6))

@@ -122,6 +122,8 @@ def learn_families(
                 model=np.full(share.shape, np.nan),
                 level=level,
                 noise_variance=table.noise_variance * (table.counts.size / share.size),
+                # Between peers shares are of the noisy sum, as they always were; with few people it can be none.
+                people=len(raw[child]) if share.sum() <= 0 else None,
                 minimum_count=minimum,
             )
         )
