@@ -267,6 +267,25 @@ async def test_a_masked_study_is_learned_from_opened_tables_and_no_column_comes(
     assert not (files.root / "columns").exists() or not any((files.root / "columns").iterdir())
 
 
+async def test_learning_begins_when_the_slot_of_the_opened_tables_has_come(masked: Masked) -> None:
+    federation, held = masked.federation, list[bool]()
+    async with federation.node:
+        digest = await masked.aligned(masked_study())
+        masked.begin(digest)
+
+        def learning() -> bool:
+            begun = federation.node.session.record(digest).learning is not None
+            with federation.node.rounds._advancing[digest]:
+                opened = federation.node.rounds.find(digest)
+                if opened is not None and opened.round.opened() is not None and opened.round.held_seconds:
+                    held.append(begun)
+            return begun
+
+        await masked.run(digest, learning)
+    assert held
+    assert not any(held)
+
+
 async def test_the_parties_lists_must_be_one_and_nobody_sends_the_miner_another(masked: Masked) -> None:
     study, federation = masked_study(), masked.federation
     async with federation.node:
@@ -373,6 +392,7 @@ async def test_only_the_sender_sends_a_message_of_its_size_and_goes_on_where_it_
         }
         assert gauges["masked_messages"]["done",] >= 1
         assert gauges["masked_bytes"][()] >= len(data)
+        assert gauges["masked_late_messages"][()] == 0
 
         # Another message in its place ends the round, and says whose it is.
         other = bytearray(data)

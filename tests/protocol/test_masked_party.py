@@ -44,7 +44,7 @@ from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.identity.spoken import spoken
-from verticil.shared.masked_round.messages import Kind, messages_of
+from verticil.shared.masked_round.messages import IN_SLOTS, Kind, messages_of
 from verticil.shared.masked_round.tables_work import tables_from
 from verticil.shared.membership.installation import make_sealing_key, public_sealing_key
 from verticil.shared.study import canonical
@@ -496,6 +496,29 @@ async def test_the_tables_of_all_parties_are_opened_and_no_unit_leaves(federate,
     if mode == "keyed-hash":
         common = federation.node.session.record(federation.digest).common_sha256
         assert common not in {federation.record(name).common_sha256 for name in federation.parties}
+
+
+async def test_nothing_is_asked_while_something_that_is_made_waits_for_its_slot(federate) -> None:
+    federation = await federate(NAMES[:2])
+    early, held = list[str](), set[Kind]()
+
+    def look(caller: str, called: str, rpc: str, request: object) -> None:
+        if not rpc.endswith("masked") or (plan := federation.plan()) is None:
+            return
+        slot = plan.slot_milliseconds * 1_000_000
+        for message in messages_of(plan):
+            path = federation.folder(caller) / "sent" / str(message.index)
+            if message.sender == caller and message.kind in IN_SLOTS and path.exists():
+                held.add(message.kind)
+                if time.time_ns() + 5_000_000 < (path.stat().st_mtime_ns // slot + 1) * slot:
+                    early.append(f"{caller} {rpc}: {message.kind}")
+
+    federation.before = look
+    await federation.submit()
+    federation.start()
+    await federation.until(federation.closed)
+    assert held == IN_SLOTS - {Kind.OPENED}
+    assert not early
 
 
 # ---- kills

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -619,6 +620,37 @@ def test_what_leaves_in_slots_waits_for_the_next_one(nodes):
     assert not any(made.rounds[m.sender].outgoing(m.recipient, have=()).count(m.index) for m in waiting)
     with pytest.raises(PeerFault, match="not there yet"):
         made.rounds[waiting[0].sender].sealed(waiting[0].index)
+
+
+@pytest.mark.parametrize(
+    ("began", "made", "leaves", "late"),
+    [
+        (10.0, 10.1, 12, 0),
+        (10.3, 10.9, 12, 0),
+        (10.9, 10.99, 12, 0),
+        (10.9, 11.0, 12, 0),  # with the next slot after it was made it would leave a slot later than the one above
+        (10.9, 11.9, 12, 0),
+        (10.3, 12.0, 13, 1),
+        (10.3, 14.5, 15, 1),
+    ],
+)
+def test_a_slot_does_not_depend_on_how_long_the_work_took(nodes, tmp_path, caplog, began, made, leaves, late):
+    slot = 7_003_000_000  # ns
+    parts: Nodes = nodes(2, 40, slot_milliseconds=7_003)
+    node = parts.rounds["north"]
+    message = next(m for m in messages_of(parts.plan) if (m.kind, m.sender) == (Kind.EXPECTED, "north"))
+    node._clock = lambda: dt.datetime.fromtimestamp(made * slot / 1e9, dt.UTC)
+    node._began = int(began * slot)
+    path = node._folder.sent(message.index)
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+    stamp = node._stamp(message)
+    os.utime(path, ns=(stamp, stamp))
+    assert node._leaves(message) == leaves * slot
+    assert node.late == len(caplog.records) == late
+    assert all("7003 ms" in record.message for record in caplog.records)
+    node._sent.add(message.index)
+    assert node.held_seconds == pytest.approx((leaves - made) * slot / 1e9, abs=1e-5)
 
 
 # ---- what waits for what, and what is refused (section 2)

@@ -38,6 +38,7 @@ from verticil.party.config import PartyConfig, require_marked_authority
 from verticil.party.metrics import party_gauges
 from verticil.party.operator import commands
 from verticil.party.protocol.context import Node
+from verticil.party.protocol.masked.rounds import Rounds
 from verticil.party.protocol.party_node import CoordinatorFactory, PartyNode, PeerNode
 from verticil.party.protocol.peer.artifact_store import ArtifactStore
 from verticil.party.protocol.peer.context import PeerContext
@@ -161,7 +162,7 @@ async def run_party(
             authority=credentials.ca_pem,
             clock=clock,
         )
-        between = None
+        between, rounds = None, Rounds()
 
         def health() -> str:
             node.waiting.check()
@@ -183,6 +184,7 @@ async def run_party(
                 software=software_text(),
                 simulation=simulation,
                 seed_derived=seed_derived,
+                rounds=rounds,
             )
             between = PeerNode(peering, peers, started=listening, accept_older=accept_older)
 
@@ -196,7 +198,7 @@ async def run_party(
         async with contextlib.AsyncExitStack() as ending:
             ending.enter_context(logs.fields(party=config.name))
             if config.metrics is not None:
-                metrics.read(functools.partial(party_gauges, site, followed))
+                metrics.read(functools.partial(party_gauges, site, followed, late=rounds.late))
                 ending.callback(metrics.serve(config.metrics).close)
             await ending.enter_async_context(audit_writer(refusals, write=write, look=look, clock=clock))
             if between is None:

@@ -10,7 +10,7 @@ import math
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from verticil.party.site import Site
@@ -23,12 +23,13 @@ _RETRYING: Final = re.compile(r"trying again: ([A-Z_]+)")
 """How the stage of a study begins that waits to be tried again."""
 
 
-def party_gauges(site: Site, credentials: CredentialSource) -> Iterator[Gauge]:
+def party_gauges(site: Site, credentials: CredentialSource, *, late: Callable[[], int]) -> Iterator[Gauge]:
     """The numbers of this moment.
 
     Args:
         site: the opened state.
         credentials: the site's own, as they are by now.
+        late: messages of open rounds of masked tables that were not ready for their slot.
     """
     heartbeat = site.state.heartbeat()
     if heartbeat is not None:
@@ -103,6 +104,11 @@ def party_gauges(site: Site, credentials: CredentialSource) -> Iterator[Gauge]:
         name="disk_free_bytes",
         help="Free bytes on the disk of the state directory.",
         values={(): float(shutil.disk_usage(site.config.state_directory).free)},
+    )
+    yield Gauge(
+        name="masked_late_messages",
+        help="Messages of the open rounds of masked tables that were not ready for their slot since this node started.",
+        values={(): float(late())},
     )
     yield Gauge(
         name="certificate_not_after_seconds",

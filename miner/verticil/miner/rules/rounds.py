@@ -230,6 +230,10 @@ class Rounds:
         """How far all open rounds are."""
         return tuple(opened.progress for opened in tuple(self._open.values()))
 
+    def late(self) -> int:
+        """How many messages of open rounds were not ready for their slot, since the miner started."""
+        return sum(opened.round.late for opened in tuple(self._open.values()))
+
     # -- messages ------------------------------------------------------------------------------------------------------------
 
     def begin(self, opened: OpenRound, party: str, index: int, *, size: int, sha256: bytes) -> Arriving | None:
@@ -280,6 +284,8 @@ class Rounds:
             if opened.twice is not None:
                 raise opened.twice
             new = self._take_in(opened) | opened.round.step()
+            if opened.round.held_seconds:  # until its slot nobody sees that something is made, by whatever sign
+                return new
             if record.learning is None and (counts := opened.round.opened()) is not None:
                 self._keep(record, counts)
                 self._session.catalogue.set_learning(digest, "estimating")

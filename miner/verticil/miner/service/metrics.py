@@ -135,6 +135,11 @@ def miner_gauges(
         values={(): float(sum(progress.size for progress in open_rounds))},
     )
     yield Gauge(
+        name="masked_late_messages",
+        help="Messages of the open rounds of masked tables that were not ready for their slot since this node started.",
+        values={(): float(rounds.late())},
+    )
+    yield Gauge(
         name="certificate_not_after_seconds",
         help="When the TLS certificate ends, in seconds since 1970.",
         values={(): credentials.current().not_after.timestamp()},

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import logging
 import os
 import secrets as operating_system
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
@@ -32,6 +33,8 @@ from verticil.shared.masked_round.messages import CHARGED, IN_SLOTS, SACRIFICE, 
 from verticil.shared.masked_round.pair_work import People
 from verticil.shared.masked_round.secrets import Random, draw
 from verticil.shared.masked_round.standing import Standing, check_hellos
+
+_log: Final = logging.getLogger(__name__)
 
 _OF_GROUPS: Final = frozenset(
     {
@@ -133,6 +136,9 @@ class Round:
         clock: UTC now.
         random: gives so many random bytes; another one than the operating system's is for trials.
 
+    Attributes:
+        late: messages that were not ready for their slot, since this process began.
+
     Raises:
         Misuse: CONFIG_INVALID, a pinned key is missing.
         Refusal: APPROVAL_VOID, the round was begun with another plan, or it has ended.
@@ -163,6 +169,8 @@ class Round:
         self._incoming = _ByKind(message for message in self._messages if message.recipient == me)
         self._sent, self._got = self._folder.all_sent(), self._folder.all_got()
         self._written: set[str] = set()  # files that are known to be there
+        self._began = 0  # when the step began that is under way, ns since 1970
+        self.late = 0
         self._is_sealed = False  # whether this process has compared the table with the data seal
 
     # ---- what callers ask
@@ -194,12 +202,47 @@ class Round:
         """Whether its slot has come (section 4.8)."""
         if message.kind not in IN_SLOTS:
             return True
-        slot = self._plan.slot_milliseconds / 1000
         try:
-            made = self._folder.sent(message.index).stat().st_mtime
+            return self._now() >= self._leaves(message)
         except FileNotFoundError:
             return False
-        return self._clock().timestamp() >= (made // slot + 1) * slot
+
+    def _leaves(self, message: Message) -> int:
+        """When the slot of a message that is made begins, in ns since 1970: the next one after the time of its file."""
+        slot = self._slot
+        return (self._folder.sent(message.index).stat().st_mtime_ns // slot + 1) * slot
+
+    def _stamp(self, message: Message) -> int:
+        """The time of the file of a message that was made just now, in ns since 1970.
+
+        One of a slot has a whole slot for its work, counted from the first full slot after the step began. When it leaves says
+        then nothing of how long the work took; of work that took longer it does, and the log says so.
+        """
+        made, slot = self._now(), self._slot
+        if message.kind not in IN_SLOTS:
+            return made
+        if made // slot > self._began // slot + 1:
+            self.late += 1
+            _log.warning(
+                "masked tables: message %d of the round was not ready for its slot of %d ms, and leaves with a later one; when it"
+                " leaves tells how long this machine has worked, so the slot is too short for it",
+                message.index,
+                self._plan.slot_milliseconds,
+            )
+        return max(made, (self._began // slot + 1) * slot)
+
+    @property
+    def _slot(self) -> int:
+        return self._plan.slot_milliseconds * 1_000_000
+
+    def _now(self) -> int:
+        return int(self._clock().timestamp() * 1_000_000_000)
+
+    @property
+    def held_seconds(self) -> float:
+        """How long until everything that is made may leave; until then a node shows nobody that it is made."""
+        made = [message for message in self._outgoing if message.kind in IN_SLOTS and message.index in self._sent]
+        return max(0, max(map(self._leaves, made), default=0) - self._now()) / 1_000_000_000
 
     def sealed(self, index: int) -> Item:
         """The file of an outgoing message, to be sent as it is.
@@ -444,6 +487,7 @@ class Round:
             DataFault: DISK_FULL, STATE_CORRUPT.
         """
         self._check_open()
+        self._began = self._now()
         moved = False
         while self._once():
             moved = True
@@ -467,8 +511,8 @@ class Round:
         frames = self._contents.made(message)
         transcript = self._s.transcript(message.kind)
         self._s.mail.seal(target, message, frames, count=len(sizes), transcript=transcript, hellos=hellos)
-        now = self._clock().timestamp()
-        os.utime(target, (now, now))
+        stamp = self._stamp(message)
+        os.utime(target, ns=(stamp, stamp))
         self._sent.add(message.index)
 
     def _compare_with_seal(self) -> None:

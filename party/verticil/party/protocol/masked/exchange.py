@@ -59,6 +59,8 @@ class Exchange:
             moved = await self.context.node.heavily(lambda: opened.alone(Round.step))
         except PeerFault as error:
             raise PeerFailedError(error) from None
+        # What was made for a slot leaves with it, and so does every question: it would tell when the work was done.
+        await asyncio.sleep(await asyncio.to_thread(lambda: opened.round.held_seconds))
         before = len(opened.here) + len(opened.at_miner)
         waiting = await all_of(self._from_peer(name) for name in self.context.others)
         try:

@@ -115,6 +115,10 @@ class Rounds:
             else:
                 opened.alone(lambda _: end(folder, at))
 
+    def late(self) -> int:
+        """How many messages of open rounds were not ready for their slot, since this process began."""
+        return sum(opened.round.late for opened in tuple(self._open.values()))
+
     def get(self, effective_digest: bytes) -> Round:
         """The round.
 
