@@ -144,6 +144,30 @@ def test_where_everybody_learns_the_same_one_line_says_so(
             assert "by numerical composition" not in html
 
 
+MASKED = "allow_masked = true\nmax_masked_epsilon = 1.5\nmax_masked_delta = 1e-9\n"
+OF_MASKED = "tables of masked studies, at most epsilon 1.50, delta 1e-09 in one study"
+
+
+def test_where_masked_studies_are_permitted_their_limits_are_named_on_the_account_that_counts_them(
+    folder: Path, release_study: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
+    digest = offer(folder, release_study)
+    configured(folder, MASKED)
+    alone = f"no limit of its own stated: but for {OF_MASKED}, what is drawn for this reader is refused"
+    for command in (("show", digest), ("status",), ("ledger",), ("inbox",)):
+        shown = said(folder, capsys, *command)
+        assert shown.count(alone) == 1
+        assert SAME not in shown
+    charge(folder, DiscreteGaussianCounts(sigma=20.0, tables=3, delta=1e-6, sensitivity=math.sqrt(6), reader="miner"))
+    with Site.look(load_party(folder / "party.toml")) as site:
+        for name, found in (("study", view.study(site, site.state.find(digest), NOW)), ("ledger", view.ledger(site))):
+            assert alone.replace("epsilon", "ε").replace("delta", "δ") in page(folder, name, found)
+    configured(folder, MASKED.replace("true", "false"))
+    assert "masked studies" not in said(folder, capsys, "status")
+    configured(folder, MASKED + STATED)
+    assert f"delta 1e-05 for a lifetime; of {OF_MASKED}" in said(folder, capsys, "show", digest)
+
+
 def test_limits_of_everybody_give_each_account_a_line(
     folder: Path, release_study: Study, capsys: pytest.CaptureFixture[str]
 ) -> None:

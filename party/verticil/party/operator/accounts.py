@@ -27,7 +27,19 @@ def one_for_all(accounts: Sequence[AccountCost | AccountSpent]) -> bool:
 def same_words(accounts: Sequence[AccountCost | AccountSpent]) -> tuple[str, ...]:
     """What is said of further accounts where `one_for_all`; nothing where there are none."""
     others = " and for ".join(account.reader for account in accounts[1:])
-    return (f"the same for {others}; {NOT_STATED}",) if others else ()
+    said = "; ".join(dict.fromkeys(map(not_stated, accounts[1:])))
+    return (f"the same for {others}; {said}",) if others else ()
+
+
+def not_stated(account: AccountCost | AccountSpent) -> str:
+    """What goes on an account for which party.toml states no limits: nothing, or tables of masked studies within theirs."""
+    if account.masked_epsilon_limit is None:
+        return NOT_STATED
+    return f"no limit of its own stated: but for {_of_masked(account)}, what is drawn for this reader is refused"
+
+
+def _of_masked(account: AccountCost | AccountSpent) -> str:
+    return f"tables of masked studies, at most {limit(account.masked_epsilon_limit, account.masked_delta_limit)} in one study"
 
 
 def both(epsilon: float | None, delta: float, *, always: bool = False) -> str:
@@ -50,9 +62,10 @@ def limit(epsilon: float | None, delta: float | None) -> str:
 def limit_words(account: AccountCost) -> str:
     """The limits of an account, of one study and for a lifetime."""
     if not account.limits_stated:
-        return NOT_STATED
+        return not_stated(account)
     study = limit(account.epsilon_study_limit, account.delta_study_limit)
-    return f"limits: {study} in one study, {limit(account.epsilon_limit, account.delta_limit)} for a lifetime"
+    masked = "" if account.masked_epsilon_limit is None else f"; of {_of_masked(account)}"
+    return f"limits: {study} in one study, {limit(account.epsilon_limit, account.delta_limit)} for a lifetime{masked}"
 
 
 def cost_lines(row: CostView) -> tuple[str, ...]:
@@ -118,7 +131,7 @@ def _of(account: AccountCost | AccountSpent) -> str:
 def _spent(account: AccountSpent) -> str:
     spent = f"{both(account.epsilon_spent, account.delta_spent)} per person spent"
     if not account.limits_stated:
-        return f"{spent}; {NOT_STATED}"
+        return f"{spent}; {not_stated(account)}"
     of = limit(account.epsilon_limit, account.delta_limit)
     left = [] if account.epsilon_limit is None else [f"epsilon {wording.left(account.left.epsilon)}"]
     left += [] if account.delta_limit is None else [f"delta {account.left.delta:g}"]

@@ -259,7 +259,7 @@ def _four_figures(site: Site, rows: Sequence[LedgerRow]) -> dict[str, tuple[str,
 def _account(site: Site, dataset: str, reader: Reader, kept: Cost) -> AccountBudget:
     spent, drawn = site.ledger.spent(dataset, reader), site.ledger.events(dataset, reader)
     return widened(
-        account_spent(reader, site.config.policy.limits_of(reader), spent),
+        account_spent(reader, site.config.policy, spent),
         AccountBudget,
         epsilon_kept=kept.epsilon,
         delta_kept=kept.delta,

@@ -24,7 +24,7 @@ from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
 from verticil.shared.errors import VerticilError
 from verticil.shared.privacy.accountant import add_or_remove, cost_of, finite_together, together
-from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Limits, Reader
+from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Reader
 from verticil.shared.privacy.events import PrivacyEvent, further, is_masked, kind_of, planned, words
 from verticil.shared.privacy.figures import column_epsilon, share_cost, total_epsilon
 from verticil.shared.privacy.masked_figures import four_figures
@@ -134,7 +134,9 @@ class AccountCost:
         epsilon_before, delta_before: lifetime sums.
         epsilon_after, delta_after: at most, when it is done.
         epsilon_study_limit, delta_study_limit, epsilon_limit, delta_limit: of one study, and for a lifetime.
-        limits_stated: whether party.toml states any for this account; else nothing may be drawn for its reader.
+        limits_stated: whether party.toml states any for this account; else nothing may be drawn for its reader alone.
+        masked_epsilon_limit, masked_delta_limit: of all tables of one masked study, where those are permitted: they count here,
+            and go without limits of this account's own.
     """
 
     account: str
@@ -152,6 +154,8 @@ class AccountCost:
     epsilon_limit: float | None
     delta_limit: float | None
     limits_stated: bool
+    masked_epsilon_limit: float | None = left_out()
+    masked_delta_limit: float | None = left_out()
 
     def figures(self) -> tuple[float | None, ...]:
         """What it costs, before any limit."""
@@ -285,7 +289,9 @@ class AccountSpent:
         account, reader: its name, and who that is.
         epsilon_spent, delta_spent: the sums over studies, which count.
         epsilon_limit, delta_limit: for a lifetime; None: infinite, or not stated.
-        limits_stated: whether party.toml states any for this account; else nothing may be drawn for its reader.
+        limits_stated: whether party.toml states any for this account; else nothing may be drawn for its reader alone.
+        masked_epsilon_limit, masked_delta_limit: of all tables of one masked study, where those are permitted: they count here,
+            and go without limits of this account's own.
     """
 
     account: str
@@ -295,6 +301,8 @@ class AccountSpent:
     epsilon_limit: float | None
     delta_limit: float | None
     limits_stated: bool
+    masked_epsilon_limit: float | None = left_out()
+    masked_delta_limit: float | None = left_out()
 
     def figures(self) -> tuple[float, ...]:
         """What was spent, before any limit."""
@@ -435,7 +443,7 @@ def cost(config: PartyConfig, site: Site, study: Study) -> tuple[CostView, ...]:
     found: list[CostView] = []
     for name, drawn in events.items():
         accounts = tuple(
-            _account_cost(reader, config.policy.limits_of(reader), site.ledger.spent(name, reader), drawn)
+            _account_cost(reader, config.policy, site.ledger.spent(name, reader), drawn)
             for reader in shown_readers(config.policy, site.ledger, name, drawn)
         )
         columns = accounts[0]
@@ -471,7 +479,8 @@ def shown_readers(
     )
 
 
-def _account_cost(reader: Reader, limits: Limits | None, spent: Cost, drawn: Iterable[PrivacyEvent]) -> AccountCost:
+def _account_cost(reader: Reader, policy: Policy, spent: Cost, drawn: Iterable[PrivacyEvent]) -> AccountCost:
+    limits, masked = policy.limits_of(reader), _masked_limits(reader, policy)
     events = [event for event in drawn if reader.sees(event.reader)]
     cost, bounded, beside = together(events), finite_together(events), add_or_remove(events)
     return AccountCost(
@@ -490,6 +499,8 @@ def _account_cost(reader: Reader, limits: Limits | None, spent: Cost, drawn: Ite
         epsilon_limit=None if limits is None else number(limits.lifetime.epsilon),
         delta_limit=None if limits is None else number(limits.lifetime.delta),
         limits_stated=limits is not None,
+        masked_epsilon_limit=None if masked is None else masked.epsilon,
+        masked_delta_limit=None if masked is None else masked.delta,
     )
 
 
@@ -502,7 +513,7 @@ def spent(site: Site) -> tuple[Spent, ...]:
             epsilon_spent=ledger.spent(name).epsilon,
             epsilon_lifetime_limit=number(config.policy.max_epsilon_lifetime),
             accounts=tuple(
-                account_spent(reader, config.policy.limits_of(reader), ledger.spent(name, reader))
+                account_spent(reader, config.policy, ledger.spent(name, reader))
                 for reader in shown_readers(config.policy, ledger, name)
             ),
         )
@@ -510,8 +521,14 @@ def spent(site: Site) -> tuple[Spent, ...]:
     )
 
 
-def account_spent(reader: Reader, limits: Limits | None, total: Cost) -> AccountSpent:
+def _masked_limits(reader: Reader, policy: Policy) -> Cost | None:
+    """What all tables of one masked study may tell a reader for whom they count, and need no limits of the account's own."""
+    return policy.masked.most if reader is PUBLIC and policy.masked.allow else None
+
+
+def account_spent(reader: Reader, policy: Policy, total: Cost) -> AccountSpent:
     """What was spent of an account."""
+    limits, masked = policy.limits_of(reader), _masked_limits(reader, policy)
     return AccountSpent(
         account=reader.name,
         reader=reader.words,
@@ -520,6 +537,8 @@ def account_spent(reader: Reader, limits: Limits | None, total: Cost) -> Account
         epsilon_limit=None if limits is None else number(limits.lifetime.epsilon),
         delta_limit=None if limits is None else number(limits.lifetime.delta),
         limits_stated=limits is not None,
+        masked_epsilon_limit=None if masked is None else masked.epsilon,
+        masked_delta_limit=None if masked is None else masked.delta,
     )
 
 

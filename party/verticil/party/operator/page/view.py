@@ -481,6 +481,7 @@ def _environment() -> Environment:
         "protocol": _protocol_text,
         "sentence": sentence,
         "size": size_text,
+        "unstated": accounts.not_stated,
         "when": when_text,
     }
     found.filters.update(filters)
