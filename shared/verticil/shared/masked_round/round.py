@@ -213,14 +213,12 @@ class Round:
         return (self._folder.sent(message.index).stat().st_mtime_ns // slot + 1) * slot
 
     def _stamp(self, message: Message) -> int:
-        """The time of the file of a message that was made just now, in ns since 1970.
+        """The time of the file of a message that was made just now and leaves with a slot, in ns since 1970.
 
-        One of a slot has a whole slot for its work, counted from the first full slot after the step began. When it leaves says
+        It has a whole slot for its work, counted from the first full slot after the step began. When it leaves says
         then nothing of how long the work took; of work that took longer it does, and the log says so.
         """
         made, slot = self._now(), self._slot
-        if message.kind not in IN_SLOTS:
-            return made
         if made // slot > self._began // slot + 1:
             self.late += 1
             _log.warning(
@@ -511,7 +509,7 @@ class Round:
         frames = self._contents.made(message)
         transcript = self._s.transcript(message.kind)
         self._s.mail.seal(target, message, frames, count=len(sizes), transcript=transcript, hellos=hellos)
-        stamp = self._stamp(message)
+        stamp = self._stamp(message) if message.kind in IN_SLOTS else self._now()
         os.utime(target, ns=(stamp, stamp))
         self._sent.add(message.index)
 
