@@ -741,6 +741,66 @@ async def test_without_a_way_to_its_peers_a_party_does_not_approve(federate) -> 
     assert (failure.code, "peer: missing" in failure.message) == ("CONFIG_INVALID", True)
 
 
+@pytest.mark.parametrize(
+    "limit", ["allow_masked = true", "max_masked_epsilon = 4.0", "max_floor_epsilon_per_study = 60.0"]
+)
+async def test_a_policy_refuses_before_anybody_says_hello(federate, limit: str) -> None:
+    federation = await federate(NAMES[:2])
+    toml = federation.root / "south" / "party.toml"
+    key, _, value = limit.partition(" = ")
+    toml.write_text(toml.read_text().replace(limit, f"{key} = {'false' if value == 'true' else '2.0'}"))
+    await federation.submit()
+    federation.start()
+    ended, federation.failing = {State.DENIED, State.FAILED}, True
+    await federation.until(lambda: (found := federation.known("north")) is not None and found.task.state in ended)
+    assert federation.plan() is None  # nobody was asked who is common
+    assert not any(federation.folder(name).exists() for name in NAMES[:2])
+    assert charges(federation) == {"north": set(), "south": set()}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("max_public_epsilon_lifetime = 8.0", "1.0"), ("max_floor_epsilon_lifetime = 60.0", "2.0")]
+)
+async def test_a_ledger_that_has_no_room_any_more_keeps_every_masked_byte_here(
+    federate, before: str, after: str
+) -> None:
+    """The limit is lowered when south has approved and said hello."""
+    federation = await federate(NAMES[:2])
+    hold_back(federation, lambda caller, called: "south" in {caller, called})
+    await federation.submit()
+    federation.start()
+    await federation.until(lambda: (federation.folder("south") / "hello.json").is_file())
+    await federation.kill("south")
+    toml = federation.root / "south" / "party.toml"
+    toml.write_text(toml.read_text().replace(before, f"{before.partition(' = ')[0]} = {after}"))
+    federation.before = lambda *_: None
+    federation.start("south")
+    await federation.until(federation.failed())
+    failure = federation.record("south").failure
+    assert failure is not None
+    assert failure.code in {"BUDGET_EXCEEDED", "POLICY_REFUSED"}
+    assert charges(federation)["south"] == {"linkage"}
+
+
+def hold_back(federation: Federation, held: Callable[[str, str], bool]) -> None:
+    """Let no message of a round pass between some."""
+
+    def hold(caller: str, called: str, rpc: str, request: object) -> None:
+        if held(caller, called) and rpc.endswith("masked"):
+            raise PeerFault("UNREACHABLE", "held by the test")
+
+    federation.before = hold
+
+
+def charges(federation: Federation) -> dict[str, set[str]]:
+    """What stands in each party's ledger."""
+    found = {}
+    for name in federation.parties:
+        with Database(federation.root / name / "state") as database:
+            found[name] = {"round" if row.charged else "linkage" for row in Ledger(database).rows()}
+    return found
+
+
 # ---- the release
 
 COUNTERSIGNED = '[publish]\ncountersign = "all"\n'
