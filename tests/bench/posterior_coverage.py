@@ -1,0 +1,162 @@
+"""How often intervals with and without the structure's uncertainty hold the truth: ``python tests/bench/posterior_coverage.py``.
+
+A network of eight variables, of strong, weak and very weak edges (`network`), gives 2,000 records; the interval of 95 % of every
+P(X_b = j | X_a = i) of all 56 ordered pairs is asked of
+
+    sampled      graphs of the posterior, probabilities drawn with each;
+    conditional  probabilities drawn given the consensus, as if it was known to be the graph.
+
+The truth is the network's own. ``--setting`` own (records as they are), 3, 2, 1 (epsilon of every column), tables (noisy tables
+of all pairs at a total epsilon of 1, delta 1e-6). Printed: the mean coverage over pairs, the least of a pair, how many pairs are
+below .90 by three standard errors of a share of so many replicates, and the mean width.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import math
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+sys.path.append(str(Path(__file__).parents[1]))  # for tests/support
+from support import studies
+from verticil.miner.learning import from_tables
+from verticil.miner.learning.posterior.draws import Concentrations, concentrations, networks
+from verticil.miner.learning.posterior.graphs import Sampled
+from verticil.miner.learning.search.protocol import UNINTERRUPTED
+from verticil.miner.learning.selection import search_columns
+from verticil.shared.arrays import Codes, Floats
+from verticil.shared.channels.gaussian import analytic_sigma
+from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.model.graph import Dag
+from verticil.shared.model.network import Network
+from verticil.shared.posterior.predictive import chosen_graphs, draw_records, drawn_family
+from verticil.shared.study.document import PosteriorRule, ReleaseRule, Study
+
+N_STATES = (2, 2, 3, 2, 2, 2, 3, 2)
+RECORDS, DRAWS, LEVEL, DELTA = 2_000, 400, 0.95, 1e-6
+PAIRS = list(itertools.permutations(range(len(N_STATES)), 2))
+
+
+def network(schema_of: Study, seed: int = 1) -> Network:
+    """Edges 0 -> 1, 0 -> 2, (1, 2) -> 3, 3 -> 4, 4 -> 5, (2, 5) -> 6, 6 -> 7: the log odds of a child move by about `effect`."""
+    dag = Dag(parents=((), (0,), (0,), (1, 2), (3,), (4,), (2, 5), (6,)))
+    effect = (0, 1.2, 0.25, 0.5, 0.2, 0.9, 0.35, 0.12)
+    rng = np.random.default_rng(seed)
+    families = []
+    for child, parents in enumerate(dag.parents):
+        logits = np.zeros([N_STATES[v] for v in (*parents, child)]) + 0.4 * rng.standard_normal(N_STATES[child])
+        for place in range(len(parents)):
+            shape = [k if p in (place, len(parents)) else 1 for p, k in enumerate(logits.shape)]
+            main = rng.standard_normal(shape)
+            logits = logits + effect[child] * (main - main.mean(axis=place, keepdims=True))
+        rows = np.exp(logits).reshape(-1, N_STATES[child])
+        rows /= rows.sum(axis=1, keepdims=True)
+        families.append(dataclasses.replace(drawn_family(child, parents, 1e6 * rows, rng), probability=rows))
+    return Network(schema=schema_of.schema, dag=dag, families=tuple(families))
+
+
+def conditionals(drawn: Iterator[Network]) -> list[Floats]:
+    """For each pair (m, K_a, K_b): P(X_b | X_a) in each of m networks, by the joint distribution of all."""
+    d, tables = len(N_STATES), []
+    for each in drawn:
+        joint = np.ones(N_STATES)
+        for child, family in enumerate(each.families):
+            scope = (*family.parents, child)
+            table = family.probability.reshape([N_STATES[v] for v in scope])
+            order = np.argsort(scope)
+            joint = joint * table.transpose(order).reshape([N_STATES[v] if v in scope else 1 for v in range(d)])
+        tables.append([joint.sum(axis=tuple(v for v in range(d) if v not in pair)) for pair in PAIRS])
+    found = []
+    for place, (a, b) in enumerate(PAIRS):
+        table = np.stack([each[place] for each in tables])
+        table = table if a < b else table.transpose(0, 2, 1)
+        found.append(table / table.sum(axis=2, keepdims=True))
+    return found
+
+
+def posterior(
+    setting: str, study: Study, records: Sequence[Codes], rng: np.random.Generator
+) -> tuple[Sampled, Concentrations]:
+    """The graphs and the distribution of probabilities, as the product makes them."""
+    if setting != "tables":
+        released = []
+        for column, unit in zip(records, study.units, strict=True):
+            ends = np.cumsum(unit.transition.probabilities, axis=1)[:, :-1]
+            released.append((rng.random(len(column))[:, None] >= ends[column]).sum(axis=1).astype(np.uint8))
+        found = search_columns(released, study, progress=lambda *_: None, interruption=UNINTERRUPTED)
+        assert found.sampled is not None
+        return found.sampled, concentrations(found.sampled.scores, rng)
+    units = tuple(study.column_unit(index) for index in range(len(study.units)))
+    pairs = list(itertools.combinations(range(len(units)), 2))
+    sigma = analytic_sigma(1.0, DELTA, sensitivity=math.sqrt(2 * len(pairs)))
+    tables = []
+    for a, b in pairs:
+        cells = records[a].astype(int) * N_STATES[b] + records[b]
+        counts = np.bincount(cells, minlength=N_STATES[a] * N_STATES[b]).reshape(N_STATES[a], N_STATES[b])
+        tables.append(
+            MeasuredTable(units=(a, b), counts=counts + sigma * rng.standard_normal(counts.shape), sigma=sigma)
+        )
+    caught: list[tuple[Sampled, Concentrations]] = []
+    made = from_tables.posterior_of
+    from_tables.posterior_of = lambda sampled, of, *_, **__: caught.append((sampled, of))  # type: ignore[assignment,func-returns-value]
+    try:
+        whole = NoisyTables(n_states=N_STATES, units=units, tables=tuple(tables), n_records=RECORDS)
+        from_tables.learn_from_tables(whole, study)
+    finally:
+        from_tables.posterior_of = made
+    return caught[0]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser.add_argument("--setting", default="own", choices=("own", "3", "2", "1", "tables"))
+    parser.add_argument("--score", default="bdeu", choices=("bdeu", "dirichlet"))
+    parser.add_argument("--replicates", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0)
+    told = parser.parse_args()
+    study = studies.study_of(
+        studies.numbered(N_STATES),
+        epsilon=float(told.setting) if told.setting.isdigit() else None,
+        structure={"method": "posterior", "score": told.score, "max_parents": 3},
+        posterior=PosteriorRule(steps=5_000),
+        release=ReleaseRule(sample_from="posterior"),
+    )
+    true = network(study)
+    truth = [table[0] for table in conditionals(iter([true]))]
+    held = {name: np.zeros((told.replicates, len(PAIRS))) for name in ("sampled", "conditional")}
+    width = dict.fromkeys(held, 0.0)
+    began = time.process_time()
+    for number in range(told.replicates):
+        rng = np.random.default_rng([told.first + number, 77])
+        records = draw_records(true, RECORDS, rng).columns
+        seeded = dataclasses.replace(study, structure=dataclasses.replace(study.structure, seed=number + 1))
+        sampled, of = posterior(told.setting, seeded, records, rng)
+        graphs = {"sampled": chosen_graphs(sampled.sample, DRAWS), "conditional": [sampled.result.dag] * DRAWS}
+        for name, some in graphs.items():
+            for place, draws in enumerate(conditionals(networks(some, of, study.schema, generator=rng))):
+                low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+                held[name][number, place] = ((low <= truth[place]) & (truth[place] <= high)).mean()
+                width[name] += float((high - low).mean()) / len(PAIRS) / told.replicates
+    limit = 0.90 - 3 * math.sqrt(0.9 * 0.1 / told.replicates)
+    spent = (time.process_time() - began) / told.replicates
+    for name, shares in held.items():
+        by_pair = shares.mean(axis=0)
+        worst = PAIRS[int(by_pair.argmin())]
+        print(
+            f"{told.setting:7} {told.score:9} {name:11} mean {by_pair.mean():.3f}  least {by_pair.min():.3f} (of {worst[1]} by "
+            f"{worst[0]})  below .90 {np.count_nonzero(by_pair < limit):2} of {len(PAIRS)}  width {width[name]:.3f}  "
+            f"{told.replicates} replicates, {spent:.1f} CPU s each",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
