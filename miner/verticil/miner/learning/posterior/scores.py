@@ -19,11 +19,13 @@ import numpy as np
 from verticil.miner.learning.scores import EM_STEPS
 from verticil.miner.learning.search.protocol import remember
 from verticil.miner.learning.tables import FamilyTables
-from verticil.shared.arrays import Floats
-from verticil.shared.estimation.estimators import em_projection
+from verticil.shared.arrays import Counts, Floats
+from verticil.shared.estimation.design import FamilyDesign
+from verticil.shared.estimation.estimators import em_projection, em_start, em_tables
 from verticil.shared.posterior.randomized import LocalScore, exact_scores, gains, left_of
 
 _LEAST: Final = 1e-9
+_TOGETHER: Final = 2**18  # cells of tables that are corrected together
 
 
 def local_score(name: str) -> LocalScore:
@@ -61,16 +63,20 @@ class PosteriorScores:
         self.tables, self._noise = tables, noise
         self._score: LocalScore = score
         self._known: dict[tuple[int, ...], Floats] = {}
+        self._values: dict[tuple[int, tuple[int, ...]], float] = {}
 
     def __call__(self, child: int, parents: tuple[int, ...]) -> float:
         """Nats; 0 without parents. See `verticil.miner.learning.search.protocol.FamilyValue`."""
-        key = tuple(sorted((*parents, child)))
-        if len(key) == 1:
+        if not parents:
             return 0.0
+        if (child, parents) not in self._values:
+            remember(self._values, (child, parents), self._value(child, parents))
+        return self._values[child, parents]
+
+    def _value(self, child: int, parents: tuple[int, ...]) -> float:
+        key = tuple(sorted((*parents, child)))
         if key not in self._known:
-            counts, factor = self.tempered(key)
-            known = np.array(exact_scores(counts, self._score)) if factor == 1 else gains(counts, factor, self._score)
-            remember(self._known, key, known)
+            self._keep(key, *self.tempered(key))
         place, known = key.index(child), self._known[key]
         if known.ndim == 1:
             return float(known[place])
@@ -79,26 +85,71 @@ class PosteriorScores:
             for last in parents
         )
 
+    def _keep(self, key: tuple[int, ...], counts: Floats, factor: float) -> None:
+        known = np.array(exact_scores(counts, self._score)) if factor == 1 else gains(counts, factor, self._score)
+        remember(self._known, key, known)
+
     def tempered(self, axes: tuple[int, ...]) -> tuple[Floats, float]:
         """The counts that a family is scored by, (K_1, .., K_m) in the order of its variables, and f."""
         observed, design = self.tables.counted(axes)
         if self._noise is not None:
             return np.asarray(observed, dtype=np.float64), min(self._noise(axes) ** -2, 1.0)
-        if all(axis.channel.is_identity for axis in design.axes):
+        if _is_plain(design):
             return design.estimate(observed), 1.0
         counts = em_projection(observed, design, iterations=EM_STEPS)
-        shares = counts / counts.sum()
-        factor = 1.0
-        for axis in design.axes:
-            others = tuple(place for place in range(counts.ndim) if place not in axis.members)
-            factor *= left_of(axis, shares.sum(axis=others).ravel())
-        return counts, max(factor, _LEAST)
+        return counts, _left(counts, design)
 
     def pseudo(self, cells: int) -> float:
         """The prior's count in each cell of a family's table of so many cells."""
         return 1 / cells if self._score == "bdeu" else 1.0
 
     def count_ahead(self, child: int, families: Sequence[tuple[int, ...]]) -> None:
-        """Count in one pass what the scores of a variable with each of these sets of parents will be asked for."""
-        keys = (tuple(sorted((*parents, child))) for parents in families)
-        self.tables.count_ahead(key for key in keys if key not in self._known)
+        """Count in one pass, and correct together, what the scores of a variable with these sets of parents are asked for."""
+        keys = [tuple(sorted((*parents, child))) for parents in families if parents]
+        new = [key for key in dict.fromkeys(keys) if key not in self._known]
+        self.tables.count_ahead(new)
+        if self._noise is not None:
+            return
+        alike: dict[tuple[object, ...], list[tuple[tuple[int, ...], Counts, FamilyDesign]]] = {}
+        for key in new:
+            observed, design = self.tables.counted(key)
+            if any(axis.cells is not None for axis in design.axes) or _is_plain(design):
+                continue  # one by one, when it is asked for
+            kind = (observed.shape, *(axis.forward is None for axis in design.axes))
+            alike.setdefault(kind, []).append((key, observed, design))
+        for members in alike.values():
+            size = max(_TOGETHER // members[0][1].size, 1)
+            for start in range(0, len(members), size):
+                self._correct(members[start : start + size])
+
+    def _correct(self, members: Sequence[tuple[tuple[int, ...], Counts, FamilyDesign]]) -> None:
+        """The EM of several tables of one shape."""
+        n = max(float(members[0][1].sum()), 1.0)
+        stacked: list[Floats | None] = []
+        for place in range(members[0][1].ndim):
+            matrices = [design.axes[place].forward for _, _, design in members]
+            stacked.append(None if matrices[0] is None else np.stack([m for m in matrices if m is not None]))
+        fitted = em_tables(
+            np.stack([observed / n for _, observed, _ in members])[:, None],
+            np.stack([em_start(observed, design) for _, observed, design in members])[:, None],
+            stacked,
+            steps=EM_STEPS,
+            accelerated=False,
+        )
+        for (key, _, design), table in zip(members, fitted[:, 0], strict=True):
+            counts = n * design.arrange(table)
+            self._keep(key, counts, _left(counts, design))
+
+
+def _is_plain(design: FamilyDesign) -> bool:
+    return all(axis.channel.is_identity for axis in design.axes)
+
+
+def _left(counts: Floats, design: FamilyDesign) -> float:
+    """f of a family of randomized columns."""
+    shares = counts / counts.sum()
+    factor = 1.0
+    for axis in design.axes:
+        others = tuple(place for place in range(counts.ndim) if place not in axis.members)
+        factor *= left_of(axis, shares.sum(axis=others).ravel())
+    return max(factor, _LEAST)
