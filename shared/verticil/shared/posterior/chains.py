@@ -107,7 +107,7 @@ class Chains:
             places[chain] = _smallest(sets) if chain < 2 else _random(sets, generator)
             parents[chain] = sets.masks[places[chain]]
             if chain == 1:
-                children = _reversed(parents[chain])
+                children = reversed_graph(parents[chain])
                 kernels.climb(sets.starts, sets.masks, sets.log_weight, parents[chain], children, places[chain])
         return ChainsState(
             sets=sets,
@@ -132,11 +132,11 @@ class Chains:
         kept_weight = np.zeros((self.chains, total))
         kept_parents[:, :kept], kept_weight[:, :kept] = state.kept_parents, state.kept_weight
         streams, parents, places = state.streams.copy(), state.parents.copy(), state.places.copy()
-        fraction, power = _scaled(sets)
-        shapes, nearby = _shapes(min(self.together, d)), _nearby(d)
+        fraction, power = scaled(sets)
+        shapes, nearby = shapes_of(min(self.together, d)), _nearby(d)
 
         def advance(chain: int) -> None:
-            children = _reversed(parents[chain])
+            children = reversed_graph(parents[chain])
             kernels.run(
                 steps, state.done, self.burn_in, self.every, shapes, nearby,
                 sets.starts, sets.masks, fraction, power, sets.log_weight,
@@ -249,14 +249,14 @@ def sample_graphs(
     return chains.result(state)
 
 
-def _scaled(sets: ParentSets) -> tuple[Floats, Ints]:
+def scaled(sets: ParentSets) -> tuple[Floats, Ints]:
     """The weights as m 2^(64 k), 1 <= m < 2^64."""
     binary = sets.log_weight / math.log(2.0)
     power = np.floor(binary / 64).astype(np.int64)
     return np.exp2(binary - 64 * power), power
 
 
-def _shapes(together: int) -> Ints:
+def shapes_of(together: int) -> Ints:
     """All graphs on so many variables, (graphs, together), each variable's parents as a mask."""
     every = list(range(2**together))
     return np.array(list(acyclic([every] * together)), dtype=np.int64)
@@ -270,7 +270,8 @@ def _nearby(d: int) -> Floats:
     return sums
 
 
-def _reversed(parents: Masks) -> Masks:
+def reversed_graph(parents: Masks) -> Masks:
+    """(d,) masks of the children of each variable."""
     children = np.zeros(len(parents), dtype=np.uint64)
     for child, mask in enumerate(parents.tolist()):
         for parent in range(len(parents)):
