@@ -7,10 +7,18 @@ import pytest
 
 from support.posterior import FOUR, MIXED, THREE, sets_of
 from verticil.shared.arrays import Counts
+from verticil.shared.errors import Misuse
+from verticil.shared.model.constraints import Constraints
+from verticil.shared.model.graph import Dag
 from verticil.shared.posterior.chains import Chains, sample_graphs
+from verticil.shared.posterior.diagnostics import Diagnostics, effective_size, split_r_hat
 from verticil.shared.posterior.exact import exact_posterior
 from verticil.shared.posterior.local_scores import bdeu_score, dirichlet_score
+from verticil.shared.posterior.parent_sets import ParentSets, parent_sets
+from verticil.shared.posterior.prior import StructurePrior
+from verticil.shared.posterior.sample import GraphSample, dag_of
 
+Edge = tuple[int, int]
 D4_ROWS = [
     [0, 0.212098, 0.111810, 0.155732],
     [0.436637, 0, 0.226874, 0.439414],
@@ -76,4 +84,188 @@ def test_chains_find_the_exact_posterior(counts: Counts, together: int) -> None:
     sample = sample_graphs(sets, Chains(together=together), seed=1)
     assert np.abs(sample.edge_probability - exact_posterior(sets).edge_probability).max() < 0.02
     assert sample.diagnostics.agree
-    assert sum(share for _, share in sample.distinct()) == pytest.approx(1)
+
+
+def drawn(sample: GraphSample) -> tuple[bytes, bytes]:
+    return sample.parents.tobytes(), sample.log_weight.tobytes()
+
+
+def in_short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some steps of the chains between two states, not all."""
+    monkeypatch.setattr("verticil.shared.posterior.chains._BLOCK_SETS", 400_000)
+
+
+def test_a_run_goes_on_from_any_checkpoint_to_the_same_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_short_steps(monkeypatch)
+    sets, chains = sets_of(FOUR), Chains(chains=3, steps=300)
+    states = [chains.start(sets, seed=5)]
+    while chains.progress(states[-1]) < 1:
+        states.append(chains.step(states[-1]))
+    assert len(states) > 5
+    whole = drawn(chains.result(states[-1]))
+    for state in states:
+        stored = chains.checkpoint(state)
+        later = chains.resume(sets_of(FOUR), {name: array.copy() for name, array in stored.items()})
+        while chains.progress(later) < 1:
+            later = chains.step(later)
+        assert drawn(chains.result(later)) == whole
+    assert chains.n_bytes(4) == len(whole[0]) + len(whole[1]) == 3 * 240 * 5 * 8
+
+
+def test_a_sample_does_not_depend_on_threads_but_on_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_short_steps(monkeypatch)
+    sets = sets_of(FOUR)
+    one, two = (sample_graphs(sets, Chains(steps=400, threads=threads), seed=5) for threads in (1, 2))
+    assert drawn(one) == drawn(two) != drawn(sample_graphs(sets, Chains(steps=400), seed=6))
+
+
+def test_a_checkpoint_of_another_run_is_refused() -> None:
+    sets, chains = sets_of(THREE), Chains(steps=100)
+    stored = chains.checkpoint(chains.start(sets, seed=1))
+    for other, having in (
+        (sets_of(THREE, gamma=1), chains),
+        (sets, Chains(steps=101)),
+        (sets, Chains(together=2, steps=100)),
+    ):
+        with pytest.raises(ValueError, match="of other settings or other parent sets"):
+            having.resume(other, stored)
+    with pytest.raises(ValueError, match="lacks places"):
+        chains.resume(sets, {name: array for name, array in stored.items() if name != "places"})
+
+
+def constraints(
+    d: int, *, required: tuple[tuple[int, int], ...] = (), forbidden: tuple[tuple[int, int], ...] = ()
+) -> Constraints:
+    allowed, needed = ~np.eye(d, dtype=bool), np.zeros((d, d), dtype=bool)
+    for edge in forbidden:
+        allowed[edge] = False
+    for edge in required:
+        needed[edge] = True
+    return Constraints(names=tuple("abcdefgh"[:d]), allowed=allowed, required=needed)
+
+
+def test_every_graph_has_the_required_edges_and_none_of_the_forbidden() -> None:
+    rules = constraints(4, required=((0, 1), (1, 3)), forbidden=((2, 3),))
+    sets = sets_of(FOUR, constraints=rules)
+    exact, free = exact_posterior(sets), exact_posterior(sets_of(FOUR))
+    kept = np.array([not rules.violations(dag_of(parents)) for parents in free.parents])
+    assert (exact.parents == free.parents[kept]).all()
+    assert exact.probability == pytest.approx(free.probability[kept] / free.probability[kept].sum())
+    sample = sample_graphs(sets, Chains(steps=4000), seed=1)
+    assert all(not rules.violations(dag) for dag, _ in sample.distinct())
+    assert np.abs(sample.edge_probability - exact.edge_probability).max() < 0.03
+
+
+def test_candidates_leave_their_sets_and_those_with_one_more() -> None:
+    everything = {frozenset(bits(mask)) for mask in sets_of(FOUR).of(0)[0].tolist()}
+    some = [frozenset(bits(mask)) for mask in sets_of(FOUR, candidates=[(1,), (0,), (3,), (2,)]).of(0)[0].tolist()]
+    assert len(some) == len(set(some))
+    assert set(some) == {family for family in everything if len(family - {1}) <= 1}
+    limited = {frozenset(bits(mask)) for mask in sets_of(FOUR, max_parents=2).of(0)[0].tolist()}
+    assert limited == {family for family in everything if len(family) <= 2}
+
+
+def bits(mask: int) -> list[int]:
+    return [u for u in range(64) if mask >> u & 1]
+
+
+def test_what_cannot_be_sampled_is_refused_by_name() -> None:
+    def score(_child: int, _parents: tuple[int, ...]) -> float:
+        return 0.0
+
+    def sets(d: int, *, most_sets: int = 100, rules: Constraints | None = None, cells: int = 100) -> ParentSets:
+        return parent_sets(
+            score,
+            [2] * d,
+            max_parents=2,
+            max_family_cells=cells,
+            prior=StructurePrior(),
+            constraints=rules,
+            most_sets=most_sets,
+        )
+
+    with pytest.raises(Misuse, match="65 variables, expected at most 64"):
+        sets(65)
+    with pytest.raises(Misuse, match="more than 100 sets of parents of 9 variables with up to 2 parents") as refused:
+        sets(9)
+    assert "structure.max_parents" in refused.value.hint
+    with pytest.raises(Misuse, match="variable 'b' has no possible set of parents") as refused:
+        sets(3, rules=constraints(3, required=((0, 1), (2, 1))), cells=4)
+    assert refused.value.code == "STUDY_INVALID"
+    assert len(sets(3, cells=4).masks) == 9  # one parent at most
+    for wrong in ({"chains": 0}, {"steps": 19}, {"together": 5}, {"together": 0}, {"threads": 0}):
+        with pytest.raises(ValueError, match="expected at least 1, at least 20, 1 to 4, at least 1"):
+            Chains(**wrong)
+    for wrong_prior in ({"gamma": -1.0}, {"alpha": 0.0}, {"gamma": float("nan")}):
+        with pytest.raises(ValueError, match="expected gamma >= 0 and alpha > 0"):
+            StructurePrior(**wrong_prior)
+
+
+def test_a_variable_alone() -> None:
+    sample = sample_graphs(sets_of(np.array([3, 4])), Chains(steps=20), seed=1)
+    assert sample.distinct() == ((Dag(parents=((),)), 1.0),)
+    assert sample.diagnostics == Diagnostics(r_hat=1.0, edge_difference=0.0, effective_size=64.0, agree=True)
+
+
+# ---- diagnostics
+
+
+def test_effective_size_and_r_hat_of_a_process_that_is_known() -> None:
+    """An autoregressive chain with .8 has (1 - .8) / (1 + .8) of its length; within 20 %, which is four standard errors."""
+    generator = np.random.default_rng(1)
+    noise = generator.standard_normal((4, 20_000))
+    traces = np.empty_like(noise)
+    traces[:, 0] = noise[:, 0] / 0.6
+    for t in range(1, noise.shape[1]):
+        traces[:, t] = 0.8 * traces[:, t - 1] + noise[:, t]
+    assert effective_size(traces) == pytest.approx(80_000 / 9, rel=0.2)
+    assert effective_size(noise) == pytest.approx(80_000, rel=0.1)
+    assert split_r_hat(traces) < 1.01
+    apart = traces + np.array([[0.0], [0.0], [0.0], [2.0]])
+    assert split_r_hat(apart) > 1.05
+    assert effective_size(apart) < 100
+    moving = traces + np.linspace(0, 4, noise.shape[1])
+    assert split_r_hat(moving) > 1.05
+    assert split_r_hat(np.repeat([[0.0], [1.0]], 8, axis=1)) == float("inf")
+
+
+def test_the_error_of_an_edge_is_that_of_its_share() -> None:
+    """Sixty runs with other seeds: the spread of each edge's share beside the error that the runs state, within a third."""
+    sets = sets_of(THREE)
+    samples = [sample_graphs(sets, Chains(steps=500), seed=seed) for seed in range(60)]
+    spread = np.std([sample.edge_probability for sample in samples], axis=0)
+    stated = np.mean([sample.edge_error for sample in samples], axis=0)
+    off = ~np.eye(3, dtype=bool)
+    assert stated[off] == pytest.approx(spread[off], rel=0.4)
+    assert (stated[~off] == 0).all()
+
+
+def test_a_sample_says_what_its_graphs_have() -> None:
+    parents = np.array([[0, 1], [0, 1], [0, 1], [0, 0], [2, 0], [2, 0], [0, 1], [0, 1]], dtype=np.uint64)
+    sample = GraphSample(
+        parents=parents,
+        log_weight=np.arange(8.0),
+        chain=np.repeat(np.arange(2, dtype=np.int16), 4),
+        steps=4,
+        burn_in=0,
+        every=1,
+    )
+    assert sample.edge_probability.tolist() == [[0, 5 / 8], [2 / 8, 0]]
+    assert sample.skeleton_probability.tolist() == [[0, 7 / 8], [7 / 8, 0]]
+    assert sample.distinct() == (
+        (Dag(parents=((), (0,))), 5 / 8),
+        (Dag(parents=((1,), ())), 2 / 8),
+        (Dag(parents=((), ())), 1 / 8),
+    )
+    assert sample.dag(4) == Dag(parents=((1,), ()))
+    assert sample.diagnostics.edge_difference == 2 / 8
+    assert not sample.diagnostics.agree
+    with pytest.raises(ValueError, match="as many of each chain"):
+        GraphSample(
+            parents=parents,
+            log_weight=np.arange(8.0),
+            chain=np.array([0] * 3 + [1] * 5, dtype=np.int16),
+            steps=4,
+            burn_in=0,
+            every=1,
+        )

@@ -2,8 +2,11 @@
 checkpoint, resume.
 
 A state is a value and has no clock, files or threads of its own; the random numbers of a chain come from the seed and its number
-alone. So a run that goes on from a checkpoint leaves the same graphs, and so does one on several threads. What a step of a chain
-does stands in `kernels`; which variables it draws anew does not depend on the graph.
+alone. So a run that goes on from a checkpoint leaves the same graphs, and so does one on several threads.
+
+How variables are drawn anew stands in `kernels`. A step does it so often that each variable has its turn once, on average. Which
+ones are drawn together does not depend on the graph, so that the posterior stays what it is; those that the data link are more
+often together than others, because it is their edges that can only be turned around together.
 
 The first chain starts from the graph of required edges, the second from one that no other set of parents of a single variable
 improves, the others from random orders with random sets.
@@ -17,7 +20,7 @@ import math
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +36,21 @@ Checkpoint = Mapping[str, NDArray[np.generic]]
 
 MOST_TOGETHER: Final = 4
 _KEPT: Final = 4000
-_BLOCK_SETS: Final = 2**24  # sets that all chains look at in one step, at most: some tenths of a second
+_BLOCK_SETS: Final = 2**27  # sets that all chains look at between two states, at most: some tenths of a second
+_LINKED: Final = 0.75  # of the choices beside a variable are by what the data link
+_LINK_NATS: Final = 3.0
+
+
+class Tables(NamedTuple):
+    """Parent sets as the kernels take them, in their order; the fields are explained in `kernels`."""
+
+    shapes: Ints
+    nearby: Floats
+    starts: Ints
+    masks: Masks
+    fraction: Floats
+    power: Ints
+    log_weight: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,22 +59,23 @@ class ChainsState:
 
     Attributes:
         sets: what is sampled.
+        tables: the same for the kernels.
         seed: the seed.
         done: steps of each chain.
         streams: (chains, 1), uint64, of the random numbers.
         parents: (chains, d), uint64, the graphs.
         places: (chains, d), int64, where each variable's set stands in `sets`.
-        kept_parents, kept_weight: (chains, n, d) and (chains, n): the graphs that are kept, as far as they are there.
+        kept: the graphs that are kept so far, in pieces: their masks, (chains, n, d), and log weights, (chains, n).
     """
 
     sets: ParentSets
+    tables: Tables
     seed: int
     done: int
     streams: Masks
     parents: Masks
     places: Ints
-    kept_parents: Masks
-    kept_weight: Floats
+    kept: tuple[tuple[Masks, Floats], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,13 +129,13 @@ class Chains:
                 kernels.climb(sets.starts, sets.masks, sets.log_weight, parents[chain], children, places[chain])
         return ChainsState(
             sets=sets,
+            tables=self._tables(sets),
             seed=seed,
             done=0,
             streams=words.reshape(-1, 1),
             parents=parents,
             places=places,
-            kept_parents=np.empty((self.chains, 0, d), dtype=np.uint64),
-            kept_weight=np.empty((self.chains, 0)),
+            kept=(),
         )
 
     def step(self, state: ChainsState) -> ChainsState:
@@ -125,22 +143,15 @@ class Chains:
         steps = min(self._block(state.sets), self.steps - state.done)
         if steps <= 0:
             return state
-        sets = state.sets
-        d, kept = sets.n_variables, state.kept_weight.shape[1]
-        total = max((state.done + steps - self.burn_in) // self.every, 0)
-        kept_parents = np.zeros((self.chains, total, d), dtype=np.uint64)
-        kept_weight = np.zeros((self.chains, total))
-        kept_parents[:, :kept], kept_weight[:, :kept] = state.kept_parents, state.kept_weight
+        n = self._n_kept(state.done + steps) - self._n_kept(state.done)
+        kept_parents = np.zeros((self.chains, n, state.sets.n_variables), dtype=np.uint64)
+        kept_weight = np.zeros((self.chains, n))
         streams, parents, places = state.streams.copy(), state.parents.copy(), state.places.copy()
-        fraction, power = scaled(sets)
-        shapes, nearby = shapes_of(min(self.together, d)), _nearby(d)
 
         def advance(chain: int) -> None:
-            children = reversed_graph(parents[chain])
             kernels.run(
-                steps, state.done, self.burn_in, self.every, shapes, nearby,
-                sets.starts, sets.masks, fraction, power, sets.log_weight,
-                streams[chain], parents[chain], children, places[chain], kept_parents[chain], kept_weight[chain],
+                steps, state.done, self.burn_in, self.every, *state.tables, streams[chain], parents[chain],
+                reversed_graph(parents[chain]), places[chain], kept_parents[chain], kept_weight[chain],
             )  # fmt: skip
 
         if self.threads == 1:
@@ -155,8 +166,7 @@ class Chains:
             streams=streams,
             parents=parents,
             places=places,
-            kept_parents=kept_parents,
-            kept_weight=kept_weight,
+            kept=(*state.kept, (kept_parents, kept_weight)),
         )
 
     def progress(self, state: ChainsState) -> float:
@@ -169,11 +179,11 @@ class Chains:
         Raises:
             ValueError: there are fewer than four of each chain.
         """
-        kept = state.kept_weight.shape[1]
+        parents, weight = self._joined(state)
         return GraphSample(
-            parents=state.kept_parents.reshape(-1, state.sets.n_variables).copy(),
-            log_weight=state.kept_weight.reshape(-1).copy(),
-            chain=np.repeat(np.arange(self.chains, dtype=np.int16), kept),
+            parents=parents.reshape(-1, state.sets.n_variables),
+            log_weight=weight.reshape(-1),
+            chain=np.repeat(np.arange(self.chains, dtype=np.int16), weight.shape[1]),
             steps=state.done,
             burn_in=self.burn_in,
             every=self.every,
@@ -181,14 +191,15 @@ class Chains:
 
     def checkpoint(self, state: ChainsState) -> Checkpoint:
         """The state as arrays; ``search`` says which settings and which parent sets it is of."""
+        parents, weight = self._joined(state)
         return {
             "search": np.frombuffer(self._mark(state.sets), dtype=np.uint8),
             "seed": np.array(state.seed),
             "done": np.array(state.done),
             "streams": state.streams.copy(),
             "places": state.places.copy(),
-            "kept_parents": state.kept_parents.copy(),
-            "kept_weight": state.kept_weight.copy(),
+            "kept_parents": parents,
+            "kept_weight": weight,
         }
 
     def resume(self, sets: ParentSets, checkpoint: Checkpoint) -> ChainsState:
@@ -205,21 +216,48 @@ class Chains:
         places = checkpoint["places"].astype(np.int64)
         return ChainsState(
             sets=sets,
+            tables=self._tables(sets),
             seed=int(checkpoint["seed"].astype(np.int64)),
             done=int(checkpoint["done"].astype(np.int64)),
             streams=checkpoint["streams"].astype(np.uint64),
             parents=sets.masks[places],
             places=places,
-            kept_parents=checkpoint["kept_parents"].astype(np.uint64),
-            kept_weight=checkpoint["kept_weight"].astype(np.float64),
+            kept=((checkpoint["kept_parents"].astype(np.uint64), checkpoint["kept_weight"].astype(np.float64)),),
         )
 
     def _mark(self, sets: ParentSets) -> bytes:
         return hashlib.sha256(repr(self).encode() + sets.digest()).digest()
 
+    def n_bytes(self, n_variables: int) -> int:
+        """Bytes of the graphs of a finished run, and of its last checkpoint but for some hundreds."""
+        return 8 * self.chains * (n_variables + 1) * self._n_kept(self.steps)
+
+    def _n_kept(self, done: int) -> int:
+        return max((done - self.burn_in) // self.every, 0)
+
+    def _joined(self, state: ChainsState) -> tuple[Masks, Floats]:
+        parents = [
+            np.empty((self.chains, 0, state.sets.n_variables), dtype=np.uint64),
+            *(piece[0] for piece in state.kept),
+        ]
+        weight = [np.empty((self.chains, 0)), *(piece[1] for piece in state.kept)]
+        return np.concatenate(parents, axis=1), np.concatenate(weight, axis=1)
+
+    def _tables(self, sets: ParentSets) -> Tables:
+        fraction, power = scaled(sets)
+        return Tables(
+            shapes=shapes_of(min(self.together, sets.n_variables)),
+            nearby=_nearby(sets),
+            starts=sets.starts,
+            masks=sets.masks,
+            fraction=fraction,
+            power=power,
+            log_weight=sets.log_weight,
+        )
+
     def _block(self, sets: ParentSets) -> int:
         widest = int(np.diff(sets.starts).max())
-        return max(_BLOCK_SETS // (self.chains * self.together * (widest + 300)), 1)
+        return max(_BLOCK_SETS // (self.chains * sets.n_variables * (widest + 1000)), 1)
 
 
 def sample_graphs(
@@ -262,11 +300,25 @@ def shapes_of(together: int) -> Ints:
     return np.array(list(acyclic([every] * together)), dtype=np.int64)
 
 
-def _nearby(d: int) -> Floats:
-    """Every other variable as often as any."""
-    shares = (np.ones((d, d)) - np.eye(d)) / max(d - 1, 1)
-    sums = shares.cumsum(axis=1)
-    sums[:, -1] = 1.0
+def _nearby(sets: ParentSets) -> Floats:
+    """How often variables are drawn beside each, see `kernels.run`: by how little a variable's weight falls where the other is
+    made its parent, or the other way round; and a share evenly.
+    """
+    d = sets.n_variables
+    if d == 1:
+        return np.ones((1, 1))
+    link = np.full((d, d), -np.inf)
+    for v in range(d):
+        masks, weight = sets.of(v)
+        for u in range(d):
+            having = (masks >> np.uint64(u)) & np.uint64(1)
+            if having.any():
+                link[u, v] = weight[having.argmax()] - weight[0]
+    share = np.exp(np.maximum(np.maximum(link, link.T), -100 * _LINK_NATS) / _LINK_NATS)
+    np.fill_diagonal(share, 0.0)
+    even = (1 - np.eye(d)) / (d - 1)
+    sums: Floats = (_LINKED * share / share.sum(axis=1, keepdims=True) + (1 - _LINKED) * even).cumsum(axis=1)
+    sums /= sums[:, -1:]
     return sums
 
 

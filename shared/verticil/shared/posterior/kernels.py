@@ -242,7 +242,7 @@ def run(  # noqa: PLR0917  # numba kernels take positions
     kept_parents: Masks,
     kept_weight: Floats,
 ) -> None:
-    """Several steps of one chain, each of variables drawn anew.
+    """Several steps of one chain: each draws so many groups anew that a variable has its turn once, on average.
 
     Args:
         steps: how many.
@@ -253,35 +253,35 @@ def run(  # noqa: PLR0917  # numba kernels take positions
         starts, masks, fraction, power, log_weight: see the module.
         stream: (1,) of the random numbers; changed.
         parents, children, places: see `redraw`.
-        kept_parents, kept_weight: (draws, d) and (draws,) all graphs that the chain keeps; those of these steps are written.
+        kept_parents, kept_weight: (n, d) and (n,), zero; written: the graphs that these steps keep.
     """
     d, q = len(parents), shapes.shape[1]
     chosen = np.empty(q, dtype=np.int64)
     uniform, shares = np.empty(q + 1), np.empty(len(shapes))
+    draw = 0
     for t in range(done + 1, done + steps + 1):
-        chosen[0] = int(unit(stream) * d)
-        size = 1
-        while size < q:
-            beside = chosen[int(unit(stream) * size)]
-            found = np.searchsorted(nearby[beside], unit(stream), side="right")
-            new = True
-            for i in range(size):
-                new = new and chosen[i] != found
-            if new:
-                chosen[size] = found
-                size += 1
-        for i in range(q + 1):
-            uniform[i] = unit(stream)
-        redraw(
-            chosen, uniform, shapes, starts, masks, fraction, power, log_weight, parents, children, places, shares
-        )  # fmt: skip
+        for _ in range((d + q - 1) // q):
+            chosen[0] = int(unit(stream) * d)
+            size = 1
+            while size < q:
+                beside = chosen[int(unit(stream) * size)]
+                found = np.searchsorted(nearby[beside], unit(stream), side="right")
+                new = True
+                for i in range(size):
+                    new = new and chosen[i] != found
+                if new:
+                    chosen[size] = found
+                    size += 1
+            for i in range(q + 1):
+                uniform[i] = unit(stream)
+            redraw(
+                chosen, uniform, shapes, starts, masks, fraction, power, log_weight, parents, children, places, shares
+            )  # fmt: skip
         if t > burn_in and (t - burn_in) % every == 0:
-            draw = (t - burn_in) // every - 1
             kept_parents[draw] = parents
-            total = 0.0
             for v in range(d):
-                total += log_weight[places[v]]
-            kept_weight[draw] = total
+                kept_weight[draw] += log_weight[places[v]]
+            draw += 1
 
 
 @compiled
