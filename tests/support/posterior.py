@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from verticil.shared.arrays import Counts
+from verticil.shared.arrays import Counts, Floats
 from verticil.shared.model.constraints import Constraints
+from verticil.shared.posterior.chains import shapes_of
 from verticil.shared.posterior.local_scores import FamilyValue, dirichlet_score
 from verticil.shared.posterior.parent_sets import ParentSets, parent_sets
 from verticil.shared.posterior.prior import StructurePrior
@@ -48,3 +50,45 @@ def sets_of(
         constraints=constraints,
         candidates=candidates,
     )
+
+
+def plain_redraw(
+    sets: ParentSets, graph: Sequence[int], chosen: Sequence[int], generator: np.random.Generator
+) -> list[int]:
+    """Draw the parents of some variables anew, in plain numpy: `verticil.shared.posterior.kernels.redraw` as one would write it.
+
+    For each graph H on the chosen ones, the sets of each that meet the descendants of all its parents in H, and of none of the
+    others, are looked for in its whole table.
+    """
+    left = [0 if v in chosen else mask for v, mask in enumerate(graph)]
+    below = {v: descendants(left, v) for v in chosen}
+    options: list[tuple[float, list[tuple[NDArray[np.uint64], Floats]]]] = []
+    for shape in shapes_of(len(chosen)).tolist():
+        weight, found = 0.0, []
+        for v, mask in zip(chosen, shape, strict=True):
+            masks, log_weight = sets.of(v)
+            fits = np.ones(len(masks), dtype=bool)
+            for place, other in enumerate(chosen):
+                meets = (masks & np.uint64(below[other])) != 0
+                fits &= meets if mask >> place & 1 else ~meets
+            found.append((masks[fits], log_weight[fits]))
+            weight += np.logaddexp.reduce(log_weight[fits]) if fits.any() else -np.inf
+        options.append((weight, found))
+    weights = np.array([weight for weight, _ in options])
+    share = np.exp(weights - weights.max())
+    _, families = options[generator.choice(len(options), p=share / share.sum())]
+    for v, (masks, log_weight) in zip(chosen, families, strict=True):
+        share = np.exp(log_weight - log_weight.max())
+        left[v] = int(generator.choice(masks, p=share / share.sum()))
+    return left
+
+
+def descendants(graph: Sequence[int], variable: int) -> int:
+    """A variable and its descendants, as a mask."""
+    found, before = 1 << variable, 0
+    while found != before:
+        before = found
+        for v, mask in enumerate(graph):
+            if mask & found:
+                found |= 1 << v
+    return found
