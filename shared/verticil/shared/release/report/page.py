@@ -28,6 +28,7 @@ from verticil.shared.release.protocol import own_template
 from verticil.shared.release.protocols import RELEASES, release_protocol
 from verticil.shared.release.report import layout, probabilities, wording
 from verticil.shared.release.report.joint import joint_view, sampled_from
+from verticil.shared.release.report.posterior import posterior_view
 from verticil.shared.release.report.wording import remarks
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.sub_model import left_out_words
@@ -230,6 +231,7 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         "structure_statement": STRUCTURE_STATEMENT,
         "pairs": probabilities.pair_rows(content),
         "joint": joint_view(content),
+        "posterior": posterior_view(content),
         "sampled_from": sampled_from(content),
         "configurations": probabilities.count_rows(content),
         "remarks": remarks(content.study, network, content.marginals, content.n_common, content.search),

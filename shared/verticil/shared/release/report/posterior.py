@@ -1,0 +1,205 @@
+"""What the report says of sampled graphs: how probable each arrow is, whether the chains agree, and how the sets are used.
+
+Two words that must not be mixed up. The *probability* of an arrow is the share of the sampled graphs that have it: how far the
+data, the prior and the score settle it. The *strength* of an arrow is how often it is found again when the records are drawn
+again from themselves: how far another hundred people would have led to the same arrow. A release may have both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from verticil.shared.formats.posterior import SOURCES, Predicted, PublishedPosterior
+from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.report import wording
+
+_LEAST: Final = 0.01
+"""Links of less probability are not shown."""
+_SHOWN: Final = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """Two columns: the probability of each direction with its Monte-Carlo error, of no link, and what the consensus has."""
+
+    one: str
+    other: str
+    there: str
+    back: str
+    none: str
+    consensus: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairBand:
+    """Two columns: the combination that the posterior is least sure of, its share and its interval."""
+
+    names: tuple[str, str]
+    categories: tuple[str, str]
+    share: str
+    interval: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistic:
+    """A predicted statistic in words; empty cells: it is defined on no set."""
+
+    words: str
+    mean: str
+    interval: str
+    undefined: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PosteriorView:
+    """What is said.
+
+    Attributes:
+        agree: the chains do.
+        exact: what was learned from are records as they are.
+        source: what it was, in words.
+        chains: numbers and lengths, in words.
+        r_hat, difference, effective: the diagnostics.
+        graphs: how many different graphs there are, and how probable the first of them is.
+        prior: of graphs, in words.
+        links: of at least `_LEAST`, the most probable first.
+        hidden: links that are not shown.
+        pairs: see `PairBand`.
+        statistics: those that the study names.
+        sets: M.
+        each: records of each set.
+        in_records: whether the release's own records are of all M networks, and not of the consensus or a joint model.
+    """
+
+    agree: bool
+    exact: bool
+    source: str
+    chains: str
+    r_hat: str
+    difference: str
+    effective: str
+    graphs: str
+    prior: str
+    links: tuple[Link, ...]
+    hidden: int
+    pairs: tuple[PairBand, ...]
+    statistics: tuple[Statistic, ...]
+    sets: int
+    each: str
+    in_records: bool
+
+
+def posterior_view(content: ReleaseContent) -> PosteriorView | None:
+    """What is said; None: the study finds one graph."""
+    found = content.posterior
+    if found is None:
+        return None
+    rule, agreement = content.study.posterior, found.agreement
+    links = sorted(_links(content, found), key=lambda item: -item[0])
+    shown = tuple(link for chance, link in links if chance >= _LEAST)[:_SHOWN]
+    first = wording.percent(found.graphs[0][1]) if found.graphs else "0%"
+    gamma = f"exp(−{rule.gamma:g} p^{rule.alpha:g}) for each column with p parents: fewer arrows"
+    return PosteriorView(
+        agree=agreement.agree,
+        exact=found.source == "records",
+        source=SOURCES[found.source],
+        chains=f"{found.chains} chains of {found.steps:,} steps, of which the first {found.burn_in:,} were left out",
+        r_hat=_figure(agreement.r_hat),
+        difference=f"{100 * agreement.edge_difference:.1f} percentage points",
+        effective=f"{agreement.effective:,.0f}" if math.isfinite(agreement.effective) else "none",
+        graphs=f"{wording.count(found.distinct, 'different graph')} among {found.n_graphs:,}; the most frequent one has {first}",
+        prior="all graphs alike" if rule.prior == "uniform" else gamma,
+        links=shown,
+        hidden=len(links) - len(shown),
+        pairs=tuple(_pairs(content, found)),
+        statistics=tuple(map(_statistic, found.predictive)),
+        sets=len(found.networks),
+        each=wording.count(len(content.synthetic), "record"),
+        in_records=content.study.records_from == "posterior",
+    )
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3g}" if math.isfinite(value) else "not defined"
+
+
+def _links(content: ReleaseContent, found: PublishedPosterior) -> Iterator[tuple[float, Link]]:
+    """Of each two columns that any graph links: the probability of a link, and the row."""
+    names, edges = content.study.schema.names, {(edge.parent, edge.child): edge for edge in found.edges}
+    kept = set(found.consensus.edges())
+    for a, b in sorted({(min(pair), max(pair)) for pair in edges}):
+        one, other = edges.get((a, b)), edges.get((b, a))
+        there, back = (0.0 if edge is None else edge.probability for edge in (one, other))
+        if back > there:
+            a, b, one, other, there, back = b, a, other, one, back, there  # noqa: PLW2901  # the likelier direction first
+        yield (
+            there + back,
+            Link(
+                one=names[a],
+                other=names[b],
+                there=_with_error(there, math.nan if one is None else one.error),
+                back=_with_error(back, math.nan if other is None else other.error),
+                none=wording.percent(max(1 - there - back, 0.0)),
+                consensus="→" if (a, b) in kept else "←" if (b, a) in kept else "–",
+            ),
+        )
+
+
+def _with_error(probability: float, error: float) -> str:
+    return "0%" if not probability else wording.with_error(probability, 0.0 if math.isnan(error) else error)
+
+
+def _pairs(content: ReleaseContent, found: PublishedPosterior) -> Iterator[PairBand]:
+    variables = content.study.schema.variables
+    for pair in found.pairs:
+        width = np.where(np.isnan(pair.low), -1.0, pair.high - pair.low)
+        i, j = np.unravel_index(int(width.argmax()), width.shape)
+        one, other = variables[pair.first], variables[pair.second]
+        yield PairBand(
+            names=(one.name, other.name),
+            categories=(one.labels[i], other.labels[j]),
+            share=wording.share(float(pair.estimate[i, j])),
+            interval=wording.interval(float(pair.low[i, j]), float(pair.high[i, j])),
+        )
+
+
+_SAID: Final = {
+    "chi-square": "p-value of the chi-square test of independence of {} and {}",
+    "linear": "linear coefficient of {1} for {0}",
+    "logistic": "logistic coefficient of {2} for {0} = {1}",
+    "mle": "share with {} = {}",
+    "overlap": "overlap with the original's 95% interval, of the share with {} = {}",
+}
+
+
+def statistic_words(words: tuple[str, ...]) -> str:
+    """A statistic for people.
+
+    >>> statistic_words(("mle", "smoker", "yes", "age", "old"))
+    'share with smoker = yes, given age = old'
+    >>> statistic_words(("linear", "income", "age", "region"))
+    'linear coefficient of age for income, beside region'
+    """
+    name, *rest = words
+    used = {"linear": 2, "logistic": 3}.get(name, 2)
+    said, more = _SAID[name].format(*rest), rest[used:]
+    if name in {"mle", "overlap"} and more:
+        given = (f"{variable} = {label}" for variable, label in zip(more[::2], more[1::2], strict=True))
+        return f"{said}, given {', '.join(given)}"
+    return f"{said}, beside {', '.join(more)}" if more else said
+
+
+def _statistic(item: Predicted) -> Statistic:
+    undefined = sum(map(math.isnan, item.draws))
+    known = not math.isnan(item.mean)
+    return Statistic(
+        words=statistic_words(item.words),
+        mean=f"{item.mean:.4g}" if known else "",
+        interval=f"{item.low:.4g} to {item.high:.4g}" if known else "",
+        undefined=f"{undefined:,} of {len(item.draws):,}" if undefined else "",
+    )
