@@ -16,7 +16,7 @@ from verticil.shared.errors import Misuse
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.study import rules
-from verticil.shared.study.document import ShareRule, Study, TablesRule
+from verticil.shared.study.document import PosteriorRule, ShareRule, Study, TablesRule
 from verticil.shared.study.protocols import PROTOCOLS, protocol_of
 from verticil.shared.study.vocabulary import METHODS, pair_methods
 
@@ -85,6 +85,7 @@ def _as(study: Study, model: str) -> Study:
         tables=None,
         share=share,
         structure=dataclasses.replace(structure, minimum_strength=None),
+        posterior=PosteriorRule(),
         release=dataclasses.replace(study.release, pairs=(), sample_from=None),
         publish=None,
         quorum=None,

@@ -15,7 +15,7 @@ _MOST: Final = 4000  # categories of all draws together; joint models are for fe
 def predicted(study: Study, n: int) -> Prediction | None:
     """How far records of a study's joint model will be from `n` people; None: it cannot have one, or a far too large one."""
     channels = [unit.transition for unit in study.units]
-    rules_it_out = study.release.sample_from == "network" or bool(study.refuses_joint)
+    rules_it_out = study.records_from in {"network", "posterior"} or bool(study.refuses_joint)
     if rules_it_out or measures_itself(study) or not protocol_of(study).counts_families:
         return None
     if sum(channel.n_states for channel in channels) > _MOST:

@@ -95,6 +95,12 @@ def _print_verified(verified: VerifiedRelease) -> None:
         *verified.revoked_later,
     ):
         say(words, style="yellow")
+    if verified.chains_agree is not None:
+        agree = "the chains that sampled graphs agree"
+        disagree = (
+            "the chains that sampled graphs do not agree: take the probabilities of edges and the sets for no posterior"
+        )
+        say(agree if verified.chains_agree else disagree, style="" if verified.chains_agree else "yellow")
     if verified.exact_parameters:
         say("the parameters are exact functions of raw data: no differential privacy protects them", style="yellow")
     if verified.simulation:
@@ -113,6 +119,9 @@ def verify(
     revoked: Annotated[
         Path | None, typer.Option(help="The federation's deny-list; revoked.crl beside the --ca file unless given.")
     ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit 6 also where graphs were sampled and the chains do not agree.")
+    ] = False,
     form: FormatOption = Format.text,
 ) -> None:
     """Check every file, the signature and its chain. With neither --ca nor --fingerprint: consistency only, and exit 6."""
@@ -153,13 +162,15 @@ def verify(
         "deny_list": None if revoked is None else str(revoked),
         "revoked_later": list(verified.revoked_later),
         "exact_parameters": verified.exact_parameters,
+        "chains_agree": verified.chains_agree,
         "simulation": verified.simulation,
         "seed_derived": verified.seed_derived,
         "files": list(verified.files),
     }
-    if emit(payload, form=form):
-        return
-    _print_verified(verified)
+    if not emit(payload, form=form):
+        _print_verified(verified)
+    if strict and verified.chains_agree is False:
+        raise typer.Exit(6)
 
 
 @app.command("sample", epilog="Example: verticil release sample hearts -n 10000 --seed 1 --out more.csv")

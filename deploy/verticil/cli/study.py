@@ -204,6 +204,11 @@ def _print_check(
         say(
             "synthetic records: drawn from a joint model of the tables of all pairs, which is published beside the network"
         )
+    elif study.records_from == "posterior":
+        say(
+            f"synthetic records: drawn from {study.posterior.data_sets} networks of the posterior of graphs, in equal parts; "
+            "and a set of records from each"
+        )
     elif study.leaves_source_open and may_have_joint(study):
         say(
             "synthetic records: drawn from the network, from a joint model of the tables of all pairs, or from a mean of both: "

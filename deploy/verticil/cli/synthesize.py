@@ -25,6 +25,7 @@ class MethodChoice(StrEnum):
     joint = "joint"
     network = "network"
     privbayes = "privbayes"
+    posterior = "posterior"
 
 
 def synthesize_command(
@@ -38,7 +39,10 @@ def synthesize_command(
     delta: Annotated[float | None, typer.Option(help="With it; default: the study's, else 1e-9.")] = None,
     method: Annotated[
         MethodChoice,
-        typer.Option(help="Draw from the joint model of all noisy tables, from the network, or by PrivBayes."),
+        typer.Option(
+            help="Draw from the joint model of all noisy tables, from the network, by PrivBayes, or from a posterior of graphs: "
+            "without --epsilon and [tables] of the records as they are, with no bound at all."
+        ),
     ] = MethodChoice.joint,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Another one is another measurement, and charged; default: the study's.")
@@ -64,6 +68,9 @@ def synthesize_command(
     ] = math.inf,
     compare: Annotated[
         bool, typer.Option("--compare", help="Distances of each method to the table itself, for your eyes only.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit 6 where graphs were sampled and the chains do not agree.")
     ] = False,
     form: FormatOption = Format.text,
 ) -> None:
@@ -92,6 +99,8 @@ def synthesize_command(
     )
     if not emit(_document(found), form=form):
         _print(found)
+    if strict and found.chains_agree is False:
+        raise typer.Exit(6)
 
 
 def _document(found: Synthesized) -> dict[str, object]:
@@ -104,15 +113,16 @@ def _document(found: Synthesized) -> dict[str, object]:
         "people": found.n_records,
         "study": {
             "structure": {"method": found.study.structure.method},
-            "release": {"sample_from": found.study.release.sample_from},
+            "release": {"sample_from": found.study.records_from},
         },
         "changes": list(found.changes),
-        "cost": {"epsilon": spending.cost.epsilon, "delta": spending.cost.delta},
+        "cost": _cost(spending.cost),
         "charged": not spending.again,
         "charged_at": f"{spending.at:%Y-%m-%dT%H:%M:%SZ}",
-        "in_all": {"epsilon": spending.total.epsilon, "delta": spending.total.delta},
+        "in_all": _cost(spending.total),
         "earlier": list(spending.others),
         "warnings": list(found.warnings),
+        "chains_agree": found.chains_agree,
         "predicted_distance": None if prediction is None else dataclasses.asdict(prediction),
         **(
             {}
@@ -130,6 +140,11 @@ def _document(found: Synthesized) -> dict[str, object]:
             }
         ),
     }
+
+
+def _cost(cost: Cost) -> dict[str, float | None]:
+    """For a document: null where there is no bound."""
+    return {"epsilon": cost.epsilon if math.isfinite(cost.epsilon) else None, "delta": cost.delta}
 
 
 def _print(found: Synthesized) -> None:

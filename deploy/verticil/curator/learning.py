@@ -1,4 +1,7 @@
-"""From a table to a model and records, by the miner's code or by PrivBayes; nothing is looked at that has no noise."""
+"""From a table to a model and records, by the miner's code or by PrivBayes.
+
+Nothing is looked at that has no noise, but for a study that samples graphs and names no noise: it promises nothing.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,11 @@ import numpy as np
 from verticil.curator.measuring import measured, noise_key
 from verticil.curator.reading import Table
 from verticil.miner.learning.from_tables import learn_from_tables
-from verticil.miner.learning.learn import LearnResult
+from verticil.miner.learning.learn import LearnResult, learn
 from verticil.miner.learning.search.protocol import SearchResult
-from verticil.miner.scheduler.job import published_joint
+from verticil.miner.scheduler.job import published_joint, published_posterior
 from verticil.party.dataset.releases import Release
+from verticil.party.local_dataset import unit_codes
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.arrays import Codes, Floats
 from verticil.shared.channels.transition import identity, quantize
@@ -48,10 +52,6 @@ def learned(
     Raises:
         DataFault: LEARNING_FAILED.
     """
-    step("counting, with noise")
-    if METHODS[study.structure.method].whole_table:
-        return _by_privbayes(study, table.codes, key=noise_key(release, secret))
-    tables = measured(study, table, release, secret)
     stages = set[str]()
 
     def told(stage: str, _percent: int) -> None:
@@ -59,6 +59,13 @@ def learned(
             stages.add(stage)
             step(stage)
 
+    if study.tables is None:
+        own = dict(zip(study.schema.names, table.codes, strict=True))
+        return learn([unit_codes(study, index, own) for index in range(len(study.units))], study, progress=told)
+    step("counting, with noise")
+    if METHODS[study.structure.method].whole_table:
+        return _by_privbayes(study, table.codes, key=noise_key(release, secret))
+    tables = measured(study, table, release, secret)
     return learn_from_tables(tables, study, progress=told)
 
 
@@ -113,4 +120,6 @@ def records_of(found: LearnResult, study: Study) -> tuple[tuple[Codes, ...], pd.
     Raises:
         DataFault: LEARNING_FAILED, the network is too wide for how the study draws.
     """
-    return released_records(found.network, study, found.n_records, published_joint(found.joint, study)[0])
+    joint, posterior = published_joint(found.joint, study)[0], published_posterior(found.posterior, study)
+    sampled = () if posterior is None else posterior.networks
+    return released_records(found.network, study, found.n_records, joint, sampled)

@@ -33,7 +33,7 @@ class Spending:
         at: when the measurement was charged first, UTC, whole seconds.
         again: it had been charged before: this run cost nothing.
         cost: of the measurement.
-        total: of all of the data set's, this one among them.
+        total: of all of the data set's, this one among them; infinite where one of them had no noise.
         others: the other charges of the data set, in words.
     """
 
@@ -70,8 +70,16 @@ def charge(state: CuratorState, study: Study, release: Release, *, budget: Cost,
         earlier = [row for row in state.ledger.rows() if row.dataset == release.dataset]
         mine = next((row for row in earlier if row.study_digest == digest.hex()), None)
         others = tuple(_words(row) for row in earlier if row is not mine)
+        cost = cost_of(release.event)
+        # A ledger's sums are over what has a bound; of a table of which records as they are were published there is none.
+        unbounded = math.isinf(cost.epsilon) or any(math.isinf(row.epsilon) for row in earlier)
         if mine is None:
             try:
+                if unbounded and math.isfinite(budget.epsilon):
+                    raise Refusal(
+                        "BUDGET_EXCEEDED",
+                        f"no bound holds for all releases of the data set, expected epsilon {budget.epsilon:.4g} at most",
+                    )
                 state.ledger.record_shared(
                     release,
                     policy=_policy(budget),
@@ -90,8 +98,8 @@ def charge(state: CuratorState, study: Study, release: Release, *, budget: Cost,
     return Spending(
         at=at,
         again=mine is not None,
-        cost=cost_of(release.event),
-        total=state.ledger.spent(release.dataset, PUBLIC),
+        cost=cost,
+        total=UNLIMITED if unbounded else state.ledger.spent(release.dataset, PUBLIC),
         others=others,
     )
 
@@ -122,6 +130,7 @@ def _policy(budget: Cost) -> Policy:
         max_delta_lifetime=math.inf,
         public=Limits(study=UNLIMITED, lifetime=budget),
         allow_infinite=(),
+        allow_exact_parameters=True,  # of a study without noise, which its owner asked for; the budget holds against it
         minimum_common_records=1,
         minimum_parties=1,
         max_categories=65_536,

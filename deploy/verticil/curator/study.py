@@ -7,6 +7,7 @@ What was changed is said, for the owner to read.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
@@ -14,20 +15,25 @@ from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.errors import Misuse
 from verticil.shared.model.schema import Schema
 from verticil.shared.study import rules
-from verticil.shared.study.document import LinkageRule, StructureRule, Study, TablesRule, Unit
+from verticil.shared.study.document import LinkageRule, PosteriorRule, Source, StructureRule, Study, TablesRule, Unit
 from verticil.shared.study.vocabulary import METHODS as METHODS_OF_STUDIES
 
-Method = Literal["joint", "network", "privbayes"]
-"""What records are drawn from: the joint model of all noisy tables, the network learned from them, or that of PrivBayes, which
-chooses what it measures and so measures anew."""
+Method = Literal["joint", "network", "privbayes", "posterior"]
+"""What records are drawn from: the joint model of all noisy tables, the network learned from them, that of PrivBayes, which
+chooses what it measures and so measures anew; or networks of a posterior of graphs, from noisy tables where an epsilon is asked
+for, else from the records as they are, without any bound."""
 METHODS: Final[tuple[Method, ...]] = ("joint", "network", "privbayes")
+"""Those that are compared with each other: all with the same bound."""
 
 PRIVBAYES: Final[Method] = "privbayes"
+POSTERIOR: Final[Method] = "posterior"
 LEAST_RECORDS: Final = 50
 """Of fewer people, noise that protects them leaves nothing."""
 OWNER: Final = "owner"
 """The party of a study that names several."""
 _SOURCE: Final = "the owner's study"
+_SAMPLED: Final[dict[Method, Source | None]] = {"joint": "joint", "posterior": None}
+_USUAL: Final = StructureRule(method="auto", score="auto")
 
 
 def owners_study(
@@ -38,7 +44,8 @@ def owners_study(
     Args:
         study: of any protocol; its columns are all in one table.
         method: see `Method`.
-        epsilon, delta: of the noise; None: the study's own ``[tables]``, else 1 and 1e-9.
+        epsilon, delta: of the noise; None: the study's own ``[tables]``, else 1 and 1e-9, and with the method ``posterior`` none;
+            with that method an infinite epsilon means none, too.
         seed: of the search and of the records; None: the study's.
 
     Raises:
@@ -55,10 +62,18 @@ def owners_study(
     schema = dataclasses.replace(
         study.schema, variables=tuple(dataclasses.replace(v, owner=owner) for v in study.schema.variables)
     )
+    exact = method == POSTERIOR and (math.isinf(epsilon) if epsilon is not None else study.tables is None)
+    if exact and delta is not None:
+        raise Misuse(
+            "USAGE",
+            "a delta goes with an epsilon, and there is no noise",
+            hint="give a finite epsilon, or leave delta out",
+        )
     asked = study.tables or TablesRule(epsilon=1.0, delta=1e-9)
     asked = asked if epsilon is None else dataclasses.replace(asked, epsilon=epsilon)
     asked = asked if delta is None else dataclasses.replace(asked, delta=delta)
     asked = dataclasses.replace(asked, three_way=()) if method == PRIVBAYES else asked
+    structure = _structure(study.structure, method, seed)
     changed = dataclasses.replace(
         study,
         model="curator",
@@ -66,13 +81,14 @@ def owners_study(
         linkage=LinkageRule(minimum_common_records=LEAST_RECORDS),
         schema=schema,
         units=tuple(_units(schema, owner, kept)),
-        structure=_structure(study.structure, method, seed),
+        structure=structure,
+        posterior=study.posterior if METHODS_OF_STUDIES[structure.method].samples else PosteriorRule(),
         release=dataclasses.replace(
             study.release,
-            sample_from="joint" if method == "joint" else "network",
+            sample_from=_SAMPLED.get(method, "network"),
             seed=study.release.seed if seed is None else seed,
         ),
-        tables=asked,
+        tables=None if exact else asked,
         breach=None,
         share=None,
         quorum=None,
@@ -101,6 +117,13 @@ def _structure(rule: StructureRule, method: Method, seed: int | None) -> Structu
     rule = rule if seed is None else dataclasses.replace(rule, seed=seed)
     if method == PRIVBAYES:
         return dataclasses.replace(rule, method=PRIVBAYES, score="total-variation", parents=None)
+    if method == POSTERIOR:
+        scores = METHODS_OF_STUDIES[POSTERIOR].scores
+        score = rule.score if rule.score in scores else scores[0]
+        changed = dataclasses.replace(rule, method=POSTERIOR, score=score, parents=None, minimum_strength=None)
+        for other in METHODS_OF_STUDIES.values():
+            changed = dataclasses.replace(changed, **{key: getattr(_USUAL, key) for key in other.keys})
+        return changed
     own = METHODS_OF_STUDIES[rule.method].whole_table
     return dataclasses.replace(rule, method="auto", score="auto") if own else rule
 
@@ -108,10 +131,12 @@ def _structure(rule: StructureRule, method: Method, seed: int | None) -> Structu
 def changes(before: Study, after: Study) -> Iterator[str]:
     """What was changed, a line each: the keys that were written, and what does not apply to an owner alone."""
     yield f'[structure] method = "{after.structure.method}"'
-    yield f'[release] sample_from = "{after.release.sample_from}"'
+    yield f'[release] sample_from = "{after.records_from}"'
+    if after.tables is None:
+        yield "no noise is added: nothing that is published has a bound"
     if any(unit.scheme != "none" for unit in before.units):
-        yield "the randomization of columns was left out: the noise is on the tables"
-    if before.tables is not None and before.tables.three_way != (after.tables and after.tables.three_way):
+        yield f"the randomization of columns was left out{': the noise is on the tables' if after.tables is not None else ''}"
+    if before.tables is not None and after.tables is not None and before.tables.three_way != after.tables.three_way:
         yield "the three-way tables were left out: PrivBayes chooses what it measures"
     if len(before.parties) > 1:
         yield f"{len(before.parties)} organisations became one, '{after.parties[0]}': it has the whole table"

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from verticil.miner.learning.learn import LearnResult
     from verticil.shared.arrays import Codes
     from verticil.shared.identity.signing import SigningKey
+    from verticil.shared.posterior.result import StructurePosterior
     from verticil.shared.release.content import ReleaseContent
 
 _TABLES: Final = (".csv", ".parquet")
@@ -64,6 +65,7 @@ class Synthesized:
         warnings: what the owner should know.
         comparison: distances to the table itself, for each method; None: not asked for. For the owner alone.
         out: the folder with ``release`` and ``ca.crt``, or the file; None: nothing was written.
+        posterior: with sampled graphs: how probable each is, and the networks that sets of records come from; else None.
     """
 
     records: pd.DataFrame
@@ -75,6 +77,12 @@ class Synthesized:
     warnings: tuple[str, ...]
     comparison: tuple[Compared, ...] | None
     out: Path | None
+    posterior: StructurePosterior | None = None
+
+    @property
+    def chains_agree(self) -> bool | None:
+        """Whether the chains that sampled graphs do; None: none were sampled."""
+        return None if self.posterior is None else self.posterior.sample.diagnostics.agree
 
 
 def synthesize(
@@ -99,7 +107,8 @@ def synthesize(
     Args:
         table: a CSV or Parquet file, or a frame; each row is a person.
         study: study.toml, or the study itself; its variables are columns of the table.
-        epsilon, delta: of everything that is published, for the replacement of one person; None: the study's, else 1 and 1e-9.
+        epsilon, delta: of everything that is published, for the replacement of one person;
+            None: see `curator.study.owners_study`.
         method: see `curator.study.Method`; the noisy tables are the same for all.
         seed: another one is another measurement, and is charged; None: the study's.
         out: a folder to make, with the signed ``release`` and ``ca.crt``; or a file ending with .csv or .parquet for the records
@@ -157,6 +166,7 @@ def synthesize(
         warnings=tuple(_warnings(owned, people, spending, found)),
         comparison=comparison,
         out=target,
+        posterior=found.posterior,
     )
 
 
@@ -214,7 +224,7 @@ def _content(
     signer: SigningKey,
     at: dt.datetime,
 ) -> ReleaseContent:
-    from verticil.miner.scheduler.job import published_joint, search_facts
+    from verticil.miner.scheduler.job import published_joint, published_posterior, search_facts
     from verticil.shared.privacy import events
     from verticil.shared.record import encode
     from verticil.shared.release.content import ReleaseContent
@@ -244,6 +254,7 @@ def _content(
         pairs=found.pairs,
         joint=joint,
         joint_facts=joint_facts,
+        posterior=published_posterior(found.posterior, study),
         provenance={
             "model_marginals": "exact" if found.marginals_exact else "sampled",
             "python": platform.python_version(),
@@ -264,6 +275,12 @@ def _content(
     )
 
 
+def _total(cost: Cost) -> str:
+    if math.isinf(cost.epsilon):
+        return "more than any epsilon bounds"
+    return f"epsilon {cost.epsilon:.4g}, delta {cost.delta:.4g}"
+
+
 def _warnings(study: Study, people: Table, spending: Spending, found: LearnResult) -> Iterator[str]:
     yield from people.remarks
     if found.joint is not None and not found.joint.reached:
@@ -273,10 +290,17 @@ def _warnings(study: Study, people: Table, spending: Spending, found: LearnResul
         )
     if spending.others:
         yield (
-            f"another run on this table: with this one it has cost each person epsilon {spending.total.epsilon:.4g}, delta "
-            f"{spending.total.delta:.4g} in all; before: {'; '.join(spending.others)}"
+            f"another run on this table: with this one it has cost each person {_total(spending.total)} in all; before: "
+            f"{'; '.join(spending.others)}"
         )
-    if METHODS[study.structure.method].whole_table:
+    if found.posterior is not None and not found.posterior.sample.diagnostics.agree:
+        yield (
+            "the chains that sampled graphs do not agree: take the probabilities of edges and the sets for no posterior; ask for "
+            "more steps, fewer parents (max_parents), or prior = 'penalty'"
+        )
+    if study.tables is None:
+        yield "no differential privacy: what is published follows from the records as they are, and no epsilon bounds it"
+    if study.tables is None or METHODS[study.structure.method].whole_table:
         return
     sigma = tables_sigma(study)
     buried = [names for names, cells in _pairs(study) if sigma > people.n_records / cells]

@@ -267,6 +267,7 @@ def _result(
 
     from verticil.shared.formats import model_json
     from verticil.simulation.summary import (
+        chains_text,
         compare_with_tables,
         costs_text,
         pairs_text,
@@ -282,7 +283,7 @@ def _result(
         epsilon_per_person=float("inf") if total is None else total,
         costs=costs_text(folder),
         parameters=parameters_text(folder, study),
-        pairs=pairs_text(folder),
+        pairs="\n".join(filter(None, (chains_text(folder), pairs_text(folder)))),
         comparison=compare_with_tables(made, folder, study, seed=seed) if compare else None,
         release=None,
     )

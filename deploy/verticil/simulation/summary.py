@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verticil.shared.arrays import Codes
+from verticil.shared.formats import posterior
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocol import Statement
 from verticil.shared.study.protocols import protocol_of
@@ -114,6 +115,22 @@ def _statement(release: Path, study: Study) -> Statement | None:
     return protocol_of(study).statement(study, dag)
 
 
+def chains_text(release: Path) -> str:
+    """What is to be said of the chains that sampled graphs; empty where they agree, or the study samples none.
+
+    Args:
+        release: the folder of a verified release.
+    """
+    path = release / posterior.FILE
+    if not path.exists():
+        return ""
+    told = json.loads(path.read_bytes())["diagnostics"]
+    if told["agree"]:
+        return ""
+    far = f"an edge's probability differs by up to {told['edge_difference']:.2g}"
+    return f"the chains that sampled graphs do not agree: {far}; take edges and sets for no posterior"
+
+
 def pairs_text(release: Path) -> str:
     """What the tables of the pairs say of the network; empty where no pair was scored.
 
@@ -123,7 +140,7 @@ def pairs_text(release: Path) -> str:
     check = _document(release)["structure"]["search"].get("pair_check")
     if check is None:
         return ""
-    lines = []
+    lines: list[str] = []
     if "worst_pair" in check:
         lines.append(
             f"worst of {check['significant_pairs']} significant pairs: {' x '.join(check['worst_pair'])}, "

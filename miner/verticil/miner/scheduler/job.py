@@ -50,8 +50,10 @@ if TYPE_CHECKING:
     from verticil.miner.learning.selection import Candidate
     from verticil.miner.learning.strength import EdgeStrength
     from verticil.miner.learning.structure import Search
+    from verticil.shared.formats.posterior import PublishedPosterior
     from verticil.shared.joint.estimate import JointEstimate
     from verticil.shared.model.joint import JointModel
+    from verticil.shared.posterior.result import StructurePosterior
 
 Progress = Callable[[str, int], None]
 """Stage and percent; never anything that depends on data."""
@@ -272,7 +274,9 @@ def learn_and_write(
     )
     progress("sampling", 0)
     joint, joint_facts = published_joint(learned.joint, study)
-    codes, synthetic = released_records(learned.network, study, job.n_common, joint)
+    posterior = published_posterior(learned.posterior, study)
+    sampled = () if posterior is None else posterior.networks
+    codes, synthetic = released_records(learned.network, study, job.n_common, joint, sampled)
     progress("writing", 0)
     write_release(
         job.target,
@@ -289,6 +293,7 @@ def learn_and_write(
             pairs=learned.pairs,
             joint=joint,
             joint_facts=joint_facts,
+            posterior=posterior,
             proposal=job.proposal,
             sub_model=job.sub_model,
             provenance={
@@ -345,6 +350,55 @@ def published_joint(found: JointEstimate | None, study: Study) -> tuple[JointMod
         "share_of_the_model": round(found.alpha, 4),
     }
     return model, facts
+
+
+def published_posterior(found: StructurePosterior | None, study: Study) -> PublishedPosterior | None:
+    """What a release has of sampled graphs, the networks rounded; None where the study samples none."""
+    from verticil.shared.formats.posterior import MAX_GRAPHS, Agreement, Edge, Predicted, PublishedPosterior
+    from verticil.shared.model.rounding import round_network
+
+    if found is None:
+        return None
+    sample, chains = found.sample, found.sample.diagnostics
+    distinct = sample.distinct()
+    return PublishedPosterior(
+        source=found.source,
+        chains=study.posterior.chains,
+        steps=sample.steps,
+        burn_in=sample.burn_in,
+        every=sample.every,
+        n_graphs=sample.n_draws,
+        agreement=Agreement(
+            r_hat=chains.r_hat,
+            edge_difference=chains.edge_difference,
+            effective=chains.effective_size,
+            agree=chains.agree,
+        ),
+        edges=tuple(
+            Edge(
+                parent=parent,
+                child=child,
+                probability=float(sample.edge_probability[parent, child]),
+                error=float(sample.edge_error[parent, child]),
+            )
+            for child, parent in np.argwhere(sample.edge_probability.T > 0).tolist()
+        ),
+        consensus=found.consensus,
+        distinct=len(distinct),
+        graphs=distinct[:MAX_GRAPHS],
+        networks=tuple(map(round_network, found.networks)),
+        pairs=found.pairs,
+        predictive=tuple(
+            Predicted(
+                words=words,
+                draws=tuple(told.draws.tolist()),
+                mean=told.mean,
+                low=told.low,
+                high=told.high,
+            )
+            for words, told in zip(study.posterior.statistics, found.predictive, strict=True)
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -169,7 +169,7 @@ def datapackage(
         "title": f"SYNTHETIC: {study.title}",
         "description": (
             f"{study.purpose}. Synthetic records drawn from a Bayesian network that was estimated from "
-            f"{protocol_of(study).sources}; no record is a real person's."
+            f"{protocol_of(study).learned_from(study)}; no record is a real person's."
         ),
         **({"created": created} if created is not None else {}),
         "contributors": [{"title": party, "roles": ["contributor"]} for party in study.parties],

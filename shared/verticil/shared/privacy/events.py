@@ -445,6 +445,14 @@ def _noisy_tables(study: Study, party: str) -> Iterable[PlannedEvent]:
     yield PlannedEvent(event=event, variables=names, readers=("everyone",), joint=True)
 
 
+def _exact(study: Study, party: str) -> Iterable[PlannedEvent]:
+    """What a party shares without noise; or what the owner of a whole table publishes of it without noise on tables."""
+    yield from _shared_as(ExactStatistics)(study, party)
+    if protocol_of(study).whole_table and study.tables is None:
+        event = ExactStatistics(reader=PUBLIC.name)
+        yield PlannedEvent(event=event, variables=study.schema.names, readers=("everyone",))
+
+
 def _of_no_study(_study: Study, _party: str) -> Iterable[PlannedEvent]:
     return ()
 
@@ -561,7 +569,7 @@ register(
         event=ExactStatistics,
         cost=lambda _: Cost(epsilon=math.inf),
         words=lambda _: "exact functions of the data were shared: no bound",
-        of_study=_shared_as(ExactStatistics),
+        of_study=_exact,
         has_own_words=True,
     )
 )

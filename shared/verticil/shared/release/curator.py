@@ -81,13 +81,16 @@ class CuratorRelease(ReleaseProtocol):
         return Checked(statements=1)
 
     def section(self, content: ReleaseContent, statement: PrivacyStatement) -> Section:
-        """The noise on the tables."""
+        """The noise on the tables, or that there is none."""
+        noisy = content.study.tables is not None
         return Section(
             figures=(),
-            share="that the noisy tables give",
-            noisy=True,
+            share="that the noisy tables give" if noisy else "among the people",
+            noisy=noisy,
             no_pairs="No pair is compared here.",
-            evidence="what noise the organisation says that it drew",
+            evidence="what noise the organisation says that it drew"
+            if noisy
+            else "that the organisation drew no noise",
         )
 
     def template(self) -> str:

@@ -1,7 +1,8 @@
 """Checking a release that comes from somewhere: is it whole, who published it, and does everything in it belong together?
 
 In this order: every file of the manifest is there with its size and SHA-256, and no other file is; the documents belong to the
-same study; where there is a joint model, the synthetic records can have been drawn from it; the publisher's signature over the
+same study; where there is a joint model, the synthetic records can have been drawn from it, and where graphs were sampled, each
+set of records from its network; the publisher's signature over the
 manifest holds; its certificate, and those of all receipts, were issued by one authority to one miner (in Model I every party of
 the study has signed, and the protocol checks what each has stated); so many parties have countersigned as the study asks for; and
 that authority, or that certificate, is the one that the reader trusts.
@@ -31,6 +32,7 @@ from cryptography import x509
 from verticil.shared.errors import GateFailed, Misuse, VerticilError
 from verticil.shared.formats import joint, model_json
 from verticil.shared.formats import posterior as posterior_json
+from verticil.shared.formats.posterior import PublishedPosterior
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.json_document import Node, parse
 from verticil.shared.membership.revocation import parse_list, revoked_in
@@ -101,6 +103,7 @@ class VerifiedRelease:
             say it.
         revoked_later: signers whose certificates were revoked after they had signed, in words.
         files: names of all files, the manifest and its signature excepted.
+        chains_agree: of a study that samples graphs: whether its chains do; None: it samples none.
     """
 
     publisher: str
@@ -126,6 +129,7 @@ class VerifiedRelease:
     accounts: tuple[AccountStatement, ...]
     revoked_later: tuple[str, ...]
     files: tuple[str, ...]
+    chains_agree: bool | None = None
 
 
 def verify_release(
@@ -166,7 +170,7 @@ def verify_release(
     if manifest["version"].integer() != 1:
         manifest["version"].fail("made by a newer version of verticil")
     files = _check_files(directory, manifest)
-    study, model = _check_documents(directory, manifest)
+    study, model, posterior = _check_documents(directory, manifest)
     published = utc_time(manifest["published_at"])
 
     signature = _signature_document(directory)
@@ -237,6 +241,7 @@ def verify_release(
         accounts=() if manifest["privacy"].get("accounts") is None else total.accounts,
         revoked_later=denied.later,
         files=files,
+        chains_agree=None if posterior is None else posterior.agreement.agree,
     )
 
 
@@ -300,7 +305,7 @@ def _legible(names: Iterable[str]) -> str:
     return ", ".join(name if name.isprintable() else ascii(name) for name in names)
 
 
-def _check_documents(directory: Path, manifest: Node) -> tuple[Study, Network]:
+def _check_documents(directory: Path, manifest: Node) -> tuple[Study, Network, PublishedPosterior | None]:
     """study.json is the study of the manifest's digest, and model.json and the privacy figures are of that study."""
     study_bytes = _read(directory, "study.json")
     effective = manifest["effective_digest"].text()
@@ -332,7 +337,7 @@ def _check_documents(directory: Path, manifest: Node) -> tuple[Study, Network]:
     _check_joint(directory, manifest, study, found)
     _check_sampled_from(model, study, found)
     listed = manifest["files"].get(posterior_json.FILE) is not None
-    check_posterior_file(
+    posterior = check_posterior_file(
         directory,
         _read(directory, posterior_json.FILE) if listed else None,
         study,
@@ -341,7 +346,7 @@ def _check_documents(directory: Path, manifest: Node) -> tuple[Study, Network]:
     )
     expect(manifest["study"]["id"], study.id)
     expect(manifest["study"]["model"], study.model)
-    return study, network
+    return study, network, posterior
 
 
 def _check_joint(directory: Path, manifest: Node, study: Study, model: JointModel | None) -> None:

@@ -5,6 +5,9 @@ counts (or runs PrivBayes, whose scores and tables have noise), and from then on
 published is (epsilon, delta) differentially private for the replacement of one person; the number of people is public. That the
 owner, the trusted curator, drew the noise as it says cannot be seen from outside.
 
+One study has no noise: one that samples graphs (`[structure] method = "posterior"`) and names no ``[tables]``. It is learned from
+the records as they are, as Martins, Gonçalves & Galletti have it, promises nothing, and is charged without a bound.
+
 A study of it is what `verticil.curator` made of a study document; nodes refuse it, and carry none out.
 """
 
@@ -27,27 +30,42 @@ _STATEMENT: Final = (
 )
 
 
+_EXACT: Final = (
+    "One organisation held the whole table, and learned from its records as they are. No differential privacy protects anybody "
+    "in what is published: the graphs and their probabilities, the parameters and the synthetic records follow from true values, "
+    "without noise, and no epsilon bounds what they tell about a person."
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CuratorStatement(Statement):
-    """What the noise promises; how much stands in the accounts of the privacy statement."""
+    """What the noise promises, or that there is none; how much stands in the accounts of the privacy statement.
+
+    Attributes:
+        noise: the tables that everything was learned from have noise.
+    """
 
     key = "curator"
 
+    noise: bool = True
+
     @property
     def exact(self) -> bool:
-        """The parameters come from tables with noise."""
-        return False
+        """Whether the parameters come from records as they are."""
+        return not self.noise
 
     @property
     def parameters(self) -> str:
         """The noise on all that is published."""
+        if self.exact:
+            return "no bound: they follow from records as they are"
         return "the noise on the tables that everything was learned from"
 
     def document(self) -> Json:
         """The statement."""
         return {
-            "exact_parameters": False,
-            "statement": _STATEMENT,
+            "exact_parameters": self.exact,
+            "statement": _EXACT if self.exact else _STATEMENT,
             "relation": "replace one person; the number of people is public",
         }
 
@@ -103,11 +121,15 @@ class Curator(Protocol):
                     f"{source}: {unit.text}",
                     "expected the scheme 'none': with the model 'curator' tables have the noise",
                 )
-        if study.tables is None:
+        if study.tables is None and not study.samples_graphs:
             fail(f"{source}: tables", "missing, expected the epsilon and delta of the noise with the model 'curator'")
         if study.publish is not None or study.quorum is not None:
             fail(f"{source}: publish, quorum", "there is nobody to wait for with the model 'curator'", hint="remove it")
 
     def statement(self, study: Study, dag: Dag) -> CuratorStatement:
         """What the noise promises."""
-        return CuratorStatement()
+        return CuratorStatement(noise=study.tables is not None)
+
+    def learned_from(self, study: Study) -> str:
+        """Counts with noise, or the records of a study that samples graphs without."""
+        return self.sources if study.tables is not None else "the records of one table, as they are"

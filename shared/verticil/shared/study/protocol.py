@@ -237,6 +237,10 @@ class Protocol(ABC):
         """What the documents of a release say besides, of an effective study and the structure; None: nothing."""
         return None
 
+    def learned_from(self, study: Study) -> str:
+        """What the model of a study was estimated from, for people."""
+        return self.sources
+
     def findings(self, study: Study) -> Iterator[Finding]:
         """Say what the analyst should know of a study besides what is said of every one."""
         yield from ()

@@ -1,0 +1,196 @@
+"""An owner's graphs: sampled from the records as they are, without any bound and saying so, or from noisy tables."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from verticil.cli.main import app
+from verticil.curator import Synthesized, synthesize
+from verticil.curator.study import owners_study
+from verticil.shared.errors import Misuse, Refusal
+from verticil.shared.formats.posterior import read_networks
+from verticil.shared.privacy.accounts import Cost
+from verticil.shared.release.verification import verify_release
+from verticil.shared.study.document import PosteriorRule
+from verticil.shared.study.reading import read_study
+
+STUDY = """
+schema = 1
+id = "alone"
+purpose = "A clinic's own table"
+expires = 2099-01-01
+[[party]]
+name = "clinic"
+[[variable]]
+party = "clinic"
+name = "a"
+categories = ["x", "y", "z"]
+[[variable]]
+party = "clinic"
+name = "b"
+categories = ["x", "y", "z"]
+[[variable]]
+party = "clinic"
+name = "c"
+categories = ["no", "yes"]
+[randomization_default]
+scheme = "none"
+[structure]
+method = "hill-climb"
+seed = 1
+[release]
+synthetic_records = 300
+seed = 1
+"""
+SHORT = "[posterior]\nsteps = 200\n"
+ASKED = '[posterior]\nsteps = 20000\ndata_sets = 3\nstatistics = [["chi-square", "a", "c"], ["overlap", "c", "yes", "a", "x"]]\n'
+
+
+def clinic(folder: Path, posterior: str = "") -> tuple[Path, Path]:
+    """A decides B but for noise; C is a coin."""
+    study = STUDY.replace('"hill-climb"', '"posterior"') + posterior if posterior else STUDY
+    (folder / "study.toml").write_text(study)
+    draw = np.random.default_rng(1)
+    a = draw.integers(0, 3, 2000)
+    b = np.where(draw.random(2000) < 0.2, draw.integers(0, 3, 2000), a)
+    of = np.array(["x", "y", "z"])
+    frame = pd.DataFrame({"a": of[a], "b": of[b], "c": np.array(["no", "yes"])[draw.integers(0, 2, 2000)]})
+    frame.to_csv(folder / "people.csv", index=False)
+    return folder / "people.csv", folder / "study.toml"
+
+
+@pytest.fixture(scope="module")
+def exact(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Synthesized]:
+    folder = tmp_path_factory.mktemp("clinic")
+    table, study = clinic(folder, ASKED)
+    return folder, synthesize(table, study, method="posterior", out=folder / "out")
+
+
+def test_records_as_they_are_have_no_bound_and_it_is_said(exact: tuple[Path, Synthesized]) -> None:
+    """In the account, the manifest, the report, what is printed, and by verification."""
+    folder, found = exact
+    release = folder / "out" / "release"
+    verified = verify_release(release, ca_certificate=(folder / "out" / "ca.crt").read_bytes())
+    assert verified.exact_parameters is True
+    assert verified.chains_agree is True
+    public = next(account for account in verified.accounts if account.reader.name == "public")
+    assert math.isinf(public.cost.epsilon)
+    assert math.isinf(found.spending.cost.epsilon)
+    assert math.isinf(found.spending.total.epsilon)
+    assert any("no differential privacy" in warning for warning in found.warnings)
+    assert "no noise is added: nothing that is published has a bound" in found.changes
+    page = (release / "report.html").read_text(encoding="utf-8")
+    assert "<strong>No differential privacy.</strong>" in page
+    assert "added noise to every count" not in page
+    assert (
+        "No differential privacy protects anybody"
+        in json.loads((release / "manifest.json").read_text())["curator"]["statement"]
+    )
+    assert "the records of one table, as they are" in (release / "datapackage.json").read_text()
+
+
+def test_the_posterior_is_that_of_the_records(exact: tuple[Path, Synthesized]) -> None:
+    """A and B are linked, in either direction alike (BDeu); C with neither."""
+    folder, found = exact
+    assert found.posterior is not None
+    probability = found.posterior.sample.edge_probability
+    assert probability[0, 1] + probability[1, 0] > 0.999
+    assert probability[0, 1] == pytest.approx(0.5, abs=0.05)
+    assert max(probability[2, 0], probability[0, 2], probability[1, 2], probability[2, 1]) < 0.05
+    networks = read_networks(folder / "out" / "release")
+    assert len(networks) == 3
+    document = json.loads((folder / "out" / "release" / "posterior.json").read_bytes())
+    chi_square, overlap = document["predictive"]
+    assert len(chi_square["draws"]) >= 500
+    assert chi_square["interval"][1] - chi_square["interval"][0] > 0.9  # of a p-value where nothing depends
+    assert 0 < overlap["mean"] <= 1
+
+
+def test_with_an_epsilon_it_is_noisy_tables(tmp_path: Path) -> None:
+    table, study = clinic(tmp_path, SHORT)
+    found = synthesize(table, study, method="posterior", epsilon=1.0, out=tmp_path / "out")
+    assert (found.spending.cost.epsilon, found.study.records_from) == (1.0, "posterior")
+    assert found.posterior is not None
+    assert found.posterior.source == "noisy-tables"
+    verified = verify_release(tmp_path / "out" / "release", ca_certificate=(tmp_path / "out" / "ca.crt").read_bytes())
+    assert verified.exact_parameters is False
+    assert "No differential privacy" not in (tmp_path / "out" / "release" / "report.html").read_text(encoding="utf-8")
+
+
+def ten_columns(folder: Path) -> tuple[Path, Path]:
+    """Each column like the one before it, a little: many graphs are possible."""
+    draw = np.random.default_rng(3)
+    codes = [draw.integers(0, 2, 300)]
+    for _ in range(9):
+        codes.append(np.where(draw.random(300) < 0.75, draw.integers(0, 2, 300), codes[-1]))
+    names = [f"v{place}" for place in range(10)]
+    of = np.array(["no", "yes"])
+    pd.DataFrame({name: of[code] for name, code in zip(names, codes, strict=True)}).to_csv(
+        folder / "people.csv", index=False
+    )
+    head, _, tail = STUDY.partition("[[variable]]")
+    variables = "".join(
+        f'[[variable]]\nparty = "clinic"\nname = "{name}"\ncategories = ["no", "yes"]\n' for name in names
+    )
+    rest = tail[tail.index("[randomization_default]") :].replace("hill-climb", "posterior")
+    (folder / "study.toml").write_text(head + variables + rest + SHORT)
+    return folder / "people.csv", folder / "study.toml"
+
+
+def test_chains_cut_to_200_steps_are_marked_and_exit_6_where_it_is_asked_for(tmp_path: Path) -> None:
+    table, study = ten_columns(tmp_path)
+    out = tmp_path / "out"
+    command = ["synthesize", str(table), "--study", str(study), "--method", "posterior", "--out", str(out)]
+    run = CliRunner().invoke(app, [*command, "--strict"])
+    assert run.exit_code == 6, run.output
+    assert "the chains that sampled graphs do not agree" in " ".join(run.output.split())
+    page = (out / "release" / "report.html").read_text(encoding="utf-8")
+    assert page.index("The chains do not agree.") < page.index('<dl class="figures">')
+    verify = ["release", "verify", str(out / "release"), "--ca", str(out / "ca.crt")]
+    said = CliRunner().invoke(app, verify)
+    assert said.exit_code == 0
+    assert "do not agree" in " ".join(said.output.split())
+    assert CliRunner().invoke(app, [*verify, "--strict"]).exit_code == 6
+    told = json.loads(CliRunner().invoke(app, [*verify, "--format", "json"]).output)
+    assert told["chains_agree"] is False
+
+
+def test_a_budget_has_no_room_for_what_has_no_bound(tmp_path: Path) -> None:
+    """Neither for it, nor for anything after it."""
+    table, study = clinic(tmp_path, SHORT)
+    budget = Cost(epsilon=10.0, delta=1e-6)
+    with pytest.raises(Refusal, match="no bound holds") as caught:
+        synthesize(table, study, method="posterior", budget=budget)
+    assert caught.value.code == "BUDGET_EXCEEDED"
+    synthesize(table, study, method="posterior")
+    with pytest.raises(Refusal, match="no bound holds"):
+        synthesize(table, study, method="posterior", epsilon=1.0, budget=budget)
+    with pytest.raises(Refusal, match="before"):
+        synthesize(table, study, method="network", epsilon=1.0, budget=budget)
+
+
+def test_what_becomes_of_a_study(tmp_path: Path) -> None:
+    """The search of another method goes; the study's own noise stays unless an infinite epsilon is asked for."""
+    _, path = clinic(tmp_path)
+    plain = read_study(path)
+    owned = owners_study(plain, method="posterior")
+    assert (owned.structure.method, owned.structure.score, owned.tables) == ("posterior", "bdeu", None)
+    (tmp_path / "tables.toml").write_text(STUDY + "[tables]\nepsilon = 2.0\ndelta = 1e-9\n")
+    tables = read_study(tmp_path / "tables.toml")
+    kept = owners_study(tables, method="posterior")
+    assert kept.tables is not None
+    assert kept.tables.epsilon == 2.0
+    assert owners_study(tables, method="posterior", epsilon=math.inf).tables is None
+    with pytest.raises(Misuse, match="a delta goes with an epsilon"):
+        owners_study(plain, method="posterior", delta=1e-9)
+    _, sampled = clinic(tmp_path, ASKED.replace(', ["overlap", "c", "yes", "a", "x"]', ""))
+    other = owners_study(read_study(sampled), method="privbayes")
+    assert (other.structure.method, other.posterior) == ("privbayes", PosteriorRule())
+    assert owners_study(read_study(sampled), method="joint").posterior.data_sets == 3
