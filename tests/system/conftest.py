@@ -457,7 +457,9 @@ def _maker(folder: Path, made: list[Nodes]) -> Callable[..., Nodes]:
             peers=(dict.fromkeys(paths, RELAY) if relay else free_addresses(paths)) if masked else None,
             masked=masked,
         )
-        (document := root / "analyst" / "study.toml").write_text(MASKED_STUDY if masked else study, encoding="utf-8")
+        (document := root / "analyst" / "study.toml").write_text(
+            MASKED_STUDY if masked and study == STUDY else study, encoding="utf-8"
+        )
         made.append(Nodes(federation, document))
         return made[-1]
 

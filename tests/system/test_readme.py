@@ -21,7 +21,12 @@ DOCS = ROOT / "deploy" / "docs"
 TOUR = [ROOT / "README.md", DOCS / "tour.md", DOCS / "joining.md", DOCS / "measured.md"]
 """In the order in which a reader comes by them: what a page made is there on the next."""
 OTHERS = sorted({*DOCS.glob("*.md"), ROOT / ".github" / "CONTRIBUTING.md"} - set(TOUR))
-RUN_ELSEWHERE = {"runbook.md": "test_runbook.py", "adding.md": "test_adding.py", "alone.md": "test_alone_page.py"}
+RUN_ELSEWHERE = {
+    "runbook.md": "test_runbook.py",
+    "adding.md": "test_adding.py",
+    "alone.md": "test_alone_page.py",
+    "posterior.md": "test_posterior_nodes.py",
+}
 BLOCK = re.compile(r"<!-- (run|command: \w+) -->\n```(\w+)\n(.*?)```", re.DOTALL)
 FENCE = re.compile(r"^```(?!mermaid)\w+$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s#:]+)(?:#[^)]*)?\)")

@@ -129,6 +129,7 @@ def synthesize(
     """
     from verticil.curator.comparison import compared
     from verticil.curator.learning import learned, records_of
+    from verticil.shared.release.posterior import check_sets
     from verticil.shared.study.reading import read_study
 
     given = study if isinstance(study, Study) else read_study(Path(study))
@@ -141,6 +142,7 @@ def synthesize(
     with as_file(table) as path, opened(folder, owned.parties[0], now=now) as desk:
         step("reading the table")
         people = read_table(path, owned, dataset=name, id_column=id_column, secret=desk.secret)
+        check_sets(owned, people.n_records)
         name = dataset_of(desk, name, people.fingerprint)
         release = measurement(owned, people, dataset=name, secret=desk.secret)
         spending = charge(desk, owned, release, budget=budget, now=now)

@@ -241,7 +241,7 @@ def learn_and_write(
 
     Raises:
         LearningCancelled: `cancelled` said so.
-        DataFault: STATE_CORRUPT, a column is not what was receipted; DISK_FULL.
+        DataFault: STATE_CORRUPT, a column is not what was receipted; LEARNING_FAILED; DISK_FULL.
         Misuse: STUDY_UNSUPPORTED, this version cannot learn it.
     """
     from verticil.miner.learning.from_tables import learn_from_tables
@@ -251,9 +251,11 @@ def learn_and_write(
     from verticil.shared.release.bundle import write_release
     from verticil.shared.release.content import ReleaseContent
     from verticil.shared.release.masked import opened_tables
+    from verticil.shared.release.posterior import check_sets
     from verticil.shared.release.synthesis import released_records
 
     study = canonical.from_bytes(job.effective, wire=False)
+    check_sets(study, job.n_common)
     progress("reading", 0)
     file = job.tables
     columns = _columns(job, study) if file is None else []
