@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from support.releases import GRAPHS, random_network, release_study_of_two, with_posterior
+from verticil.cli.main import main
 from verticil.shared.errors import DataFault, GateFailed
 from verticil.shared.formats import posterior as posterior_json
 from verticil.shared.json_document import parse
@@ -243,6 +244,36 @@ def test_what_is_fetched_may_be_so_large(content, release_content, folder):
         assert (folder / name).stat().st_size < limits[name]
     assert limits[set_file(1)] == limits["synthetic.csv"]
     assert posterior_files(release_content.study) == {}
+
+
+def test_more_records_come_from_every_network(content, folder, tmp_path, capsys):
+    """One network after the other, in equal parts; the consensus where it is asked for, and where evidence is given."""
+    command = ["release", "sample", str(folder), "-n", "3001", "--seed", "4", "--format", "json", "--out"]
+    assert main([*command, str(tmp_path / "all.csv")]) == 0
+    assert json.loads(capsys.readouterr().out)["from"] == "posterior"
+    codes = read_records(tmp_path / "all.csv", content.study.schema, 3001)
+    for network, part in zip(
+        content.posterior.networks, (slice(1001), slice(1001, 2001), slice(2001, 3001)), strict=True
+    ):
+        assert unlikely_family(network, [column[part] for column in codes], FALSE_ALARMS) is None
+    assert main([*command, str(tmp_path / "one.csv"), "--from", "network"]) == 0
+    assert "from" not in json.loads(capsys.readouterr().out)
+    one = read_records(tmp_path / "one.csv", content.study.schema, 3001)
+    assert unlikely_family(content.network, one, FALSE_ALARMS) is None
+    assert unlikely_family(content.network, codes, FALSE_ALARMS) is not None
+    assert main([*command, str(tmp_path / "given.csv"), "--given", "smoker=yes"]) == 0
+    assert set(read_records(tmp_path / "given.csv", content.study.schema, 3001)[1].tolist()) == {1}
+    capsys.readouterr()
+    refused = [*command, str(tmp_path / "no.csv"), "--from", "posterior"]
+    assert main([*refused, "--given", "smoker=yes"]) == 2
+    assert "equal parts of each are no records" in json.loads(capsys.readouterr().out)["error"]["message"]
+
+
+def test_only_a_release_with_a_posterior_has_its_networks(release_content, tmp_path, capsys):
+    folder = write_release(tmp_path / "plain", release_content)
+    command = ["release", "sample", str(folder), "-n", "5", "--out", str(tmp_path / "x.csv"), "--from", "posterior"]
+    assert main([*command, "--format", "json"]) == 2
+    assert "has no posterior.json" in json.loads(capsys.readouterr().out)["error"]["message"]
 
 
 def test_sets_of_too_many_people_are_refused_before_any_work(content, release_content):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import itertools
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -19,6 +20,7 @@ from verticil.shared.errors import Misuse
 from verticil.shared.model.schema import Schema
 
 if TYPE_CHECKING:
+    from verticil.shared.model.network import Network
     from verticil.shared.release.verification import VerifiedRelease
     from verticil.shared.study.document import Sampling
 
@@ -38,6 +40,7 @@ class SourceChoice(StrEnum):
 
     joint = "joint"
     network = "network"
+    posterior = "posterior"
 
 
 @app.command(
@@ -175,7 +178,9 @@ def verify(
 
 @app.command("sample", epilog="Example: verticil release sample hearts -n 10000 --seed 1 --out more.csv")
 def sample(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The release folder; only model.json is read.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The release folder; its models are read, and nothing is verified.")
+    ],
     n: Annotated[int, typer.Option("-n", "--records", min=1, max=100_000_000, help="How many synthetic records.")],
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same records.")] = 0,
     out: Annotated[Path, typer.Option(help="File to write: .csv or .parquet.")] = Path("synthetic.csv"),
@@ -190,14 +195,17 @@ def sample(
     source: Annotated[
         SourceChoice | None,
         typer.Option(
-            "--from", help="The joint model or the network; what the release's records come from unless given."
+            "--from",
+            help="The joint model, the network, or the networks of a posterior in equal parts; what the release's own records "
+            "come from unless given.",
         ),
     ] = None,
     form: FormatOption = Format.text,
 ) -> None:
     """Draw synthetic records from a release's joint model or network, a million at a time.
 
-    With --given they are drawn from the exact conditional distribution: none is drawn and thrown away.
+    With --given they are drawn from the exact conditional distribution (of the consensus, where graphs were sampled): none is
+    drawn and thrown away.
     """
     import numpy as np
 
@@ -216,14 +224,22 @@ def sample(
         raise Misuse("FILE_MISSING", f"{model}: no such file", hint="give the folder of a release")
     document = model.read_bytes()
     network = model_json.read(document)
-    joint = None if source is SourceChoice.network else model_json.read_joint(document, network.schema)
+    other = source in {SourceChoice.network, SourceChoice.posterior}
+    joint = None if other else model_json.read_joint(document, network.schema)
+    sampled = _sampled(folder, source, given=bool(given))
     if source is SourceChoice.joint and joint is None:
         raise Misuse("USAGE", f"--from joint: {folder} has no joint model", hint="leave it out: the network is there")
     evidence = _evidence(network.schema, given or [])
     method: Sampling = sampling.value
     generator = np.random.Generator(np.random.PCG64(seed))
     try:
-        chunks = sample_chunks(joint or network, n, generator=generator, given=evidence, method=method)
+        sources = sampled or (joint or network,)
+        sizes = [len(range(place, n, len(sources))) for place in range(len(sources))]
+        chunks = itertools.chain.from_iterable(
+            sample_chunks(each, size, generator=generator, given=evidence, method=method)
+            for each, size in zip(sources, sizes, strict=True)
+            if size
+        )
         tables = (decode(network.schema, codes, generator) for codes in chunks)
         (write_csv if out.suffix == ".csv" else write_parquet)(tables, out)
     except ValueError as error:
@@ -235,10 +251,35 @@ def sample(
         "columns": len(network.schema),
         "seed": seed,
         "sampling": sampling.value,
-        **({} if joint is None else {"from": "joint"}),
+        **({"from": "posterior"} if sampled else {} if joint is None else {"from": "joint"}),
     }
     if not emit(payload, form=form):
         put(f"{n} synthetic records of {len(network.schema)} columns in {out} (seed {seed})")
+
+
+def _sampled(folder: Path, source: SourceChoice | None, *, given: bool) -> tuple[Network, ...]:
+    """The networks of a posterior that records come from; none: they come from the joint model or the one network."""
+    from verticil.shared.formats import posterior
+    from verticil.shared.study import canonical
+
+    there = (folder / posterior.FILE).is_file()
+    if source is None and there and not given:
+        study = canonical.from_bytes((folder / "study.json").read_bytes(), source="study.json", wire=False)
+        return posterior.read_networks(folder) if study.records_from == "posterior" else ()
+    if source is not SourceChoice.posterior:
+        return ()
+    if not there:
+        raise Misuse(
+            "USAGE", f"--from posterior: {folder} has no {posterior.FILE}", hint="leave it out: the network is there"
+        )
+    if given:
+        raise Misuse(
+            "USAGE",
+            "--given with --from posterior: the networks give the categories different chances, so equal parts of each are no "
+            "records of people who have them",
+            hint="use --from network, the consensus",
+        )
+    return posterior.read_networks(folder)
 
 
 def _evidence(schema: Schema, given: Sequence[str]) -> dict[int, int]:
