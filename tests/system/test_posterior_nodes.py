@@ -77,19 +77,19 @@ def test_smokers_claims_are_linked(published: tuple[str, Any, Path]) -> None:
 
 
 def test_other_programs_open_the_consensus(
-    published: tuple[str, Any, Path], read_elsewhere: Callable[[Path], Any]
+    published: tuple[str, Any, Path], read_with_pgmpy: Callable[[Path], Any], read_with_pyagrum: Callable[[Path], Any]
 ) -> None:
-    """pgmpy and pyAgrum."""
     _, _, release = published
     network = model_json.read((release / "model.json").read_bytes())
     names = network.schema.names
-    read = read_elsewhere(release / "network.bifxml")
-    for child, family in enumerate(network.families):
-        assert read.parents[names[child]] == frozenset(names[parent] for parent in family.parents)
-        first = {names[parent]: network.schema[parent].labels[0] for parent in family.parents}
-        row = read.row(names[child], first)
-        labels = network.schema[child].labels
-        np.testing.assert_allclose([row[label] for label in labels], family.probability[0], atol=1e-6)
+    for reader in (read_with_pgmpy, read_with_pyagrum):
+        read = reader(release / "network.bifxml")
+        for child, family in enumerate(network.families):
+            assert read.parents[names[child]] == frozenset(names[parent] for parent in family.parents)
+            first = {names[parent]: network.schema[parent].labels[0] for parent in family.parents}
+            row = read.row(names[child], first)
+            labels = network.schema[child].labels
+            np.testing.assert_allclose([row[label] for label in labels], family.probability[0], atol=1e-6)
 
 
 def test_what_the_page_says_in_python_runs(published: tuple[str, Any, Path], monkeypatch: pytest.MonkeyPatch) -> None:
