@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from support import PATIENCE_SECONDS
 from support.masked_nodes import Table
 from support.miner_service import PARTIES, Federation, Keys, chunk, codes_of, keys, make_study, refused
 from verticil.miner.airgap.exchange import replay
@@ -204,11 +205,9 @@ class Masked:
         await asyncio.sleep(0.01)
 
     async def run(self, digest: bytes, until: Callable[[], bool] | None = None) -> None:
-        for _ in range(3000):
-            if until() if until else all(node.finished for node in self.rounds.values()):
-                return
-            await self.exchange(digest)
-        raise AssertionError("the round does not come to its end")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not (until() if until else all(node.finished for node in self.rounds.values())):
+                await self.exchange(digest)
 
     async def live(self, digest: bytes, kills: Killer) -> None:
         """The parties go on until everybody has the tables, or the miner is killed."""
@@ -360,9 +359,7 @@ async def test_only_the_sender_sends_a_message_of_its_size_and_goes_on_where_it_
         arriving = federation.node.store.study(digest).masked / "arriving"
         assert [path.stat().st_size for path in arriving.iterdir()] == [600]
     async with federation.restarted():
-        for _ in range(500):
-            if federation.node.rounds.find(digest) is not None:
-                break
+        while federation.node.rounds.find(digest) is None:
             await asyncio.sleep(0.01)
         effective = federation.node.session.record(digest).effective_digest
         head = coordinator_pb2.PutMaskedRequest(
@@ -520,7 +517,8 @@ async def test_a_revocation_deletes_what_there_is_of_the_round_and_every_party_g
         for _ in range(3):
             await masked.exchange(digest)
         folder = federation.node.store.study(digest).masked
-        assert folder.exists()
+        while not folder.exists():
+            await asyncio.sleep(0.01)
         withdrawal = coordinator_pb2.Withdrawal(reason="no more")
         await federation.party("west").wire.report(
             coordinator_pb2.ReportRequest(study_digest=digest, withdrawal=withdrawal)
