@@ -126,7 +126,7 @@ class Miner:
 
     def close(self) -> int:
         self.process.terminate()
-        code = self.process.wait(30)
+        code = self.process.wait(PATIENCE_SECONDS)
         for stream in (self.process.stdin, self.process.stdout, self.log):
             assert stream is not None
             stream.close()

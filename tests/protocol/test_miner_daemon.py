@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from support import miner_daemon, studies
+from support import PATIENCE_SECONDS, miner_daemon, studies
 from support.miner_daemon import NOW, Daemon, connection
 from verticil.miner.config import Limits, load_miner
 from verticil.miner.daemon import run_miner
+from verticil.miner.scheduler import learning
 from verticil.miner.scheduler.job import LearningJob, StructureJob, job_from
 from verticil.miner.scheduler.learning import SpawnedLearning, WorkerDied
 from verticil.miner.service.metrics import miner_gauges
@@ -83,8 +84,11 @@ async def test_feature_07_it_serves_each_role_its_own_writes_down_whom_it_refuse
     await party.close()
 
 
-async def test_it_answers_while_searches_take_all_processors(folder: Path, tmp_path: Path) -> None:
+async def test_it_answers_while_searches_take_all_processors(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two searches that never end: an event loop that waited for either would never answer."""
+    monkeypatch.setattr(learning, "_STOP_SECONDS", PATIENCE_SECONDS)  # they end by themselves, however slow the machine
     executor = SpawnedLearning(tmp_path / "cache", processes=2)
     study = searched_study(population=10_000, generations=1_000_000)
     searching = [asyncio.Event(), asyncio.Event()]

@@ -1009,7 +1009,7 @@ class PausingKey:
     def sign(self, body: bytes) -> common_pb2.Signed:
         if body.startswith(b"{\n"):
             self.reached.set()
-            assert self.go_on.wait(30)
+            assert self.go_on.wait(PATIENCE_SECONDS)
         return self._key.sign(body)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from verticil.miner.config import load_miner
 from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
@@ -70,7 +71,7 @@ class Wire:
         def keep() -> Iterator[Any]:
             for number, chunk in enumerate(chunks):
                 if number == BATCH + 2 and self._party == "clinic" and not self._run.cut.is_set():
-                    assert self._run.committed.wait(30), "the miner committed nothing"
+                    assert self._run.committed.wait(PATIENCE_SECONDS), "the miner committed nothing"
                     self._run.cut_off()
                 self._run.sent[self._party].append(chunk.offset)
                 yield chunk
@@ -111,7 +112,7 @@ class Run:
             self.gone.set()
 
         self.cut.set()
-        asyncio.run_coroutine_threadsafe(stop(), self.loop).result(30)
+        asyncio.run_coroutine_threadsafe(stop(), self.loop).result(PATIENCE_SECONDS)
 
     def see(self, step: durable.Step) -> None:
         if threading.current_thread() is threading.main_thread():

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from support import PATIENCE_SECONDS
 from support.studies import study_of
 from verticil.miner.config import Limits
 from verticil.miner.rules.rounds import Sealing
@@ -293,10 +294,9 @@ class Federation:
     async def settled(self, digest: bytes, fact: str) -> None:
         """Let the scheduler work until a fact that no version tells of is recorded."""
         self.node.changes.notify()
-        for _ in range(100_000):
-            if getattr(await asyncio.to_thread(self.node.catalogue.study, digest), fact):
-                return
-        raise AssertionError(f"{fact}: never recorded")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not getattr(await asyncio.to_thread(self.node.catalogue.study, digest), fact):
+                pass
 
     @contextlib.asynccontextmanager
     async def restarted(self) -> AsyncIterator[None]:
