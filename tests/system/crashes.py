@@ -91,9 +91,13 @@ STRUCTURES = {
     "peer": '{ method = "given", parents = { claims = ["smoker"] } }',
     "peer-learned": '{ method = "tree", score = "mutual-information" }',
     "peer-blinded": '{ method = "given", parents = { claims = ["smoker"] } }',
+    "masked": '{ method = "auto" }',
 }
+TABLES = "tables = { epsilon = 1.0, delta = 1e-6 }"
 OF_THE_ORDER = frozenset({"manifest.json", "manifest.sig"})
 """Files of a release in which the digest of the common list is."""
+TIMED = frozenset({*OF_THE_ORDER, "report.html", "datapackage.json"})
+"""Files with times in them: a round of masked tables needs a clock that goes."""
 GENERAL = frozenset(
     {
         *(
@@ -233,7 +237,7 @@ class Federation:
     def __init__(self, folder: Path, kind: str) -> None:
         self.folder, self.absent = folder, kind == "sub-model"
         self.model = "central" if self.absent else kind.split("-", maxsplit=1)[0]
-        self.learned = kind == "peer-learned"
+        self.learned, self.masked = kind == "peer-learned", kind == "masked"
         self.mode = "dh-psi" if kind == "peer-blinded" else "keyed-hash"
         tables = folder / "template" / "tables"
         tables.mkdir(parents=True)
@@ -248,7 +252,7 @@ class Federation:
                 model=self.model,
                 mode=self.mode,
                 structure=STRUCTURES[kind],
-                **(ABSENT if self.absent else dict.fromkeys(ABSENT, "")),
+                **(ABSENT if self.absent else dict.fromkeys(ABSENT, "") | {"quorum": TABLES * self.masked}),
             )
         )
         self.study = read_study(folder / "study.toml")
@@ -257,11 +261,12 @@ class Federation:
             federation="crash",
             sites=[csv_site(name, tables / f"{name}.csv") for name in ("clinic", "insurer")],
             limits=OPEN_LIMITS,
-            endpoint="localhost:1" if self.model == "central" or self.learned else None,
+            endpoint="localhost:1" if self.model != "peer" or self.learned else None,
             listen="127.0.0.1:0",
             hosts=("localhost",),
             seed=1,
-            peers={"clinic": "localhost:2", "insurer": "localhost:3"} if self.model == "peer" else None,
+            peers={"clinic": "localhost:2", "insurer": "localhost:3"} if self.model != "central" else None,
+            masked=self.masked,
         )
         self.now = dt.datetime.now(dt.UTC).replace(microsecond=0)
 
@@ -322,7 +327,9 @@ class Federation:
         return not kinds <= {str(kind) for kind in kept}
 
     def _time(self, made: Provisioned) -> dt.datetime:
-        """It stands still; where a party is absent, it passes the deadline when the others' approvals are at the miner."""
+        """It stands still but in a round; where a party is absent, it passes the deadline when the others have approved."""
+        if self.masked:
+            return dt.datetime.now(dt.UTC)
         catalogue = made.miner / "state" / "catalogue.sqlite"
         if not self.absent or not catalogue.exists():
             return self.now
@@ -341,6 +348,8 @@ class Federation:
             self.mode == "dh-psi"
         ):  # scalars are never from a seed: the common order, which is signed, is another in each run
             names -= OF_THE_ORDER
+        if self.masked:
+            names -= TIMED
         return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in sorted(names)}
 
 
