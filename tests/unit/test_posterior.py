@@ -269,3 +269,23 @@ def test_a_sample_says_what_its_graphs_have() -> None:
             burn_in=0,
             every=1,
         )
+
+
+def test_graphs_are_kept_only_where_the_weights_are_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a chain settles they are raised to powers that grow to 1."""
+    raised: list[float] = []
+    real = Chains._stage
+
+    def noted(self: Chains, done: int) -> tuple[int, float]:
+        ends, power = real(self, done)
+        raised.append(power)
+        assert done < ends <= (self.burn_in if done < self.burn_in else self.steps)
+        assert power == 1.0 or ends <= self.burn_in
+        return ends, power
+
+    monkeypatch.setattr(Chains, "_stage", noted)
+    sample = sample_graphs(sets_of(THREE), Chains(chains=2, steps=1000), seed=1)
+    assert raised == sorted(raised)
+    assert raised[0] < 0.01
+    assert raised[-1] == 1.0
+    assert sample.n_draws == 2 * 800

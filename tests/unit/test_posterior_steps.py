@@ -34,7 +34,7 @@ class Step:
 
     def __init__(self, sets: ParentSets, *, wrong: float = 1.0) -> None:
         self.sets = sets
-        self.fraction, self.power = scaled(sets)
+        self.fraction, self.power = scaled(sets.log_weight)
         self.fraction = np.where(sets.masks > 0, self.fraction * wrong, self.fraction)
         self.places = [
             {mask: int(sets.starts[v]) + s for s, mask in enumerate(sets.of(v)[0].tolist())}

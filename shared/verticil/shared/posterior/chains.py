@@ -9,7 +9,9 @@ ones are drawn together does not depend on the graph, so that the posterior stay
 often together than others, because it is their edges that can only be turned around together.
 
 The first chain starts from the graph of required edges, the second from one that no other set of parents of a single variable
-improves, the others from random orders with random sets.
+improves, the others from random orders with random sets. Before the first graph is kept the weights are raised to powers that
+grow to 1: a chain that began in a poor corner leaves it while all graphs are still alike. Where chains end up in different
+corners even so, they disagree, and `Diagnostics` says it.
 """
 
 from __future__ import annotations
@@ -39,6 +41,9 @@ _KEPT: Final = 4000
 _BLOCK_SETS: Final = 2**27  # sets that all chains look at between two states, at most: some tenths of a second
 _LINKED: Final = 0.75  # of the choices beside a variable are by what the data link
 _LINK_NATS: Final = 3.0
+_STAGES: Final = 25  # of the burn-in, each at a power of its own, the last ones at 1
+_AT_ONE: Final = 5
+_SMALLEST: Final = 2.0**-10
 
 
 class Tables(NamedTuple):
@@ -140,9 +145,11 @@ class Chains:
 
     def step(self, state: ChainsState) -> ChainsState:
         """Some steps of every chain."""
-        steps = min(self._block(state.sets), self.steps - state.done)
+        ends, power = self._stage(state.done)
+        steps = min(self._block(state.sets), ends - state.done)
         if steps <= 0:
             return state
+        tables = state.tables if power == 1.0 else _raised(state.tables, power)
         n = self._n_kept(state.done + steps) - self._n_kept(state.done)
         kept_parents = np.zeros((self.chains, n, state.sets.n_variables), dtype=np.uint64)
         kept_weight = np.zeros((self.chains, n))
@@ -150,7 +157,7 @@ class Chains:
 
         def advance(chain: int) -> None:
             kernels.run(
-                steps, state.done, self.burn_in, self.every, *state.tables, streams[chain], parents[chain],
+                steps, state.done, self.burn_in, self.every, *tables, streams[chain], parents[chain],
                 reversed_graph(parents[chain]), places[chain], kept_parents[chain], kept_weight[chain],
             )  # fmt: skip
 
@@ -232,6 +239,13 @@ class Chains:
         """Bytes of the graphs of a finished run, and of its last checkpoint but for some hundreds."""
         return 8 * self.chains * (n_variables + 1) * self._n_kept(self.steps)
 
+    def _stage(self, done: int) -> tuple[int, float]:
+        """The step with which the stage ends that the next step belongs to, and the power of the weights in it."""
+        for stage in range(1, _STAGES + 1):
+            if done < (ends := self.burn_in * stage // _STAGES):
+                return ends, _SMALLEST ** max(1 - stage / (_STAGES - _AT_ONE), 0.0)
+        return self.steps, 1.0
+
     def _n_kept(self, done: int) -> int:
         return max((done - self.burn_in) // self.every, 0)
 
@@ -244,7 +258,7 @@ class Chains:
         return np.concatenate(parents, axis=1), np.concatenate(weight, axis=1)
 
     def _tables(self, sets: ParentSets) -> Tables:
-        fraction, power = scaled(sets)
+        fraction, power = scaled(sets.log_weight)
         return Tables(
             shapes=shapes_of(min(self.together, sets.n_variables)),
             nearby=_nearby(sets),
@@ -287,11 +301,18 @@ def sample_graphs(
     return chains.result(state)
 
 
-def scaled(sets: ParentSets) -> tuple[Floats, Ints]:
-    """The weights as m 2^(64 k), 1 <= m < 2^64."""
-    binary = sets.log_weight / math.log(2.0)
+def scaled(log_weight: Floats) -> tuple[Floats, Ints]:
+    """Weights as m 2^(64 k), 1 <= m < 2^64."""
+    binary = log_weight / math.log(2.0)
     power = np.floor(binary / 64).astype(np.int64)
     return np.exp2(binary - 64 * power), power
+
+
+def _raised(tables: Tables, power: float) -> Tables:
+    """The weights raised to a power."""
+    log_weight = tables.log_weight * power
+    fraction, exponent = scaled(log_weight)
+    return tables._replace(fraction=fraction, power=exponent, log_weight=log_weight)
 
 
 def shapes_of(together: int) -> Ints:
