@@ -371,10 +371,11 @@ async def test_only_the_sender_sends_a_message_of_its_size_and_goes_on_where_it_
         assert await masked.put(digest, "north", hello, data)
         opened = federation.node.rounds.find(digest)
         assert opened is not None
-        while not (summary := await federation.summary(digest)).stage_detail.endswith("waiting for south, west"):
+        while not (summary := await federation.summary(digest)).stage_detail.endswith(" UTC for south, west"):
             await asyncio.sleep(0.01)
         assert [party.waiting_for for party in summary.parties] == ["", "messages", "messages"]
         assert "agreeing on the plan: " in summary.stage_detail
+        assert "bytes, 0 of 3 pairs, waiting since 2" in summary.stage_detail
         gauges = {
             gauge.name: gauge.values
             for gauge in miner_gauges(
@@ -390,6 +391,7 @@ async def test_only_the_sender_sends_a_message_of_its_size_and_goes_on_where_it_
         assert gauges["masked_messages"]["done",] >= 1
         assert gauges["masked_bytes"][()] >= len(data)
         assert gauges["masked_late_messages"][()] == 0
+        assert set(gauges["masked_waiting_seconds"]) == {("south",), ("west",)}
 
         # Another message in its place ends the round, and says whose it is.
         other = bytearray(data)

@@ -607,9 +607,28 @@ def test_a_lost_message_is_waited_for_and_its_sender_is_named(nodes):
     made.change = lambda message, path: None if message.kind is Kind.SEED and message.sender == "south" else path
     made.run()
     assert made.rounds[MINER].progress.waiting_for == ("south",)
+    now = made.rounds[MINER].progress
+    assert (now.pairs_done, now.pairs) == (0, 1)
+    came = max(path.stat().st_mtime for path in (made.folder / "nodes" / MINER / "got").iterdir())
+    assert now.since.timestamp() >= came - 1
+    assert str(now).endswith(f" bytes, 0 of 1 pairs, waiting since {now.since:%Y-%m-%d %H:%M} UTC for south")
     made.change = lambda _, path: path
     made.run()
     assert made.rounds[MINER].finished
+
+
+def test_progress_counts_pairs_as_each_node_sees_them(nodes):
+    """Of three parties with third-party dealers each is in all three pairs; the miner sees shares, which wait for the own pairs."""
+    made: Nodes = nodes(3, 40)
+    assert [made.rounds[name].progress.pairs for name in (*made.plan.parties, MINER)] == [3] * 4
+    made.change = lambda message, path: None if (message.kind, message.pair) == (Kind.DONE, 2) else path
+    made.run()
+    assert [made.rounds[name].progress.pairs_done for name in (*made.plan.parties, MINER)] == [2, 2, 2, 0]
+    made.change = lambda _, path: path
+    made.run()
+    assert [made.rounds[name].progress.pairs_done for name in (*made.plan.parties, MINER)] == [3] * 4
+    made.restart(MINER)
+    assert made.rounds[MINER].progress.pairs_done == 3
 
 
 def test_what_leaves_in_slots_waits_for_the_next_one(nodes):

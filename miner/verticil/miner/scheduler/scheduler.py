@@ -31,7 +31,6 @@ from verticil.miner.storage.linkage import find_common, linked_parties
 from verticil.miner.storage.records import Failure, ReleaseFile, StoredColumn, StudyRecord
 from verticil.miner.storage.store import NOISE_SEED, remove_durably, replace_durably
 from verticil.shared.errors import Refusal, VerticilError
-from verticil.shared.masked_round.round import Progress
 from verticil.shared.release.bundle import MANIFEST, SIGNATURE, Signer, sign_release
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
@@ -75,12 +74,6 @@ async def _cancelled(*tasks: asyncio.Task[None]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _words(progress: Progress) -> str:
-    """How far a round is, for people."""
-    waiting = f", waiting for {', '.join(progress.waiting_for)}" if progress.waiting_for else ""
-    return f"{progress.stage}: {progress.done} of {progress.expected} messages, {progress.size} bytes{waiting}"
 
 
 class Scheduler:
@@ -222,7 +215,7 @@ class Scheduler:
             generation = self._changes.generation
             new = await _to_the_end(self._rounds.advance, digest)
             if (opened := self._rounds.find(digest)) is not None and digest not in self._jobs:
-                self._details[digest] = _words(opened.progress)
+                self._details[digest] = str(opened.progress)
             if new:
                 self._changes.notify()
             elif opened is None:

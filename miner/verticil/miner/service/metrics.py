@@ -119,7 +119,10 @@ def miner_gauges(
         help="The limit of verticil_relay_bytes ([limits] max_relay_bytes); 0: nothing is relayed.",
         values={(): float(relay.max_bytes)},
     )
-    open_rounds = rounds.progress()
+    open_rounds, waiting = rounds.progress(), dict[tuple[str, ...], float]()
+    for progress in open_rounds:
+        for party in progress.waiting_for:
+            waiting[party,] = max(waiting.get((party,), 0.0), (session.clock() - progress.since).total_seconds())
     yield Gauge(
         name="masked_messages",
         help="Messages of the open rounds of masked tables, as the miner sees them: done, and expected in all.",
@@ -133,6 +136,12 @@ def miner_gauges(
         name="masked_bytes",
         help="Bytes of messages of the open rounds of masked tables that the miner has made or got.",
         values={(): float(sum(progress.size for progress in open_rounds))},
+    )
+    yield Gauge(
+        name="masked_waiting_seconds",
+        help="Since when nothing has come to an open round of masked tables that waits for a party; the longest of its rounds.",
+        labels=("party",),
+        values=waiting,
     )
     yield Gauge(
         name="masked_late_messages",

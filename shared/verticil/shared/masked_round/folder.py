@@ -17,6 +17,7 @@ Files are whole, or not there. The folder is in no backup.
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import json
 from collections.abc import Mapping
@@ -152,6 +153,12 @@ class RoundFolder:
         """SHA-256 of messages that came and are deleted."""
         found = self.read("received.json")
         return {} if found is None else {int(index): sha256 for index, sha256 in json.loads(found).items()}
+
+    @property
+    def last_came(self) -> dt.datetime:
+        """When the last message came; before the first, when the round began."""
+        folder = self.path / _GOT
+        return dt.datetime.fromtimestamp(folder.stat().st_mtime if folder.is_dir() else 0, dt.UTC)
 
     def drop_got(self, indices: set[int]) -> None:
         """Delete messages that came; that they came stays known."""

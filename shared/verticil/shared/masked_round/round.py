@@ -85,14 +85,28 @@ class Progress:
         stage: for people.
         done, expected: messages, made and got.
         size: bytes of those that are there.
+        pairs_done, pairs: whose checks are over, and all, of the pairs and triples that this node sees: a party those in which
+            it is, or deals, by what is said when one is done; the miner all, by the shares of their parties.
         waiting_for: who has to send something now.
+        since: when the last message came.
     """
 
     stage: str
     done: int
     expected: int
     size: int
+    pairs_done: int
+    pairs: int
     waiting_for: tuple[str, ...]
+    since: dt.datetime
+
+    def __str__(self) -> str:
+        """For people."""
+        names = ", ".join(self.waiting_for)
+        return (
+            f"{self.stage}: {self.done} of {self.expected} messages, {self.size} bytes, {self.pairs_done} of {self.pairs} pairs"
+            + (f", waiting since {self.since:%Y-%m-%d %H:%M} UTC for {names}" if names else "")
+        )
 
 
 class _ByKind:
@@ -169,6 +183,7 @@ class Round:
         self._incoming = _ByKind(message for message in self._messages if message.recipient == me)
         self._sent, self._got = self._folder.all_sent(), self._folder.all_got()
         self._written: set[str] = set()  # files that are known to be there
+        self._pairs = _pairs_of(self._messages, me, is_party=self._s.is_party)
         self._began = 0  # when the step began that is under way, ns since 1970
         self.late = 0
         self._is_sealed = False  # whether this process has compared the table with the data seal
@@ -221,12 +236,12 @@ class Round:
         made, slot = self._now(), self._slot
         if made // slot > self._began // slot + 1:
             self.late += 1
-            _log.warning(
-                "masked tables: message %d of the round was not ready for its slot of %d ms, and leaves with a later one; when it"
-                " leaves tells how long this machine has worked, so the slot is too short for it",
-                message.index,
-                self._plan.slot_milliseconds,
-            )
+            if self.late == 1:
+                _log.warning(
+                    "masked tables: the work for a message was not done within a slot of %d ms, so it leaves with a later one, and"
+                    " that tells how long this machine works; it is too slow, or too busy; further ones are counted",
+                    self._plan.slot_milliseconds,
+                )
         return max(made, (self._began // slot + 1) * slot)
 
     @property
@@ -334,7 +349,10 @@ class Round:
             done=len(sent) + len(got),
             expected=len(self._outgoing) + len(self._incoming),
             size=sum(path.stat().st_size for path in paths if path.exists()),
+            pairs_done=sum(needed <= {*sent, *got} for needed in self._pairs),
+            pairs=len(self._pairs),
             waiting_for=tuple(waiting),
+            since=self._folder.last_came,
         )
 
     @property
@@ -602,6 +620,18 @@ def end_round(path: Path, at: dt.datetime) -> None:
     said = {} if plan is None else json.loads(plan)
     line = {"study": said.get("study", ""), "round": said.get("round", 0), "t0": t0.hex(), "t1": t1.hex()}
     folder.end(json.dumps({**line, "ended": at.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}) + "\n")
+
+
+def _pairs_of(messages: Iterable[Message], me: str, *, is_party: bool) -> tuple[frozenset[int], ...]:
+    """Of each pair, or triple, that a node sees, what says that its checks are over; see `Progress`."""
+    found: dict[tuple[int, int], set[int]] = {}
+    shares = {message.sender: message.index for message in messages if message.kind is Kind.SHARE}
+    for message in messages:
+        if is_party and message.kind is Kind.DONE and me in {message.sender, message.recipient}:
+            found.setdefault(message.group, set()).add(message.index)
+        elif not is_party and message.kind is Kind.MASKED:
+            found.setdefault(message.group, set()).add(shares[message.sender])
+    return tuple(map(frozenset, found.values()))
 
 
 def _over(line: str) -> Refusal:

@@ -71,7 +71,7 @@ class Exchange:
                 raise
         if moved or len(opened.here) + len(opened.at_miner) > before:
             return None
-        said = await asyncio.to_thread(_waiting, opened.round)
+        said = await asyncio.to_thread(lambda: f"masked tables: {opened.round.progress}")
         return f"{said}; {waiting}" if waiting else said
 
     async def _from_peer(self, name: str) -> None:
@@ -139,11 +139,3 @@ class Exchange:
 
     def _request(self, index: int, offset: int) -> peer_pb2.GetMaskedRequest:
         return peer_pb2.GetMaskedRequest(effective_digest=self.context.effective_digest, index=index, offset=offset)
-
-
-def _waiting(of: Round) -> str:
-    """What this party waits for, in words."""
-    now = of.progress
-    names = ", ".join("the miner" if name == MINER else f"'{name}'" for name in now.waiting_for)
-    text = f"masked tables: {now.stage}, {now.done} of {now.expected} messages, {now.size} bytes"
-    return f"{text}; waiting for {names}" if names else text
