@@ -34,6 +34,7 @@ from verticil.party.dataset.perturb import codebook_digest, perturb_numpy, recor
 from verticil.party.operator import reports
 from verticil.party.policy.ledger import Ledger
 from verticil.party.protocol.masked.rounds import OpenRound, Rounds, end_over
+from verticil.party.protocol.peer import context
 from verticil.party.protocol.round_charge import PARTIES, ROWS
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import Database
@@ -498,7 +499,9 @@ async def test_the_tables_of_all_parties_are_opened_and_no_unit_leaves(federate,
         assert common not in {federation.record(name).common_sha256 for name in federation.parties}
 
 
-async def test_nothing_is_asked_while_something_that_is_made_waits_for_its_slot(federate) -> None:
+async def test_nothing_is_asked_while_something_that_is_made_waits_for_its_slot(federate, monkeypatch) -> None:
+    """At parties that lack what only studies between peers take."""
+    monkeypatch.setattr(context, "find_spec", lambda name: None)
     federation = await federate(NAMES[:2])
     early, held = list[str](), set[Kind]()
 

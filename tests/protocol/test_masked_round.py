@@ -618,7 +618,7 @@ def test_a_lost_message_is_waited_for_and_its_sender_is_named(nodes):
 
 
 def test_progress_counts_pairs_as_each_node_sees_them(nodes):
-    """Of three parties with third-party dealers each is in all three pairs; the miner sees shares, which wait for the own pairs."""
+    """Of three parties with third-party dealers each is in all three pairs; the miner sees shares."""
     made: Nodes = nodes(3, 40)
     assert [made.rounds[name].progress.pairs for name in (*made.plan.parties, MINER)] == [3] * 4
     made.change = lambda message, path: None if (message.kind, message.pair) == (Kind.DONE, 2) else path

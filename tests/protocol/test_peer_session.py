@@ -32,6 +32,7 @@ from verticil.party.operator import commands, peer_commands, reports
 from verticil.party.operator.view_model import Confirmation
 from verticil.party.policy.by_rule import ruling
 from verticil.party.policy.ledger import Ledger
+from verticil.party.protocol.peer import context
 from verticil.party.protocol.peer.artifact_store import Kind
 from verticil.party.protocol.peer.held import collect_confirmations
 from verticil.party.protocol.peer.publication import release_folder
@@ -357,6 +358,17 @@ async def test_other_versions_are_waited_for_with_both_shown(make):
     federation.open()
     await federation.run()
     assert "waiting for 'south' to run the same versions: verticil 9.9; here: verticil" in federation.stage("north")
+
+
+async def test_a_study_between_peers_ends_where_its_packages_are_not_installed(make, monkeypatch):
+    federation = make()
+    federation.load()
+    federation.open()
+    monkeypatch.setattr(context, "find_spec", lambda name: None)
+    await federation.run()
+    failure = federation.record("north").failure
+    assert failure is not None
+    assert (failure.code, "pandas and scipy not installed" in failure.message) == ("CONFIG_INVALID", True)
 
 
 # ---- ends

@@ -14,9 +14,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from verticil.party import daemon
 from verticil.party.config import PeerRule
-from verticil.shared.errors import Misuse
+from verticil.party.protocol.peer import context
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ROOT / "deploy" / "requirements"
@@ -117,12 +116,13 @@ def test_a_party_daemon_runs_without_what_only_others_need() -> None:
 
 def test_a_party_between_peers_says_which_package_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     with_peer = SimpleNamespace(path=Path("party.toml"), peer=PeerRule(listen="127.0.0.1:1", advertise="127.0.0.1:1"))
-    daemon._require_packages(with_peer)
-    monkeypatch.setattr(daemon, "find_spec", lambda name: None)
-    daemon._require_packages(SimpleNamespace(path=Path("party.toml"), peer=None))
-    with pytest.raises(Misuse, match="pandas and scipy not installed") as caught:
-        daemon._require_packages(with_peer)
-    assert (caught.value.code, "verticil[peer]" in caught.value.hint) == ("CONFIG_INVALID", True)
+    assert context.lacking_packages(with_peer) is None
+    monkeypatch.setattr(context, "find_spec", lambda name: None)
+    assert context.lacking_packages(SimpleNamespace(path=Path("party.toml"), peer=None)) is None
+    lacking = context.lacking_packages(with_peer)
+    assert lacking is not None
+    assert "pandas and scipy not installed" in lacking.message
+    assert (lacking.code, "verticil[peer]" in lacking.hint) == ("CONFIG_INVALID", True)
 
 
 def test_the_list_of_everything_names_each_package_with_its_hashes(tmp_path: Path) -> None:

@@ -30,7 +30,6 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable
-from importlib.util import find_spec
 
 from verticil.party.audit.log import Event, What, note_configuration
 from verticil.party.backup import BETWEEN_PEERS, is_just_restored
@@ -41,7 +40,7 @@ from verticil.party.protocol.context import Node
 from verticil.party.protocol.masked.rounds import Rounds
 from verticil.party.protocol.party_node import CoordinatorFactory, PartyNode, PeerNode
 from verticil.party.protocol.peer.artifact_store import ArtifactStore
-from verticil.party.protocol.peer.context import PeerContext
+from verticil.party.protocol.peer.context import PeerContext, lacking_packages
 from verticil.party.protocol.peer.network import GrpcNetwork, PeerNetwork, Peers
 from verticil.party.protocol.randomization import Spool
 from verticil.party.protocol.relay.network import RelayNetwork
@@ -78,14 +77,10 @@ def dial(config: PartyConfig, credentials: CredentialSource, revocations: Revoca
 
 
 def _require_packages(config: PartyConfig) -> None:
-    """Between peers every party tests pairs of columns and writes the release; with a miner none does."""
-    absent = [name for name in ("pandas", "scipy") if find_spec(name) is None]
-    if config.peer is not None and absent:
-        raise Misuse(
-            "CONFIG_INVALID",
-            f"{config.path.name}: [peer]: {' and '.join(absent)} not installed, expected for studies between peers",
-            hint="pip install 'verticil[peer]', or the image verticil-peer; a party with a miner needs no [peer]",
-        )
+    """Without a miner all studies are between peers."""
+    lacking = lacking_packages(config)
+    if lacking is not None and config.federation.endpoint is None:
+        raise lacking
 
 
 async def run_party(
@@ -116,8 +111,8 @@ async def run_party(
         vitals: told when it serves, and how it is.
 
     Raises:
-        Misuse: CONFIG_INVALID, automatic approval under an ordinary CA, or there is neither a miner nor a ``[peer]`` table, or
-            there is one and the packages that it takes are not installed; FILE_MISSING.
+        Misuse: CONFIG_INVALID, automatic approval under an ordinary CA, there is neither a miner nor a ``[peer]`` table, or
+            no miner and the packages that studies between peers take are not installed; FILE_MISSING.
         DataFault: SECRET_MISSING, STATE_CORRUPT, STATE_LOCKED, DISK_FULL.
         Refusal: LEDGER_OLDER, the state is older than what was sent.
         PeerFault: CERTIFICATE_INVALID, IDENTITY_REFUSED, TLS_REFUSED: of this party's own certificate.
@@ -181,7 +176,7 @@ async def run_party(
                 store=ArtifactStore(config.state_directory / "peer", site.database),
                 peers=Peers(peers, config.federation.name, clock, revocations),
                 coordinator=coordinator_factory,
-                software=software_text(),
+                software="" if lacking_packages(config) else software_text(),
                 simulation=simulation,
                 seed_derived=seed_derived,
                 rounds=rounds,

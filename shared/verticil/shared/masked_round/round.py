@@ -238,8 +238,8 @@ class Round:
             self.late += 1
             if self.late == 1:
                 _log.warning(
-                    "masked tables: the work for a message was not done within a slot of %d ms, so it leaves with a later one, and"
-                    " that tells how long this machine works; it is too slow, or too busy; further ones are counted",
+                    "masked tables: the work for a message was not done within a slot of %d ms, so it leaves with a later one,"
+                    " and that tells how long this machine works; it is too slow, or too busy; further ones are counted",
                     self._plan.slot_milliseconds,
                 )
         return max(made, (self._began // slot + 1) * slot)

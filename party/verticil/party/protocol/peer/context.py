@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
+from verticil.party.config import PartyConfig
 from verticil.party.local_dataset import LocalDataset
 from verticil.party.protocol.context import Node, Rows, StudyContext
 from verticil.party.protocol.masked.rounds import Rounds
@@ -15,7 +17,7 @@ from verticil.party.protocol.peer.network import Peers
 from verticil.party.protocol.planning import LostError
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.arrays import Codes
-from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.errors import Misuse, PeerFault, VerticilError
 from verticil.shared.study.document import Study
 from verticil.shared.study.structure_document import Structure, given_structure, parse_structure
 from verticil.shared.transport.errors_on_wire import shown
@@ -42,6 +44,24 @@ def known_structure(store: ArtifactStore, record: StudyRecord, effective: Study)
     return parse_structure(signed.body, effective, record.task.effective_digest)
 
 
+def lacking_packages(config: PartyConfig) -> Misuse | None:
+    """What ends a study between peers at this party, where every party tests pairs of columns and writes the release.
+
+    With a miner no party does either, so a masked study needs ``[peer]`` and none of these packages.
+
+    Returns:
+        None: they are installed, or there is no ``[peer]``.
+    """
+    absent = [name for name in ("pandas", "scipy") if find_spec(name) is None]
+    if config.peer is None or not absent:
+        return None
+    return Misuse(
+        "CONFIG_INVALID",
+        f"{config.path.name}: [peer]: {' and '.join(absent)} not installed, expected for studies between peers",
+        hint="pip install 'verticil[peer]', or the image verticil-peer",
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PeerContext:
     """What all studies between peers share at this party.
@@ -51,7 +71,7 @@ class PeerContext:
         store: what peers sent, and what they receive.
         peers: the way to them.
         coordinator: makes a connection to the miner that searches structures; None: the federation has none.
-        software: what decides a release's bytes here.
+        software: what decides a release's bytes here; empty: packages for that are not installed (`lacking_packages`).
         simulation, seed_derived: what releases say of themselves.
         search_wait_seconds: how long one question for the structure waits at the miner.
         rounds: the open rounds of masked tables.

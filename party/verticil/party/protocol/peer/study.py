@@ -24,7 +24,7 @@ from verticil.party.protocol.disclosure import words_of
 from verticil.party.protocol.engine import Outcome, StudyRun
 from verticil.party.protocol.peer import alignment, learning, publication
 from verticil.party.protocol.peer.artifact_store import Kind, kept_after
-from verticil.party.protocol.peer.context import PeerContext, PeerStudyContext, known_structure
+from verticil.party.protocol.peer.context import PeerContext, PeerStudyContext, known_structure, lacking_packages
 from verticil.party.protocol.peer.network import all_of
 from verticil.party.protocol.peer.plan import Facts, Step, plan
 from verticil.party.protocol.planning import PeerFailedError, Plan, WaitedForError
@@ -210,7 +210,13 @@ class PeerStudy(StudyRun):
     # ---- agreement
 
     async def _ask(self, record: StudyRecord) -> str | None:
-        """Compare digests with peers and take their approvals in."""
+        """Compare digests with peers and take their approvals in.
+
+        Raises:
+            Misuse: CONFIG_INVALID, packages that the study takes are not installed here.
+        """
+        if (lacking := lacking_packages(self.site.config)) is not None:
+            raise lacking
         proposal = approval.parsed(record.task.proposal)
         if record.approval is not None:
             await asyncio.to_thread(self.site.voting.check_binding, record, self.node.clock().date())
