@@ -74,8 +74,8 @@ def test_the_rules_by_hand() -> None:
     partial = of_partial(estimates, variances)
     assert (partial.variance, partial.df) == (pytest.approx(1 / 3 + 0.2), pytest.approx(2 * 1.6**2))
     full = of_full(estimates, variances)
-    assert (full.variance, full.df) == (pytest.approx(4 / 3 - 0.2), pytest.approx(2 * 0.85**2))
-    assert full.high - 2 == pytest.approx(stats.t.ppf(0.975, full.df) * math.sqrt(full.variance))
+    assert (full.variance, full.df) == (pytest.approx(4 / 3 - 0.2), 2)
+    assert full.high - 2 == pytest.approx(4.302653 * math.sqrt(full.variance), abs=1e-5)
     negative = of_full(estimates, [2.0, 2.0, 2.0], enlarged=3.0)
     assert (negative.variance, negative.df) == (6.0, 2)
     agreeing = of_partial([5.0, 5.0], [4.0, 4.0], level=0.95)
@@ -91,22 +91,27 @@ def test_what_cannot_be_combined_is_named() -> None:
         of_spread([1.0, 2.0], level=95)
 
 
-def test_full_sets_cover_the_truth_and_their_spread_alone_does_not() -> None:
-    """Of 1,000 studies of 500 people, 20 sets each: by the full rule 95 % intervals hold the share in .93 to .99 of them.
+@pytest.mark.parametrize(("m", "widest"), [(5, 1.8), (20, 1.3)])
+def test_full_sets_cover_the_truth_and_their_spread_alone_does_not(m: int, widest: float) -> None:
+    """Of 1,000 studies of 500 people: by the full rule 95 % intervals hold the share in .93 or more of them, at a fair width.
 
-    Student's t is wide with its few degrees of freedom, so .97 is expected; a standard error is .006: a false alarm in less than
-    1e-3. The spread alone, the planted fault, holds it in half of them.
+    It holds .988 with 5 sets, .965 with 20, so a false alarm has less than 1e-6; the median width is 1.5 and 1.1 times that
+    of the records' own interval. The spread alone, the planted fault, holds it in .8 of them with 5 sets and in half with 20.
     """
-    generator, truth, n, m = np.random.default_rng(7), 0.3, 500, 20
-    held = {"full": 0, "spread": 0}
+    generator, truth, n = np.random.default_rng(7), 0.3, 500
+    held, widths = {"full": 0, "spread": 0}, []
     for hits in generator.binomial(n, truth, 1000):
         shares = generator.binomial(n, generator.beta(1 + hits, 1 + n - hits, m)) / n
         full = of_full(shares.tolist(), (shares * (1 - shares) / n).tolist())
         spread = of_spread(shares.tolist())
         held["full"] += full.low <= truth <= full.high
         held["spread"] += spread.low <= truth <= spread.high
-    assert 930 <= held["full"] <= 990
-    assert held["spread"] < 700
+        widths.append(full.high - full.low)
+    own = 2 * 1.96 * math.sqrt(truth * (1 - truth) / n)
+    assert held["full"] >= 930
+    assert held["spread"] < 900
+    assert np.median(widths) < widest * own
+    assert max(widths) < 10 * own
 
 
 # ---- statistics
