@@ -39,11 +39,13 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final, TypedDict, Unpack, cast
 
+from verticil.party.audit.log import Event, What
 from verticil.party.dataset.releases import Drawn, Release, Values
 from verticil.party.limits.policy import Policy, check_shared, no_limit
 from verticil.party.policy.ledger_sums import CHARGED_BEFORE, NAMES_OF_VALUES, LedgerSums
 from verticil.party.storage.secret import secret_id
 from verticil.party.storage.studies import stamp
+from verticil.shared.audit import DAEMON
 from verticil.shared.errors import DataFault, Refusal
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import cost_of
@@ -583,6 +585,40 @@ class Ledger(LedgerSums):
             "SELECT 1 FROM ledger WHERE study_digest = ? AND dataset = ? AND codebook_digest = ? AND charged_delta > 0"
         )
         return 0.0 if delta and self._database.has(query, (study_digest, dataset, draw)) else delta
+
+
+def line_of(
+    what: What,
+    release: Release,
+    charged: Cost,
+    ledger: Mapping[str, object],
+    *,
+    detail: str,
+    **send: Unpack[Send],
+) -> Event:
+    """The line of the audit log that tells of a ledger row.
+
+    Args:
+        what: of which kind.
+        release, charged: the row's.
+        ledger: what it says besides (`audited`).
+        detail: see `Event`.
+        send: the row's.
+    """
+    return Event(
+        what=what,
+        who=DAEMON,
+        study=send["study_digest"],
+        study_id=send["study_id"],
+        columns=release.variables,
+        epsilon=release.epsilon,
+        charged=charged.epsilon,
+        size=send["size"] or None,
+        sha256=send["artifact_sha256"],
+        recipient=send["recipient"],
+        ledger=ledger,
+        detail=detail,
+    )
 
 
 def audited(

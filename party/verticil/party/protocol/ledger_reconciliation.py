@@ -21,16 +21,15 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, Unpack, cast
 
-from verticil.party.audit.log import Event, What
+from verticil.party.audit.log import What
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import origins, release_of
 from verticil.party.policy.approval import parsed
-from verticil.party.policy.ledger import Send, audited
+from verticil.party.policy.ledger import Send, audited, line_of
 from verticil.party.policy.ledger_recovery import NO_DATA, OLDER_HINT
 from verticil.party.protocol.statistics import EVERYONE, published
 from verticil.party.site import Site
 from verticil.party.storage.studies import Task
-from verticil.shared.audit import DAEMON
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
@@ -218,19 +217,7 @@ def mend(
         detail: for the audit log, who shows it.
         send: as in the ledger; the bytes that were sent, where somebody shows them, else an empty SHA-256 and no size.
     """
-    event = Event(
-        what=What.LEDGER_MENDED,
-        who=DAEMON,
-        study=send["study_digest"],
-        study_id=send["study_id"],
-        columns=release.variables,
-        epsilon=release.epsilon,
-        charged=charged.epsilon,
-        size=send["size"] if send["artifact_sha256"] else None,
-        sha256=send["artifact_sha256"],
-        recipient=send["recipient"],
-        ledger=audited(release, unit=unit, charged=charged),
-        detail=detail,
-    )
+    told = audited(release, unit=unit, charged=charged)
+    event = line_of(What.LEDGER_MENDED, release, charged, told, detail=detail, **send)
     site.audit.record(event, send["at"])
     site.ledger.put_back(release, version_tag=b"", charged=charged, unit=unit, **send)

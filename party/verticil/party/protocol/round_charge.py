@@ -18,17 +18,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from verticil.party.audit.log import Event, What
+from verticil.party.audit.log import What
 from verticil.party.dataset.releases import Release
 from verticil.party.policy import approval
-from verticil.party.policy.ledger import Send, audited
+from verticil.party.policy.ledger import Send, audited, line_of
 from verticil.party.policy.ledger_recovery import NO_DATA, ROUND
 from verticil.party.protocol.planning import StoppedError
 from verticil.party.protocol.randomization import reserve
 from verticil.party.protocol.statistics import EVERYONE, statistics_of_each
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
-from verticil.shared.audit import DAEMON
 from verticil.shared.errors import Refusal
 from verticil.shared.privacy.accounts import MASKED, NOTHING, Cost
 from verticil.shared.privacy.events import kind_of, planned, to_json
@@ -140,17 +139,5 @@ def charge_linkage(site: Site, record: StudyRecord, at: dt.datetime) -> None:
 
 
 def _tell(site: Site, release: Release, send: Send, charged: Cost, told: Mapping[str, object]) -> None:
-    said = Event(
-        what=What.SHARED,
-        who=DAEMON,
-        study=send["study_digest"],
-        study_id=send["study_id"],
-        columns=release.variables,
-        epsilon=release.epsilon,
-        charged=charged.epsilon,
-        sha256=send["artifact_sha256"],
-        recipient=send["recipient"],
-        ledger=told,
-        detail=kind_of(release.event).name,
-    )
+    said = line_of(What.SHARED, release, charged, told, detail=kind_of(release.event).name, **send)
     site.audit.record(said, send["at"])

@@ -11,14 +11,13 @@ import datetime as dt
 import hashlib
 from typing import Final
 
-from verticil.party.audit.log import Event, What
+from verticil.party.audit.log import What
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import origins
-from verticil.party.policy.ledger import audited
+from verticil.party.policy.ledger import Send, audited, line_of
 from verticil.party.policy.ledger_recovery import NO_DATA
 from verticil.party.site import Site
 from verticil.party.storage.secret import secret_id
-from verticil.shared.audit import DAEMON
 from verticil.shared.privacy.accounts import OTHERS
 from verticil.shared.privacy.events import PrivacyEvent, planned, to_json
 from verticil.shared.study.document import Study
@@ -75,26 +74,15 @@ def charge_published(site: Site, study: Study, study_digest: bytes, at: dt.datet
     Raises as `published`, `Ledger.record_shared` and `AuditLog.record`.
     """
     for release in published(site, study, study_digest):
-        charged = site.ledger.record_shared(
-            release,
-            policy=site.config.policy,
-            study_digest=study_digest,
-            study_id=study.id,
-            recipient=EVERYONE,
-            artifact_sha256=b"",
-            size=0,
-            at=at,
-        )
-        told = Event(
-            what=What.SHARED,
-            who=DAEMON,
-            study=study_digest,
-            study_id=study.id,
-            columns=release.variables,
-            epsilon=release.epsilon,
-            charged=charged.epsilon,
-            recipient=EVERYONE,
-            ledger=audited(release, unit=None, charged=charged),
-            detail="noisy tables of the miner",
-        )
+        send: Send = {
+            "study_digest": study_digest,
+            "study_id": study.id,
+            "recipient": EVERYONE,
+            "artifact_sha256": b"",
+            "size": 0,
+            "at": at,
+        }
+        charged = site.ledger.record_shared(release, policy=site.config.policy, **send)
+        row = audited(release, unit=None, charged=charged)
+        told = line_of(What.SHARED, release, charged, row, detail="noisy tables of the miner", **send)
         site.audit.record(told, at)

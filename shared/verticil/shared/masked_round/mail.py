@@ -7,7 +7,7 @@ authenticated by its pinned key. The signature is by the key that its hello says
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,19 +55,28 @@ class Credentials:
         Raises:
             Misuse: CONFIG_INVALID, naming whose is missing.
         """
-        for name in names:
-            if name not in self.pinned:
-                where = "[miner] sealing_key" if name == "miner" else f"[sealing] {name}"
-                raise Misuse(
-                    "CONFIG_INVALID",
-                    f"federation.toml: {where}: missing, expected the public sealing key of '{name}' for masked tables",
-                    hint="its operator reads it out: verticil pki seal NAME.crt",
-                )
+        check_pinned(self.pinned, names)
         if self.pinned[me] != self.sealing.public_key().public_bytes_raw():
             raise Misuse(
                 "CONFIG_INVALID",
                 f"the sealing key of '{me}' is not the one that federation.toml pins for it",
                 hint="the same federation.toml belongs at every site",
+            )
+
+
+def check_pinned(pinned: Container[str], names: Iterable[str]) -> None:
+    """See that a sealing key is pinned for every contributor.
+
+    Raises:
+        Misuse: CONFIG_INVALID, naming whose is missing.
+    """
+    for name in names:
+        if name not in pinned:
+            where = "[miner] sealing_key" if name == "miner" else f"[sealing] {name}"
+            raise Misuse(
+                "CONFIG_INVALID",
+                f"federation.toml: {where}: missing, expected the public sealing key of '{name}' for masked tables",
+                hint="its operator reads it out: verticil pki seal NAME.crt; the same federation.toml belongs at every site",
             )
 
 

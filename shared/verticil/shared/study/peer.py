@@ -14,7 +14,6 @@ column. It says nothing about the parameters, which their owner computed from ra
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -26,7 +25,7 @@ from verticil.shared.model.graph import Dag
 from verticil.shared.study.central import MEMBERS
 from verticil.shared.study.document import ShareRule, Study, Unit
 from verticil.shared.study.protocol import Disclosure, Finding, Protocol, Statement
-from verticil.shared.study.vocabulary import LARGEST_DELTA, MAX_SAFE, fail, pair_methods
+from verticil.shared.study.vocabulary import MAX_SAFE, check_privacy, fail, pair_methods
 
 _LINKAGE: Final = {
     "keyed-hash": Disclosure(
@@ -496,14 +495,7 @@ def _check_share(study: Study, rule: ShareRule, *, source: str) -> None:
         if rule.noise != ROUNDED:
             fail(f"{where}.epsilon", f"missing: noise '{rule.noise}' needs an epsilon and a delta")
         return
-    if not 0 < rule.epsilon < math.inf:
-        fail(f"{where}.epsilon", f"got {rule.epsilon:g}, expected a finite number > 0")
-    if not 0 < rule.delta <= LARGEST_DELTA:
-        fail(
-            f"{where}.delta",
-            f"got {rule.delta:g}, expected more than 0 and at most {LARGEST_DELTA:g}",
-            hint="delta is the chance that the promise fails: take far less than 1 in the number of people",
-        )
+    check_privacy(where, rule.epsilon, rule.delta)
     for party in study.parties:
         try:
             KINDS[rule.noise].sigma(rule.epsilon, rule.delta, shared_tables(study, party))

@@ -10,7 +10,7 @@ from verticil.shared.errors import Misuse
 from verticil.shared.study.document import Study, TablesRule
 from verticil.shared.study.protocols import PROTOCOLS, measures_itself, protocol_of
 from verticil.shared.study.tables import cells_of, tables_of, tables_sigma
-from verticil.shared.study.vocabulary import LARGEST_DELTA, MAX_TEXT, fail, near_hint
+from verticil.shared.study.vocabulary import MAX_TEXT, check_privacy, fail, near_hint
 
 MAX_TABLE_CELLS: Final = 1 << 24
 """Of all tables together: 128 MiB of counts."""
@@ -37,14 +37,7 @@ def check_tables(study: Study, *, source: str) -> None:
             f"goes with the model {able}, where a miner counts, got '{study.model}'",
             hint="remove it; [share] is the noise on what parties share with each other",
         )
-    if not 0 < rule.epsilon < math.inf:
-        fail(f"{where}.epsilon", f"got {rule.epsilon:g}, expected a finite number > 0")
-    if not 0 < rule.delta <= LARGEST_DELTA:
-        fail(
-            f"{where}.delta",
-            f"got {rule.delta:g}, expected more than 0 and at most {LARGEST_DELTA:g}",
-            hint="delta is the chance that the promise fails: take far less than 1 in the number of people",
-        )
+    check_privacy(where, rule.epsilon, rule.delta)
     _check_learning(study, source)
     _check_three_way(study, rule, f"{where}.three_way")
     if measures_itself(study):

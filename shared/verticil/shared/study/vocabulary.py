@@ -7,6 +7,7 @@ of randomization stand in `verticil.shared.study.schemes`, the estimators in `ve
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -103,6 +104,22 @@ def starts_a_formula(text: str) -> bool:
     [True, True, True, False, False, False]
     """
     return text[:1] in {"=", "+", "-", "@", "\t"} and _NUMBER.fullmatch(text) is None
+
+
+def check_privacy(where: str, epsilon: float, delta: float) -> None:
+    """Refuse an epsilon and a delta of noise that promise nothing.
+
+    Raises:
+        Misuse: STUDY_INVALID.
+    """
+    if not 0 < epsilon < math.inf:
+        fail(f"{where}.epsilon", f"got {epsilon:g}, expected a finite number > 0")
+    if not 0 < delta <= LARGEST_DELTA:
+        fail(
+            f"{where}.delta",
+            f"got {delta:g}, expected more than 0 and at most {LARGEST_DELTA:g}",
+            hint="delta is the chance that the promise fails: take far less than 1 in the number of people",
+        )
 
 
 def fail(where: str, problem: str, *, hint: str = "") -> NoReturn:

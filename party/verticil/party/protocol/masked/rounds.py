@@ -30,10 +30,10 @@ from verticil.party.storage.studies import Artifact
 from verticil.shared import artifact
 from verticil.shared.arrays import AnyCodes
 from verticil.shared.audit import DAEMON
-from verticil.shared.errors import Misuse, PeerFault, Refusal
+from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.identity.identity import Role
 from verticil.shared.masked.streams import key_of
-from verticil.shared.masked_round.mail import Credentials
+from verticil.shared.masked_round.mail import Credentials, check_pinned
 from verticil.shared.masked_round.round import Round, end_round
 from verticil.shared.study.document import Study
 from verticil.shared.study.masked import MINER
@@ -178,14 +178,7 @@ def credentials_of(node: Node, study: Study) -> Credentials:
     if federation.miner_sealing is not None:
         pinned[MINER] = federation.miner_sealing
     contributors = (*study.parties, MINER)
-    for name in contributors:
-        if name not in pinned:
-            key = "miner: sealing_key" if name == MINER else f"sealing: {name}"
-            raise Misuse(
-                "CONFIG_INVALID",
-                f"federation.toml: {key}: missing, expected the public sealing key of '{name}' for masked tables",
-                hint="its operator reads it out: verticil pki seal NAME.crt; the same federation.toml belongs at every site",
-            )
+    check_pinned(pinned, contributors)
 
     def verify(signed: common_pb2.Signed, name: str) -> None:
         if name == MINER:

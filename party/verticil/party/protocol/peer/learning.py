@@ -17,10 +17,10 @@ from typing import Final, cast
 
 from google.protobuf.message import DecodeError
 
-from verticil.party.audit.log import Event, What
+from verticil.party.audit.log import What
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import LocalDataset
-from verticil.party.policy.ledger import audited
+from verticil.party.policy.ledger import Send, audited, line_of
 from verticil.party.protocol.ledger_reconciliation import RECIPIENT
 from verticil.party.protocol.peer.artifact_store import Item, Kind
 from verticil.party.protocol.peer.context import PeerStudyContext
@@ -30,7 +30,6 @@ from verticil.party.protocol.planning import PeerFailedError, WaitedForError
 from verticil.party.protocol.statistics import EVERYONE, statistics_of_each
 from verticil.shared import artifact
 from verticil.shared.arrays import Codes
-from verticil.shared.audit import DAEMON
 from verticil.shared.channels.share_noise import ROUNDED, ShareNoise, share_key
 from verticil.shared.errors import PeerFault, VerticilError, from_code
 from verticil.shared.identity.identity import Role
@@ -408,32 +407,18 @@ def store_shared(
     site = context.node.site
     with site.database.transaction():
         for release in releases:
-            charged = site.ledger.record_shared(
-                release,
-                policy=site.config.policy,
-                study_digest=context.digest,
-                study_id=context.record.study_id,
-                recipient=recipient,
-                artifact_sha256=hashlib.sha256(content).digest(),
-                size=len(content),
-                at=context.node.clock(),
-                along_with=along_with,
-            )
-            shared = Event(
-                what=What.SHARED,
-                who=DAEMON,
-                study=context.digest,
-                study_id=context.record.study_id,
-                columns=release.variables,
-                epsilon=release.epsilon,
-                charged=charged.epsilon,
-                size=len(content),
-                sha256=hashlib.sha256(content).digest(),
-                recipient=recipient,
-                ledger=audited(release, unit=None, charged=charged),
-                detail=str(kind),
-            )
-            site.audit.record(shared, context.node.clock())
+            send: Send = {
+                "study_digest": context.digest,
+                "study_id": context.record.study_id,
+                "recipient": recipient,
+                "artifact_sha256": hashlib.sha256(content).digest(),
+                "size": len(content),
+                "at": context.node.clock(),
+            }
+            charged = site.ledger.record_shared(release, policy=site.config.policy, along_with=along_with, **send)
+            row = audited(release, unit=None, charged=charged)
+            shared = line_of(What.SHARED, release, charged, row, detail=str(kind), **send)
+            site.audit.record(shared, send["at"])
         context.store.put(context.digest, kind, content, name)
 
 
