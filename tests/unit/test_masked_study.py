@@ -124,6 +124,15 @@ def test_a_plan_is_a_function_of_the_study_and_the_people_and_has_one_form() -> 
     assert [plan.crosses(table) for table in ((0, 1), (0, 2))] == [False, True]
 
 
+def test_who_tries_again_has_another_study_whose_only_round_has_its_own_plan() -> None:
+    study = masked(3)
+    again = dataclasses.replace(study, id="again")
+    plans = [plan_of(item, 100) for item in (study, again)]
+    assert [plan.round for plan in plans] == [1, 1]
+    assert plans[0].study != plans[1].study
+    assert plans[0].digest != plans[1].digest
+
+
 @pytest.mark.parametrize(
     ("parties", "said"), [(2, {}), (3, {}), (3, {"count_miner": True}), (5, {"tolerate": 2, "dealer": "miner"})]
 )
