@@ -98,6 +98,20 @@ def test_the_sets_are_files_of_the_release(content, folder):
     assert refusal(folder) == ""
 
 
+def test_a_release_without_its_posterior_does_not_verify(release_content, content, folder, tmp_path):
+    """By study.json it must be there, or must not."""
+    from verticil.shared.release.posterior import check_posterior_file
+
+    written, dag, n = (folder / posterior_json.FILE).read_bytes(), content.network.dag, content.n_common
+    for study, data, said in (
+        (content.study, None, "by study.json posterior.json is missing"),
+        (release_content.study, written, "by study.json posterior.json cannot be there"),
+    ):
+        with pytest.raises(GateFailed, match=said):
+            check_posterior_file(folder, data, study, dag, n)
+    assert check_posterior_file(folder, None, release_content.study, dag, n) is None
+
+
 def test_records_are_shared_evenly_among_the_networks(content, folder):
     """Record i is of network i mod 3: smoker, a child of age in the first, is none in the second."""
     codes = read_records(folder / "synthetic.csv", content.study.schema, content.n_common)

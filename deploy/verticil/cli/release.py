@@ -165,7 +165,7 @@ def verify(
         "deny_list": None if revoked is None else str(revoked),
         "revoked_later": list(verified.revoked_later),
         "exact_parameters": verified.exact_parameters,
-        "chains_agree": verified.chains_agree,
+        **({} if verified.chains_agree is None else {"chains_agree": verified.chains_agree}),
         "simulation": verified.simulation,
         "seed_derived": verified.seed_derived,
         "files": list(verified.files),

@@ -25,7 +25,9 @@ making, and sign it all. A party still has the randomized columns that it sent, 
 - by a bound: the shares of each own column with foreign parents, and its table with each own parent. Whatever the parents'
   joint shares are, weighed with them the rows of the family's table give what was fitted to the sent column. They are not
   published; those that bring the release nearest to what was sent are taken, with the published one-way shares of each parent.
-  Where there is a joint model, its shares of each own column and each pair of own columns.
+  Where there is a joint model, its shares of each own column and each pair of own columns. Where networks were drawn from a
+  posterior, the shares of each own column in each of them, with twice the first two terms: a draw has an error of its own. Their
+  records are held against them by verification.
 
 False alarms: the test names honest records in at most 1e-6 / 2 of all releases. The bound is
 
@@ -69,7 +71,7 @@ from verticil.shared.estimation import estimators, parameters
 from verticil.shared.estimation.contingency import family_counts
 from verticil.shared.estimation.design import FamilyDesign, family_design
 from verticil.shared.estimation.smaller_families import leaned_on, row_weight
-from verticil.shared.formats import bif, model_json
+from verticil.shared.formats import bif, model_json, posterior
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.json_document import Node, parse
 from verticil.shared.model.joint import JointModel
@@ -296,6 +298,10 @@ def check_own_figures(folder: Path, study: Study, party: str, columns: Mapping[i
     _check_bounds(own, marginals, network, joint)
     _check_formats(folder, network)
     n_records = study.release.synthetic_records or n_people
+    if study.samples_graphs:
+        _check_sampled(own, posterior.read_networks(folder))
+    if study.records_from == "posterior":
+        return  # verification holds them against these networks
     if fault := record_fault(folder, study.schema, joint or network, n_records, FALSE_ALARMS / 2):
         _differs(fault)
 
@@ -422,6 +428,21 @@ def _check_bounds(own: _Own, published: Node, network: Network, joint: JointMode
                 f"column {own.name(axes)}: in the joint model its shares are not those of what this party sent "
                 f"({excess:.3f} beyond what noise and fit explain)"
             )
+
+
+def _check_sampled(own: _Own, networks: Sequence[Network]) -> None:
+    """The shares of each own column in every network that was drawn from a posterior."""
+    z = NormalDist().inv_cdf(1 - FALSE_ALARMS / 2 / max(len(own.variables) * len(networks), 1))
+    for number, network in enumerate(networks, 1):
+        models, _ = model_shares(network)
+        for variable in sorted(own.variables):
+            ours, allowed = own.estimated((variable,), z, prior_count=0.0)
+            excess = float(np.sqrt(((models[variable] - ours) ** 2).sum())) - 2 * allowed - _MISFIT
+            if excess > 0:
+                _differs(
+                    f"column {own.name([variable])}: in network {number} of {posterior.FILE} its shares are not those of what "
+                    f"this party sent ({excess:.3f} beyond what noise and a draw explain)"
+                )
 
 
 def _excess(own: _Own, family: Family, kept: tuple[int, ...], shares: Sequence[Floats], z: float) -> float:
