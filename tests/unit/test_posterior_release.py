@@ -197,7 +197,14 @@ def test_a_posterior_belongs_to_a_study_that_samples_graphs(content, release_con
         ({"networks": ()}, "0 networks, expected 3"),
         ({"consensus": Dag(parents=((),) * 5)}, "the consensus is not the graph of model.json"),
         ({"predictive": ()}, "the statistics are not those that the study names"),
-        ({"graphs": ((Dag(parents=GRAPHS[0]), 0.6), (Dag(parents=GRAPHS[1]), 0.6))}, "more than 1 together"),
+        (
+            {"graphs": ((Dag(parents=GRAPHS[0]), 0.6), (Dag(parents=GRAPHS[1]), 0.6))},
+            "2 graphs with shares of 1.2 together",
+        ),
+        (
+            {"graphs": ((Dag(parents=GRAPHS[0]), 0.0),) * 1001},
+            "1001 graphs with shares of 0 together, expected at most 1000",
+        ),
         ({"graphs": ((Dag(parents=((1, 2, 3), (), (), (), ())), 0.6),)}, "more than 2 parents"),
     ],
 )

@@ -90,6 +90,7 @@ def test_the_sets_are_explained(content, release_content):
     assert "(1 + 1/3) b − ū" in page
     assert "with 2 degrees of freedom" in page
     assert "each in its part of them" in page
+    assert "1,234 synthetic records were drawn from networks like it, sampled in proportion to" in page
     assert "age , smoker [0,18) , no 16.7% 11.7–23.7%" in page
     consensus = words(render(with_posterior(release_content, sample_from="network")))
     assert "synthetic.csv is not from them" in consensus

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from verticil.shared.errors import DataFault, GateFailed, Misuse
-from verticil.shared.formats.posterior import FILE, PublishedPosterior
+from verticil.shared.formats.posterior import FILE, MAX_GRAPHS, PublishedPosterior
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Network
 from verticil.shared.release.synthesis import decode, sample_codes
@@ -88,8 +88,9 @@ def posterior_fault(study: Study, posterior: PublishedPosterior, dag: Dag) -> st
         return "the consensus is not the graph of model.json"
     if tuple(item.words for item in posterior.predictive) != study.posterior.statistics:
         return "the statistics are not those that the study names"
-    if sum(share for _, share in posterior.graphs) > 1 + 1e-9:
-        return "the shares of the graphs are more than 1 together"
+    listed, shares = len(posterior.graphs), sum(share for _, share in posterior.graphs)
+    if listed > MAX_GRAPHS or shares > 1 + 1e-9:
+        return f"{listed} graphs with shares of {shares:g} together, expected at most {MAX_GRAPHS}, and 1"
     for graph in dict.fromkeys(
         (*(network.dag for network in posterior.networks), *(g for g, _ in posterior.graphs), dag)
     ):
