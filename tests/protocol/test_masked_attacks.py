@@ -114,6 +114,13 @@ def test_a_frame_too_many_is_refused(made, kind):
         made.run()
 
 
+@pytest.mark.parametrize(("kind", "size", "most"), [(Kind.AGREED, 33, 32), (Kind.HELLO, (1 << 20) + 1, 1 << 20)])
+def test_a_frame_larger_than_the_plan_lets_it_be_is_refused(made, kind, size, most):
+    with_frames(made, "east", kind, lambda _: [bytes(size)])
+    with pytest.raises(PeerFault, match=f"frame 0 has {size} bytes, expected {most} at most"):
+        made.run()
+
+
 @pytest.mark.parametrize("kind", [Kind.HELLO, Kind.STATEMENT])
 def test_a_document_that_is_none_names_its_sender(made, kind):
     with_frames(made, "east", kind, lambda _: [b"\xff\xff\xff"])

@@ -474,7 +474,7 @@ def test_a_dealer_cannot_test_candidates_for_a_person(nodes, monkeypatch):
         node, found = made.rounds[MINER], []
         for message in messages_of(made.plan):
             if message.recipient == MINER and node._folder.got(message.index).exists():
-                found.extend(node._s.read(message))
+                found.extend(node._contents._frames(message))
         found.extend(path.read_bytes() for path in (node._folder.path / "got").iterdir())
         return b"".join(found)
 
@@ -858,7 +858,7 @@ def test_what_a_party_gets_of_anothers_rows_is_uniform_whatever_they_are(nodes):
         made.run(until=lambda made=made: made.rounds["south"]._all_got(Kind.MASKED))
         south = made.rounds["south"]
         message = south._s.incoming(Kind.MASKED, pair=0, owner="north")
-        words = np.frombuffer(b"".join(list(south._s.read(message))[1:]), "<u4")
+        words = np.frombuffer(b"".join(list(south._contents._frames(message))[1:]), "<u4")
         upper = np.bincount((words >> 24).astype(np.int64), minlength=256)
         assert stats.chisquare(upper).pvalue > 1e-6 / 4
         lower = np.bincount((words & 255).astype(np.int64), minlength=256)

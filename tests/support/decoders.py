@@ -64,6 +64,7 @@ from verticil.shared.identity.authority import create_authority, issue, open_aut
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import load_credentials, load_private_key, read_certificates, read_private_file
 from verticil.shared.identity.signing import SigningKey, verify_signed
+from verticil.shared.masked_round import envelope
 from verticil.shared.membership.installation import install, read_fingerprint
 from verticil.shared.membership.revocation import make_list, parse_list
 from verticil.shared.model.joint import JointModel
@@ -266,6 +267,15 @@ def make_decoders(
         )
 
     to, of = X25519PrivateKey.generate(), X25519PrivateKey.generate()
+    masked, sizes = folder / "masked", (40, 8)
+    envelope.write(
+        masked, map(bytes, sizes), count=2, what=b"w", recipient=to.public_key(), sender=of, sign=signer.sign
+    )
+
+    def frames(path: Path) -> list[bytes]:
+        sender = of.public_key()
+        return list(envelope.read_frames(path, what=b"w", recipient=to, sender=sender, name="x", sizes=sizes))
+
     return {
         "party.backup.read_head": Decoder(
             lambda data: read_head(io.BytesIO(data), "backup"),
@@ -274,6 +284,11 @@ def make_decoders(
         "shared.transport.sealing.open_sealed": Decoder(
             lambda data: hpke.open_sealed(data, recipient=to, sender=of.public_key(), info=b"i", aad=b"a"),
             hpke.seal(b"message", recipient=to.public_key(), sender=of, info=b"i", aad=b"a"),
+        ),
+        "shared.masked_round.envelope.read_frames": Decoder(_file(folder, masked.name, frames), masked.read_bytes()),
+        "shared.masked_round.envelope.read_signed": Decoder(
+            _file(folder, masked.name, lambda path: envelope.read_signed(path, what=b"w", name="x", sizes=sizes)),
+            masked.read_bytes(),
         ),
         **_of_carried(folder, SigningKey.load(node / "pki" / "clinic.sign", node / "pki" / "clinic.crt"), now),
         "shared.artifact.unpack": Decoder(
@@ -470,6 +485,8 @@ def _of_carried(folder: Path, key: SigningKey, now: dt.datetime) -> dict[str, De
 NAMES = (
     "party.backup.read_head",
     "shared.transport.sealing.open_sealed",
+    "shared.masked_round.envelope.read_frames",
+    "shared.masked_round.envelope.read_signed",
     "shared.airgap.bundle.unpack",
     "shared.airgap.bundle.read_statement",
     "shared.airgap.exchange.load_journal",

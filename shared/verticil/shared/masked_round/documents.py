@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 from verticil.shared.record import Sha256
 
 Key32 = Annotated[bytes, 32]
+DOCUMENT_BYTES: Final = 1 << 20
+"""At most, of a signed document in its frame."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

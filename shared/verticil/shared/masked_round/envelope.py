@@ -5,7 +5,8 @@
 with L(x) = length of x as uint32 big-endian ‖ x. A frame is one HPKE box (`verticil.shared.transport.sealing`), made and
 opened by itself, so a message of any length passes in flat memory. Bound into each box are what the message is and the frame's
 place among how many; the signature is over what the message is and the SHA-256 of all frames as they stand in the file.
-Nothing outside of a box is a function of what is inside (model-three.md, section 9: a signature over plaintext).
+Nothing outside of a box is a function of what is inside (model-three.md, section 9: a signature over plaintext). How many
+frames a message has, and how large they are at most, follows from the plan: what says otherwise is refused before it is read.
 
 A box has an ephemeral key of its own, so a message is sealed once, stored, and sent as it was.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -28,11 +29,9 @@ from verticil.shared.storage.database import disk_faults
 from verticil.shared.transport.sealing import OVERHEAD, open_sealed, seal
 from verticil.wire.v1 import common_pb2
 
-MAX_FRAME: Final = 1 << 28
-"""Bytes of a frame: 512 rows of 131,072 categories."""
-MAX_FRAMES: Final = 1 << 24
 _MAGIC: Final = b"VTMASK01"
 _SIGNED_LIMIT: Final = 1 << 15
+_PIECE: Final = 1 << 20
 
 Signer = Callable[[bytes], common_pb2.Signed]
 
@@ -83,7 +82,7 @@ def write(
         sync_directory(target.parent)
 
 
-def signed_of(path: Path, *, what: bytes, name: str) -> common_pb2.Signed:
+def read_signed(path: Path, *, what: bytes, name: str, sizes: Sequence[int]) -> common_pb2.Signed:
     """The signature of a message that came, once its file is whole and the signature is over these bytes.
 
     Whose it is, and whether it holds, is the caller's to check.
@@ -92,23 +91,26 @@ def signed_of(path: Path, *, what: bytes, name: str) -> common_pb2.Signed:
         path: the file.
         what: as `write` got it.
         name: of the message, for errors.
+        sizes: of its frames, at most, bytes.
 
     Raises:
-        PeerFault: MESSAGE_INVALID, it is torn, or signed as another message.
+        PeerFault: MESSAGE_INVALID, it is torn, has more, fewer or larger frames, or is signed as another message.
     """
     with path.open("rb") as file:
-        count, digest = _count(file, name), hashlib.sha256()
-        for _ in range(count):
-            for piece in _sealed(file, name):
-                digest.update(piece)
-        data = _read(file, int.from_bytes(_read(file, 4, name), "big"), name, limit=_SIGNED_LIMIT)
-        if file.read(1):
+        digest = hashlib.sha256()
+        for size in _boxes(file, name, sizes):
+            digest.update(size.to_bytes(4, "big"))
+            for start in range(0, size, _PIECE):
+                digest.update(_read(file, min(size - start, _PIECE), name))
+        size = _number(file, name)
+        data = _read(file, size, name) if size <= _SIGNED_LIMIT else b""
+        if len(data) != size or file.read(1):
             raise _torn(name)
     try:
         signed = common_pb2.Signed.FromString(data)
     except DecodeError:
         raise _torn(name) from None
-    if signed.body != listed(what, count, digest.digest()):
+    if signed.body != listed(what, len(sizes), digest.digest()):
         raise PeerFault(
             "MESSAGE_INVALID",
             f"{name}: signed as another message, or of another transcript than this node has",
@@ -117,24 +119,22 @@ def signed_of(path: Path, *, what: bytes, name: str) -> common_pb2.Signed:
     return signed
 
 
-def frames_of(
-    path: Path, *, what: bytes, recipient: X25519PrivateKey, sender: X25519PublicKey, name: str
+def read_frames(
+    path: Path, *, what: bytes, recipient: X25519PrivateKey, sender: X25519PublicKey, name: str, sizes: Sequence[int]
 ) -> Iterator[bytes]:
     """The frames of a message for this node, one after the other.
 
     Raises:
-        PeerFault: MESSAGE_INVALID, it is not sealed by this sender for this node as this message.
+        PeerFault: MESSAGE_INVALID, it is not sealed by this sender for this node as this message, or as `read_signed`.
     """
     with path.open("rb") as file:
-        count = _count(file, name)
-        for number in range(count):
-            size = int.from_bytes(_read(file, 4, name), "big")
-            box = _read(file, size, name, limit=MAX_FRAME + OVERHEAD)
-            frame = open_sealed(box, recipient=recipient, sender=sender, info=what, aad=_place(number, count))
+        for number, size in enumerate(_boxes(file, name, sizes)):
+            box, aad = _read(file, size, name), _place(number, len(sizes))
+            frame = open_sealed(box, recipient=recipient, sender=sender, info=what, aad=aad)
             if frame is None:
                 raise PeerFault(
                     "MESSAGE_INVALID",
-                    f"{name}: frame {number} of {count} is not sealed by its sender for this node",
+                    f"{name}: frame {number} of {len(sizes)} is not sealed by its sender for this node",
                     hint="compare the fingerprints of the pinned sealing keys with the sender; the round ends",
                 )
             yield frame
@@ -149,34 +149,35 @@ def _place(number: int, count: int) -> bytes:
     return listed("frame", number, count)
 
 
-def _count(file: BinaryIO, name: str) -> int:
-    head = _read(file, len(_MAGIC) + 4, name)
-    count = int.from_bytes(head[len(_MAGIC) :], "big")
-    if not head.startswith(_MAGIC) or count > MAX_FRAMES:
+def _boxes(file: BinaryIO, name: str, sizes: Sequence[int]) -> Iterator[int]:
+    """The size of each box, bytes, with the file behind it: the caller reads so many before it asks for the next."""
+    if _read(file, len(_MAGIC), name) != _MAGIC:
         raise _torn(name)
-    return count
+    if (count := _number(file, name)) > len(sizes):
+        raise _wrong(name, f"frame {len(sizes)} of {count} is one too many, expected {len(sizes)}")
+    if count < len(sizes):
+        raise _wrong(name, f"{count} frames, expected {len(sizes)}")
+    for number, most in enumerate(sizes):
+        size = _number(file, name)
+        if size > most + OVERHEAD:
+            raise _wrong(name, f"frame {number} has {size - OVERHEAD} bytes, expected {most} at most")
+        yield size
 
 
-def _sealed(file: BinaryIO, name: str) -> Iterator[bytes]:
-    head = _read(file, 4, name)
-    yield head
-    left = int.from_bytes(head, "big")
-    if left > MAX_FRAME + OVERHEAD:
-        raise _torn(name)
-    while left:
-        piece = file.read(min(left, 1 << 20))
-        if not piece:
-            raise _torn(name)
-        left -= len(piece)
-        yield piece
+def _number(file: BinaryIO, name: str) -> int:
+    return int.from_bytes(_read(file, 4, name), "big")
 
 
-def _read(file: BinaryIO, size: int, name: str, *, limit: int = MAX_FRAME) -> bytes:
-    data = file.read(size) if size <= limit else b""
+def _read(file: BinaryIO, size: int, name: str) -> bytes:
+    data = file.read(size)
     if len(data) != size:
         raise _torn(name)
     return data
 
 
 def _torn(name: str) -> PeerFault:
-    return PeerFault("MESSAGE_INVALID", f"{name}: not a whole message", hint="the round ends")
+    return _wrong(name, "not a whole message")
+
+
+def _wrong(name: str, problem: str) -> PeerFault:
+    return PeerFault("MESSAGE_INVALID", f"{name}: {problem}", hint="the round ends")

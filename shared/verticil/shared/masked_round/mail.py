@@ -7,7 +7,7 @@ authenticated by its pinned key. The signature is by the key that its hello says
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -160,15 +160,15 @@ class Mail:
         return message.recipient == self._plan.miner and message.kind is not Kind.SHARE
 
     def check_signature(
-        self, path: Path, message: Message, transcript: bytes, hellos: Mapping[str, Hello]
+        self, path: Path, message: Message, transcript: bytes, hellos: Mapping[str, Hello], sizes: Sequence[int]
     ) -> common_pb2.Signed:
-        """See who signed the file of a message that came; the frames are not opened.
+        """See who signed the file of a message that came, with frames of these sizes at most; they are not opened.
 
         Raises:
             PeerFault: MESSAGE_INVALID, and as `Credentials.verify`.
         """
         name = self.name(message)
-        signed = envelope.signed_of(path, what=self._what(message, transcript), name=name)
+        signed = envelope.read_signed(path, what=self._what(message, transcript), name=name, sizes=sizes)
         self._credentials.verify(signed, message.sender)
         hello = hellos.get(message.sender)
         if hello is not None and signing_key_of(signed.certificate) != hello.signing:
@@ -179,18 +179,21 @@ class Mail:
             )
         return signed
 
-    def opened(self, path: Path, message: Message, transcript: bytes, secrets: Secrets | None) -> Iterator[bytes]:
-        """The frames of a message that came.
+    def opened(
+        self, path: Path, message: Message, transcript: bytes, secrets: Secrets | None, sizes: Sequence[int]
+    ) -> Iterator[bytes]:
+        """The frames of a message that came, of these sizes at most.
 
         Raises:
             PeerFault: MESSAGE_INVALID.
         """
-        return envelope.frames_of(
+        return envelope.read_frames(
             path,
             what=self._what(message, transcript),
             recipient=self._own_key(message, secrets),
             sender=X25519PublicKey.from_public_bytes(self._credentials.pinned[message.sender]),
             name=self.name(message),
+            sizes=sizes,
         )
 
     def _own_key(self, message: Message, secrets: Secrets | None) -> X25519PrivateKey:

@@ -8,13 +8,12 @@ from typing import Final
 
 from verticil.shared.errors import PeerFault
 from verticil.shared.masked_round import tables_work
+from verticil.shared.masked_round.documents import DOCUMENT_BYTES
 from verticil.shared.masked_round.messages import Check, Kind, Message
 from verticil.shared.masked_round.secrets import SETS
 from verticil.shared.masked_round.standing import Standing
 from verticil.shared.masked_round.triple_work import SUMS
 
-DOCUMENT_BYTES: Final = 1 << 20
-"""At most, of a signed document in its frame."""
 _SHORT: Final = {
     Kind.HELLO: DOCUMENT_BYTES,
     Kind.AGREED: 32,
@@ -89,15 +88,12 @@ class Reader:
 
     def _frames(self, message: Message) -> Iterator[bytes]:
         """The frames of a message that came, as many and as large as it must have."""
-        sizes, count = self.frame_sizes(message), 0
+        sizes = self.frame_sizes(message)
         exact = message.kind not in {Kind.HELLO, Kind.STATEMENT, Kind.OPENED}
-        for frame in self._s.read(message):
-            if count >= len(sizes) or (len(frame) != sizes[count] if exact else len(frame) > sizes[count]):
-                raise self._wrong(message, f"frame {count} has {len(frame)} bytes, expected {sizes[count : count + 1]}")
-            count += 1
+        for number, (size, frame) in enumerate(zip(sizes, self._s.read(message, sizes), strict=True)):
+            if exact and len(frame) != size:
+                raise self._wrong(message, f"frame {number} has {len(frame)} bytes, expected {size}")
             yield frame
-        if count != len(sizes):
-            raise self._wrong(message, f"{count} frames, expected {len(sizes)}")
 
     def _only(self, message: Message) -> bytes:
         """The one frame of a short message."""

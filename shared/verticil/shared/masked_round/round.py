@@ -305,7 +305,8 @@ class Round:
         if not self._may_come(message):
             raise PeerFault("NOT_READY", f"{self._s.mail.name(message)}: is not awaited yet")
         hellos = {} if message.kind is Kind.HELLO else self._s.hellos
-        self._s.mail.check_signature(path, message, self._s.transcript(message.kind), hellos)
+        sizes = self._contents.frame_sizes(message)
+        self._s.mail.check_signature(path, message, self._s.transcript(message.kind), hellos, sizes)
         try:
             with self._s.arriving(message, path):
                 self._contents.check(message)

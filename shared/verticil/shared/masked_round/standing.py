@@ -15,7 +15,7 @@ from verticil.shared import record
 from verticil.shared.errors import PeerFault
 from verticil.shared.masked.derivation import RoundName
 from verticil.shared.masked.plan import Plan
-from verticil.shared.masked_round.documents import Hello, Packets, Statement
+from verticil.shared.masked_round.documents import DOCUMENT_BYTES, Hello, Packets, Statement
 from verticil.shared.masked_round.folder import RoundFolder
 from verticil.shared.masked_round.mail import Credentials, Mail, signing_key_of
 from verticil.shared.masked_round.messages import (
@@ -201,9 +201,10 @@ class Standing:
 
     def _told(self, kind: Kind) -> dict[str, bytes]:
         return {
-            message.sender: common_pb2.Signed.FromString(*self.read(message)).body  # one frame, as it was verified
-            for message in self.messages
-            if message.kind is kind and message.recipient == self.me
+            message.sender: common_pb2.Signed.FromString(
+                *self.read(message, [DOCUMENT_BYTES])
+            ).body  # as it was verified
+            for message in self.all_incoming(kind)
         }
 
     @property
@@ -224,10 +225,10 @@ class Standing:
 
     # ---- messages
 
-    def read(self, message: Message) -> Iterator[bytes]:
-        """The frames of a message that came."""
+    def read(self, message: Message, sizes: Sequence[int]) -> Iterator[bytes]:
+        """The frames of a message that came, of these sizes at most, bytes."""
         path = self._arriving.get(message.index) or self.folder.got(message.index)
-        return self.mail.opened(path, message, self.transcript(message.kind), self.drawn)
+        return self.mail.opened(path, message, self.transcript(message.kind), self.drawn, sizes)
 
     @contextlib.contextmanager
     def arriving(self, message: Message, path: Path) -> Generator[None]:
