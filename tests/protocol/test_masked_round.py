@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from support.masked_nodes import MINER, Keys, Nodes, Table, plan_for, random_tables
+from support.masked_nodes import MINER, Keys, Nodes, Table, fixed_random, plan_for, random_tables
 from verticil.shared import durable, record
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.masked.derivation import RoundName
@@ -165,12 +165,6 @@ class AtSteps:
             self.seen.add(at)
             if int.from_bytes(hashlib.sha256(at.encode()).digest()[:4], "big") % self._every == 0:
                 raise Killed
-
-
-def fixed_random(name: str) -> Callable[[int], bytes]:
-    """The same bytes in each run."""
-    counter = itertools.count()
-    return lambda size: hashlib.sha256(f"{name} {next(counter)}".encode()).digest()[:size]
 
 
 @pytest.mark.parametrize(

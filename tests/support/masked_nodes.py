@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import itertools
 import math
+import secrets
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -128,6 +130,12 @@ def random_tables(sizes: Mapping[str, Sequence[int]], n_people: int, seed: int =
     }
 
 
+def fixed_random(name: str) -> Callable[[int], bytes]:
+    """What a node draws: the same bytes in each run, others at each node."""
+    counter = itertools.count()
+    return lambda size: hashlib.sha256(f"{name} {next(counter)}".encode()).digest()[:size]
+
+
 @dataclass
 class Nodes:
     """Everybody who contributes to a round.
@@ -139,6 +147,9 @@ class Nodes:
         tables: by party.
         charged: by party, the T1 that were charged.
         change: called with each message on its way and its file: a test may falsify it, or give None to lose it.
+        plans: of nodes that have another one.
+        clock: of all; None: a second passes with each look.
+        random: by name, where a node draws from.
     """
 
     folder: Path
@@ -149,6 +160,7 @@ class Nodes:
     change: Callable[[Message, Path], Path | None] = lambda _, path: path
     plans: Mapping[str, Plan] = field(default_factory=dict)
     clock: Callable[[], dt.datetime] | None = None
+    random: Callable[[str], Callable[[int], bytes]] = lambda _: secrets.token_bytes
 
     def __post_init__(self) -> None:
         self.now = START
@@ -169,6 +181,7 @@ class Nodes:
             people=self.tables.get(name),
             charge=self.charged.setdefault(name, []).append,
             clock=self.clock or self.tick,
+            random=self.random(name),
         )
 
     def restart(self, name: str) -> None:
@@ -227,4 +240,4 @@ class Nodes:
         return found
 
 
-__all__ = ["MINER", "Keys", "Kind", "Nodes", "Table", "plan_for", "random_tables"]
+__all__ = ["MINER", "Keys", "Kind", "Nodes", "Table", "fixed_random", "plan_for", "random_tables"]
