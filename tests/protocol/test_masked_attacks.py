@@ -6,10 +6,14 @@ Each is a node whose own program was changed; all others are as they are.
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import re
+import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from support.masked_nodes import MINER, Keys, Nodes, plan_for, random_tables
 from verticil.shared import record
@@ -18,7 +22,10 @@ from verticil.shared.identity.authority import issue
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.masked_round.documents import Hello, Statement
-from verticil.shared.masked_round.messages import Kind, pairs_of
+from verticil.shared.masked_round.messages import RUNS, Kind, Message, checks_of, pairs_of
+from verticil.shared.masked_round.pair_work import PairWork
+from verticil.shared.masked_round.secrets import draw
+from verticil.shared.masked_round.tables_work import ShareMaker, noise_of
 from verticil.wire.v1 import common_pb2
 
 SIZES = {"north": (2, 3), "south": (4,), "east": (5, 2)}
@@ -192,3 +199,117 @@ def test_progress_does_not_say_what_may_not_leave_yet(tmp_path, keys):
         assert hidden
         assert node.progress.done == len(node._sent) + len(node._got) - len(hidden)
     assert made.rounds[MINER].opened() is None
+
+
+class _SignsAnother:
+    """Signs a statement about another message."""
+
+    def __init__(self, key: SigningKey) -> None:
+        self._key, self.certificate = key, key.certificate
+
+    def sign(self, body: bytes) -> common_pb2.Signed:
+        return self._key.sign(body[:-1] + bytes([body[-1] ^ 1]))
+
+
+def test_a_box_that_is_signed_as_another_one_is_refused(made):
+    """Whoever is shown the signature later must see by it what was said."""
+    mail = made.rounds["east"]._s.mail
+    mail._credentials = dataclasses.replace(mail._credentials, signing=_SignsAnother(mail._credentials.signing))
+    with pytest.raises(PeerFault, match="signed as another message"):
+        made.run()
+
+
+@pytest.mark.parametrize(
+    ("key", "found"), [(bytes(32), "small order"), (b"\x01" + bytes(31), "small order"), (None, "'s, too")]
+)
+def test_a_key_that_keeps_nothing_secret_is_refused(made, key, found):
+    """A point of small order, and another one's key."""
+    made.rounds["north"].begin()
+    north = record.decode(Hello, made.rounds["north"]._s.own_hello, source="hello")
+    with_hello(made, "east", lambda _: {"sealing": key or north.sealing})
+    with pytest.raises(PeerFault, match=found):
+        made.run()
+    assert not made.rounds["north"]._has("t0")
+
+
+def test_the_commitment_to_a_toss_is_no_copy_of_ones_own(made):
+    def copied(message: Message, path: Path) -> Path:
+        if message.kind is Kind.CLOSED and message.recipient == "south":
+            south = made.rounds["south"]
+            own = south._contents._own_toss_commitment(south._s.checks[message.about])
+            return reseal(made, message, path, [own])
+        return path
+
+    made.change = copied
+    with pytest.raises(PeerFault, match="this node's own commitment"):
+        made.run()
+
+
+def test_one_toss_is_told_by_both(made):
+    """The dealer tells another one of its own, with a commitment that fits."""
+
+    def told(message: Message, path: Path) -> Path:
+        standing = made.rounds[message.sender]._s
+        check = standing.checks.get(message.about)
+        if message.kind is Kind.TOLD and check is not None and message.sender == check.dealer:
+            said = made.rounds[message.sender]._contents._told(check)
+            value, salt = b"v" * 32, b"s" * 32
+            fits = standing.rows_work(check).toss_commitment(check, message.sender, value, salt, standing.t1)
+            return reseal(made, message, path, [b"".join([*said[:3], value, salt, fits])])
+        return path
+
+    made.change = told
+    with pytest.raises(PeerFault, match="tells another toss"):
+        made.run()
+
+
+def reseal(made: Nodes, message: Message, path: Path, frames: list[bytes]) -> Path:
+    standing = made.rounds[message.sender]._s
+    transcript = standing.transcript(message.kind)
+    standing.mail.seal(path, message, frames, count=len(frames), transcript=transcript, hellos=standing.hellos)
+    return path
+
+
+# ---- no two uses of one stream
+
+
+def test_everything_that_is_drawn_is_drawn_by_itself():
+    plan = plan_for(SIZES, 40, tables=((0, 2), (0, 3), (2, 3), (0, 2, 3)))
+    drawn = [draw(plan, name, secrets.token_bytes) for name in (*plan.parties, MINER)]
+    found = re.findall(rb'"([0-9a-f]{64})"', b"".join(map(record.encode, drawn)))
+    assert len(found) > 100
+    assert len(set(found)) == len(found)
+
+
+def test_all_streams_of_pairs_differ_though_the_seeds_are_one():
+    """By pair, direction, block, run and part; noise and pads by table, who draws, and transcript."""
+    plan, same = plan_for({"north": (3, 3), "south": (3, 3), "east": (3, 3)}, 90_000), bytes(32)
+    found: list[bytes] = []
+    for pair in pairs_of(plan):
+        work = PairWork(plan, pair, same)
+        blocks = range(len(work.blocks))
+        assert len(blocks) == 3
+        for owner, block in itertools.product(pair.parties, blocks):
+            found.append(work.mask(owner, same, block)[:1].tobytes())
+            parts = itertools.product(range(RUNS), ("a", "b"))
+            found += [work.a_share(owner, same, run, block, part)[:1].tobytes() for run, part in parts]
+        found.append(work.own_product(same).tobytes())
+    for check in checks_of(plan):
+        work = PairWork(plan, pairs_of(plan)[check.pair], same)
+        tossed = work.tossed(check, same, same, same)
+        found += [tossed.columns.tobytes(), *(rho[:1].tobytes() for rho in work.row_coefficients(check, tossed, same))]
+    for table, t1 in itertools.product((1, 2), (same, b"1" * 32)):
+        people = random_tables({"north": (3, 3)}, 5)["north"]
+        maker = ShareMaker(
+            plan, "north", t1, noise=same, padding=same, paddings=_paddings(), products={}, people=people
+        )
+        found += [maker._pad(name, table, (3, 3)).tobytes() for name in ("south", "east")]
+        of = [noise_of(plan, name, same, t1, table) for name in plan.counted]
+        found += [drawn.tobytes() for drawn in of if drawn is not None]
+    assert len({data[:8] for data in found}) == len(found)
+
+
+def _paddings() -> dict[str, bytes]:
+    """One key for all."""
+    public = X25519PrivateKey.from_private_bytes(bytes(32)).public_key().public_bytes_raw()
+    return dict.fromkeys(("north", "south", "east"), public)
