@@ -21,8 +21,9 @@ from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.identity.authority import issue
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import SigningKey
+from verticil.shared.masked.check import RUNS
 from verticil.shared.masked_round.documents import Hello, Statement
-from verticil.shared.masked_round.messages import RUNS, Kind, Message, checks_of, pairs_of
+from verticil.shared.masked_round.messages import Kind, Message, checks_of, pairs_of
 from verticil.shared.masked_round.pair_work import PairWork
 from verticil.shared.masked_round.secrets import draw
 from verticil.shared.masked_round.tables_work import ShareMaker, noise_of

@@ -14,10 +14,11 @@ import pytest
 
 from support.masked_nodes import MINER, Keys, Nodes, plan_for, random_tables
 from verticil.shared.errors import PeerFault
+from verticil.shared.masked.check import RUNS
 from verticil.shared.masked.field import P
 from verticil.shared.masked.plan import Plan
 from verticil.shared.masked_round import triple_work
-from verticil.shared.masked_round.messages import RUNS, SACRIFICE, Kind, Message, messages_of, triples_of
+from verticil.shared.masked_round.messages import SACRIFICE, Kind, Message, messages_of, triples_of
 from verticil.shared.masked_round.secrets import SETS, CheckSecrets
 from verticil.shared.masked_round.triple_work import TripleWork
 

@@ -27,12 +27,12 @@ from scipy import stats
 from support.masked_nodes import MINER, Keys, Nodes, Table, fixed_random, plan_for, random_tables
 from verticil.shared import record
 from verticil.shared.masked import streams
+from verticil.shared.masked.check import RUNS
 from verticil.shared.masked.derivation import Hasher, Of, RoundName
 from verticil.shared.masked.field import P
 from verticil.shared.masked_round import tables_work
 from verticil.shared.masked_round.documents import Hello, Opened, Packets, Statement, TripleStatement
 from verticil.shared.masked_round.messages import (
-    RUNS,
     SACRIFICE,
     Check,
     Kind,

@@ -13,9 +13,10 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from support.masked_nodes import Table, plan_for, random_tables
+from verticil.shared.masked.check import RUNS
 from verticil.shared.masked.field import P, Words, add, signed
 from verticil.shared.masked.plan import Plan
-from verticil.shared.masked_round.messages import RUNS, Check, Pair, pairs_of
+from verticil.shared.masked_round.messages import Check, Pair, pairs_of
 from verticil.shared.masked_round.pair_work import PairWork, words_of
 from verticil.shared.masked_round.secrets import Secrets, draw
 from verticil.shared.masked_round.tables_work import ShareMaker, noise_of, opened_tables, shape_of

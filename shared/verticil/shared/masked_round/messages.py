@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from verticil.shared.masked.check import RUNS
 from verticil.shared.masked.plan import Plan
-
-RUNS: Final = 2
-"""Of the check, each with seeds and a toss of its own: what fails once with 3/p fails with 5e-19 (section 9)."""
 
 
 class Kind(StrEnum):

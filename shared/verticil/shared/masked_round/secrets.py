@@ -18,8 +18,9 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from verticil.shared.errors import DataFault
+from verticil.shared.masked.check import RUNS
 from verticil.shared.masked.plan import Plan
-from verticil.shared.masked_round.messages import RUNS, Check, Triple, checks_of, groups_of, pairs_of, triples_of
+from verticil.shared.masked_round.messages import Check, Triple, checks_of, groups_of, pairs_of, triples_of
 
 Random = Callable[[int], bytes]
 Secret = Annotated[bytes, 32]

@@ -13,13 +13,13 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 
 from verticil.shared import record
 from verticil.shared.errors import PeerFault
+from verticil.shared.masked.check import RUNS
 from verticil.shared.masked.derivation import RoundName
 from verticil.shared.masked.plan import Plan
 from verticil.shared.masked_round.documents import DOCUMENT_BYTES, Hello, Packets, Statement
 from verticil.shared.masked_round.folder import RoundFolder
 from verticil.shared.masked_round.mail import Credentials, Mail, signing_key_of
 from verticil.shared.masked_round.messages import (
-    RUNS,
     About,
     Check,
     Kind,

@@ -22,6 +22,7 @@ from typing import ClassVar, Final
 from verticil.shared.channels.subset import Subset
 from verticil.shared.errors import Misuse
 from verticil.shared.json_document import Json
+from verticil.shared.masked.check import RUNS
 from verticil.shared.masked.field import check_capacity
 from verticil.shared.masked.opening import MOST_COUNTED, deviation, sigma_each
 from verticil.shared.masked.plan import LEAST_PARTIES, Plan
@@ -37,8 +38,6 @@ from verticil.shared.study.vocabulary import MAX_SAFE, fail
 MINER: Final = "miner"
 FLOOR: Final = 6.0
 """Epsilon of a column of which the study says nothing: what a dealer together with its partner can learn of it."""
-RUNS: Final = 2
-"""Of the check of rows (model-three.md section 4.3)."""
 
 _N_ONLY: Final = "how many people all parties have in common, and nothing else of any list"
 _LINKAGE: Final = {
