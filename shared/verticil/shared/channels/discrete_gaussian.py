@@ -45,6 +45,8 @@ LARGEST_SIGMA: Final = 16_384.0
 LEAST_SIGMA_OF_A_SUM: Final = 3.0
 """Of each part of a sum: with less, the sum is no discrete Gaussian (P. Kairouz, Z. Liu, T. Steinke, "The distributed discrete
 Gaussian mechanism for federated learning with secure aggregation", ICML 2021)."""
+MOST_OF_A_SUM: Final = 25
+"""Parts, each of `LEAST_SIGMA_OF_A_SUM` or more: the sum is one draw but for a factor 1 +- 1e-36 (accounting.md section 2.3)."""
 LEAST_DELTA: Final = 1e-30
 """Far below it the bounds of sums of losses are coarse, or not finite."""
 MAX_CELLS: Final = 2**32

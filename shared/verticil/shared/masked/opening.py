@@ -34,15 +34,13 @@ import numpy as np
 
 from verticil.shared.arrays import Floats, Ints
 from verticil.shared.channels import discrete_gaussian
-from verticil.shared.channels.discrete_gaussian import LARGEST_SIGMA, LEAST_SIGMA_OF_A_SUM
+from verticil.shared.channels.discrete_gaussian import LARGEST_SIGMA, LEAST_SIGMA_OF_A_SUM, MOST_OF_A_SUM
 from verticil.shared.errors import Misuse
 from verticil.shared.masked.field import Words, add, from_numbers, signed, subtract
 
 Ratio = tuple[int, int]
 """Numerator and denominator."""
 
-MOST_COUNTED: Final = 25
-"""Contributors that draw: for so many it is known how near their sum is to a discrete Gaussian (accounting.md section 2.3)."""
 FALSE_ALARM: Final = 1e-6
 """Of all that is compared in one round."""
 _LEAST_SHARE: Final = 0.25  # of Q's expectation: below, the bound is not proved
@@ -53,17 +51,17 @@ def sigma_each(sigma: Ratio, counted: int, tolerate: int) -> Ratio:
 
     Args:
         sigma: what has to be left, people.
-        counted: N, at most `MOST_COUNTED`.
+        counted: N, at most `MOST_OF_A_SUM`.
         tolerate: t, 1 to N - 1.
 
     Raises:
         Misuse: `STUDY_UNSUPPORTED`; N or t is out of its range, or sigma_c of the sampler's for a part of a sum.
     """
-    if not 1 <= tolerate < counted <= MOST_COUNTED:
+    if not 1 <= tolerate < counted <= MOST_OF_A_SUM:
         raise Misuse(
             "STUDY_UNSUPPORTED",
             f"noise of {counted} counted contributors of whom {tolerate} may leave theirs out: expected at least 1, "
-            f"fewer than are counted, and at most {MOST_COUNTED} that are counted",
+            f"fewer than are counted, and at most {MOST_OF_A_SUM} that are counted",
             hint="see [masked] tolerate, and whom all parties' policies name in noise_from",
         )
     found = sigma[0] / sigma[1] / math.sqrt(counted - tolerate)

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from verticil.shared.channels.discrete_gaussian import LARGEST_SIGMA, LEAST_SIGMA, LEAST_SIGMA_OF_A_SUM
+from verticil.shared.channels.discrete_gaussian import LARGEST_SIGMA, LEAST_SIGMA, LEAST_SIGMA_OF_A_SUM, MOST_OF_A_SUM
 from verticil.shared.masked.field import check_capacity
-from verticil.shared.masked.opening import MOST_COUNTED, deviation, enough
+from verticil.shared.masked.opening import deviation, enough
 from verticil.shared.record import Sha256, encode
 
 LEAST_PARTIES: Final = 2
@@ -121,7 +121,7 @@ class Plan:
     def _check_noise(self) -> None:
         n, t = len(self.counted), self.tolerate
         _expect(_some_of(self.counted, self.contributors), "the counted are not some contributors, in their order")
-        _expect(len({self.operators[name] for name in self.counted}) == n <= MOST_COUNTED, "too many are counted")
+        _expect(len({self.operators[name] for name in self.counted}) == n <= MOST_OF_A_SUM, "too many are counted")
         most = min(n, len(self.parties)) - 1
         _expect(1 <= t <= most, f"tolerate {t} of {n} counted and {len(self.parties)} parties, expected 1 to {most}")
         _expect(0 < self.epsilon < math.inf and 0 < self.delta < 1, "epsilon and delta are no promise")

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, cast
 
 from verticil.shared.channels import privacy
-from verticil.shared.channels.discrete_gaussian import LEAST_SIGMA_OF_A_SUM
+from verticil.shared.channels.discrete_gaussian import LEAST_SIGMA_OF_A_SUM, MOST_OF_A_SUM
 from verticil.shared.channels.gaussian import analytic_sigma
 from verticil.shared.channels.loss import DiscreteGaussianLoss, GaussianLoss, Loss, delta_at, epsilon_at
 from verticil.shared.channels.share_noise import DISCRETE, KINDS, ROUNDED
@@ -39,8 +39,6 @@ from verticil.shared.study.tables import tables_of, tables_sigma
 
 REPLACE_ONE: Final = "replace one person"
 """Tables are neighbours when the columns of one person are others; how many people there are is the same."""
-MOST_CONTRIBUTORS: Final = 25
-"""Of a sum of discrete Gaussians of `LEAST_SIGMA_OF_A_SUM` each, which is one draw but for a factor 1 +- 1e-36."""
 _INFINITE: Final = "infinite"
 
 Parameter = bool | int | float | str | None
@@ -104,7 +102,7 @@ class DiscreteGaussianCounts(PrivacyEvent):
         delta: at which epsilon is told, 0 < delta < 1.
         epsilon: that sigma was calibrated for, which is what the event costs if it is proved to be enough, and only then; None:
             it costs the least epsilon that is proved.
-        contributors: independent draws that are added up on each count, 1 to `MOST_CONTRIBUTORS`.
+        contributors: independent draws that are added up on each count, 1 to `MOST_OF_A_SUM`.
         sampler: name of the algorithm that drew.
 
     Raises:
@@ -127,8 +125,8 @@ class DiscreteGaussianCounts(PrivacyEvent):
         if self.epsilon is not None and not 0 < self.epsilon < math.inf:
             raise ValueError(f"noise for epsilon {self.epsilon:g}, expected a finite number > 0")
         each = self.sigma / math.sqrt(max(self.draws, 1))
-        if not 1 <= self.contributors <= MOST_CONTRIBUTORS:
-            raise ValueError(f"{self.contributors} contributors of noise, expected 1 to {MOST_CONTRIBUTORS}")
+        if not 1 <= self.contributors <= MOST_OF_A_SUM:
+            raise ValueError(f"{self.contributors} contributors of noise, expected 1 to {MOST_OF_A_SUM}")
         if self.draws > 1 and each < LEAST_SIGMA_OF_A_SUM * (1 - 1e-12):
             raise ValueError(
                 f"noise of sigma {each:.4g} of each of {self.contributors} contributors, expected at least "

@@ -19,12 +19,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from verticil.shared.channels.discrete_gaussian import MOST_OF_A_SUM
 from verticil.shared.channels.subset import Subset
 from verticil.shared.errors import Misuse
 from verticil.shared.json_document import Json
 from verticil.shared.masked.check import RUNS
 from verticil.shared.masked.field import check_capacity
-from verticil.shared.masked.opening import MOST_COUNTED, deviation, sigma_each
+from verticil.shared.masked.opening import deviation, sigma_each
 from verticil.shared.masked.plan import LEAST_PARTIES, Plan
 from verticil.shared.masked.triples import row_width
 from verticil.shared.model.graph import Dag
@@ -589,9 +590,11 @@ def _check_rule(study: Study, source: str) -> None:
     of = "parties" if least is None else "parties of the smallest sub-model (quorum.min)"
     if not 1 <= rule.max_bytes <= MAX_SAFE:
         fail(f"{where}.max_bytes", f"got {rule.max_bytes}, expected 1 to {MAX_SAFE}")
-    if (n := len(counted(study))) > MOST_COUNTED:
+    if (n := len(counted(study))) > MOST_OF_A_SUM:
         fail(
-            where, f"{n} contributors draw noise, expected at most {MOST_COUNTED}", hint="propose it with fewer parties"
+            where,
+            f"{n} contributors draw noise, expected at most {MOST_OF_A_SUM}",
+            hint="propose it with fewer parties",
         )
     most = min(parties + rule.count_miner, parties) - 1
     if not 1 <= rule.tolerate <= most:
