@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,8 +50,8 @@ from verticil.shared.masked_round.secrets import SETS, PairSecrets, Secrets, sha
 from verticil.shared.masked_round.triple_work import SUMS, TripleWork
 from verticil.wire.v1 import common_pb2
 
-SIZES = {"north": (12, 3), "south": (8,), "east": (5, 9)}
-WITH_TRIPLE = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 4), (2, 3), (2, 4), (3, 4), (1, 2, 3))
+SIZES = {"north": (16, 3), "south": (14,), "east": (5, 18)}
+WITH_TRIPLE = (*itertools.combinations(range(5), 2), (1, 2, 3))
 N = 1200
 FALSE_ALARM = 1e-6
 IN_WORDS = {Kind.PRODUCT, Kind.MASKED, Kind.PACKET, Kind.W_SHARE, Kind.F_SHARE, Kind.ALPHA, Kind.SUMS_OPEN, Kind.SHARE}
@@ -204,27 +205,34 @@ def chances(some: np.ndarray) -> Iterator[float]:
     yield stats.binom.sf(np.count_nonzero((some <= 1) | (some == P - 1)) - 1, some.size, 3 / P)
 
 
-def noises(one: Seen, other: Seen) -> dict[str, float]:
-    """Chances of what the opened tables have beside the people's, by the plan's variance: in each round, and the difference."""
-    found, squares = {}, {}
-    for view in (one, other):
-        plan, opened = view.nodes.plan, view.nodes.rounds[MINER].opened()
-        assert opened is not None
-        spread = [tables_work.deviation_of(plan, table) for table in plan.tables]
-        noise = view.nodes.noise(opened)
-        squares[id(view)] = np.concatenate([cells.ravel() / of for cells, of in zip(noise, spread, strict=True)])
-    first, second = squares.values()
-    for what, some in (("one", first), ("other", second), ("the difference", (first - second) / np.sqrt(2))):
-        tail = stats.chi2.cdf(float(some @ some), some.size)
-        found[f"noise of {what}"] = 2 * min(tail, 1 - tail)
-    return found
+def noises(one: Seen, other: Seen) -> dict[str, list[float]]:
+    """Chances of what the opened tables have beside the people's, by the plan's variance, in all and in each: of a round, and of
+    the two rounds' difference."""
+    first, second = ([cells.ravel() for cells in scaled_noise(view)] for view in (one, other))
+    differences = [(a - b) / np.sqrt(2) for a, b in zip(first, second, strict=True)]
+    return {
+        f"noise of {what}": [*map(of_variance_one, some), of_variance_one(np.concatenate(some))]
+        for what, some in (("one", first), ("other", second), ("the difference", differences))
+    }
+
+
+def scaled_noise(view: Seen) -> list[np.ndarray]:
+    plan, opened = view.nodes.plan, view.nodes.rounds[MINER].opened()
+    assert opened is not None
+    noise = zip(view.nodes.noise(opened), plan.tables, strict=True)
+    return [cells / plan.deviation(table) for cells, table in noise]
+
+
+def of_variance_one(some: np.ndarray) -> float:
+    tail = stats.chi2.cdf(float(some @ some), some.size)
+    return float(2 * min(tail, 1 - tail))
 
 
 def telling(one: Seen, other: Seen) -> list[str]:
     """What is not as uniform words are, or as noise is."""
     first, second = views(one), views(other)
     assert first.keys() == second.keys()
-    found: dict[str, list[float]] = {what: [chance] for what, chance in noises(one, other).items()}
+    found = noises(one, other)
     for what, some in first.items():
         found[what] = [*chances(some), *chances(second[what])]
         found[f"{what}, less the other round's"] = list(chances((some - second[what]) % P))
