@@ -24,7 +24,7 @@ from verticil.shared.masked.field import P
 from verticil.shared.masked.plan import Plan
 from verticil.shared.masked_round import pair_work, tables_work
 from verticil.shared.masked_round.contents import Contents
-from verticil.shared.masked_round.messages import Kind, Message, messages_of, pairs_of
+from verticil.shared.masked_round.messages import About, Kind, Message, messages_of, pairs_of
 from verticil.shared.masked_round.round import Round, end_round
 
 SIZES = {"north": (2, 3), "south": (4,), "east": (5, 2), "west": (3,), "mid": (6,)}
@@ -84,9 +84,8 @@ def test_opened_tables_less_the_contributors_noise_are_the_cross_tables(nodes, p
     keys_of_noise = noise_keys(made)
     made.run()
     assert all(node.finished for node in made.rounds.values())
-    opened, t1 = made.rounds[MINER].opened(), made.rounds[MINER].transcript()
+    opened, t1 = made.rounds[MINER].opened(), made.rounds[MINER]._s.t1
     assert opened is not None
-    assert t1 is not None
     for name in made.plan.parties:
         assert all(map(np.array_equal, made.rounds[name].opened(), opened))
     exact, noise = made.exact(), drawn_noise(made, keys_of_noise, t1)
@@ -208,10 +207,10 @@ def test_nodes_that_die_at_durable_steps_give_the_same_tables(nodes, monkeypatch
                         break
     assert crashes >= least
     one, other = undisturbed.rounds[MINER], disturbed.rounds[MINER]
-    assert one.transcript() == other.transcript()
+    assert one._s.t1 == other._s.t1
     assert all(map(np.array_equal, one.opened(), other.opened()))
     for name in PARTIES[:parties]:
-        assert set(disturbed.charged[name]) == {one.transcript()}
+        assert set(disturbed.charged[name]) == {one._s.t1}
 
 
 def test_a_lost_secret_ends_the_round(nodes):
@@ -381,7 +380,7 @@ def test_unchecked_partners_have_no_check_and_the_tables_are_the_same(nodes):
     made: Nodes = nodes(unchecked=PARTIES[:3])
     keys_of_noise = noise_keys(made)
     made.run()
-    noise = drawn_noise(made, keys_of_noise, made.rounds[MINER].transcript())
+    noise = drawn_noise(made, keys_of_noise, made.rounds[MINER]._s.t1)
     assert all(
         map(np.array_equal, [a - b for a, b in zip(made.rounds[MINER].opened(), noise, strict=True)], made.exact())
     )
@@ -851,7 +850,7 @@ def test_what_a_party_gets_of_anothers_rows_is_uniform_whatever_they_are(nodes):
         made.tables["north"].rows[:, 0] = value
         made.run(until=lambda made=made: made.rounds["south"]._all_got(Kind.MASKED))
         south = made.rounds["south"]
-        message = south._s.incoming(Kind.MASKED, pair=0, owner="north")
+        message = south._s.message(Kind.MASKED, About(pair=0, owner="north"))
         words = np.frombuffer(b"".join(list(south._contents._frames(message))[1:]), "<u4")
         upper = np.bincount((words >> 24).astype(np.int64), minlength=256)
         assert stats.chisquare(upper).pvalue > 1e-6 / 4

@@ -27,6 +27,7 @@ from verticil.shared.errors import Misuse
 from verticil.shared.joint.prediction import predict
 from verticil.shared.masked.plan import Plan
 from verticil.shared.masked_round.messages import triples_of
+from verticil.shared.masked_round.pair_work import sizes_of
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.record import decode, encode
 from verticil.shared.study import canonical, rules
@@ -118,9 +119,8 @@ def test_a_plan_is_a_function_of_the_study_and_the_people_and_has_one_form() -> 
     assert plan.effective == canonical.digest(study) == plan.study
     assert plan.tables == tables_of(study)
     assert (plan.owners, plan.sizes) == ((0, 0, 1, 2, 2), (2, 3, 4, 5, 2))
-    assert [plan.columns_of(name) for name in plan.parties] == [5, 4, 7]
-    assert [plan.dealer_of(one, other) for one, other in (("a", "b"), ("c", "a"), ("b", "c"))] == ["c", "b", "a"]
-    assert plan.units_of("c") == (3, 4)
+    assert [sizes_of(plan, name) for name in plan.parties] == [(2, 3), (4,), (5, 2)]
+    assert dict(zip(plan.pairs, plan.dealers, strict=True)) == {("a", "b"): "c", ("a", "c"): "b", ("b", "c"): "a"}
     assert [plan.crosses(table) for table in ((0, 1), (0, 2))] == [False, True]
 
 
@@ -389,7 +389,7 @@ def test_the_bytes_are_those_of_the_page() -> None:
     assert round(payload.checks / 1e6, 1) == 20.3
     assert payload.products + payload.shares + payload.opened < 1e6
     assert payload.once <= 75e6
-    assert payload.through_a_relay <= 2.1 * payload.once
+    assert payload.once + payload.relayed // 2 <= 2.1 * payload.once
     assert bytes_of(masked(3, sizes=ADULT, unchecked=tuple(ADULT)), 32_561).checks == 0
     by_miner = bytes_of(masked(3, sizes=ADULT, dealer="miner"), 32_561)
     assert by_miner.once == payload.once

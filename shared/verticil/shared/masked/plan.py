@@ -143,20 +143,6 @@ class Plan:
         """The pairs of parties, in the order of `dealers`."""
         return tuple(itertools.combinations(self.parties, 2))
 
-    def dealer_of(self, one: str, other: str) -> str:
-        """Who deals the masks of a pair of parties, named in any order."""
-        ordered = sorted((one, other), key=self.parties.index)
-        return self.dealers[self.pairs.index((ordered[0], ordered[1]))]
-
-    def units_of(self, party: str) -> tuple[int, ...]:
-        """Positions of the units of a party, ascending."""
-        position = self.parties.index(party)
-        return tuple(unit for unit, owner in enumerate(self.owners) if owner == position)
-
-    def columns_of(self, party: str) -> int:
-        """S, the width of a party's one-hot matrix: the categories of all its units."""
-        return sum(self.sizes[unit] for unit in self.units_of(party))
-
     def crosses(self, table: tuple[int, ...]) -> bool:
         """Whether a table is of units of several parties."""
         return len({self.owners[unit] for unit in table}) > 1

@@ -483,11 +483,11 @@ class Contents(Reader):
 
     def _own_product(self, number: int) -> Words:
         s, pair, work = self._s, self._s.pair(number), self._s.work(number)
-        other = s.incoming(Kind.MASKED, pair=number, owner=pair.partner(s.me))
+        other = s.message(Kind.MASKED, pair.about._replace(owner=pair.partner(s.me)))
         rows = self._rows(other)[1]
         if s.me == pair.first:
             return work.share_of_first(s.secrets.pairs[str(number)].mask_seed, rows)
-        return work.share_of_second(self._product_of(s.incoming(Kind.PRODUCT, pair=number)), rows, s.people)
+        return work.share_of_second(self._product_of(s.message(Kind.PRODUCT, pair.about)), rows, s.people)
 
     def _shares_of(self, message: Message) -> Iterator[Words]:
         for table, frame in zip(self._s.plan.tables, self._frames(message), strict=True):

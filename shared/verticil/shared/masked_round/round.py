@@ -386,10 +386,6 @@ class Round:
         data = self._contents.tables()
         return None if data is None else tables_work.tables_from(self._plan, data)
 
-    def transcript(self) -> bytes | None:
-        """T1; None before it is known."""
-        return self._folder.read("t1")
-
     def end(self) -> None:
         """The round is over, however: the line that stays is written, everything else deleted."""
         end_round(self._folder.path, self._clock())

@@ -239,12 +239,8 @@ class Standing:
         finally:
             del self._arriving[message.index]
 
-    def incoming(self, kind: Kind, *, pair: int = -1, owner: str = "", run: int = -1, sender: str = "") -> Message:
-        """The one message of this kind for this node; `sender` where there are several."""
-        return self.message(kind, About(pair=pair, owner=owner, run=run), sender)
-
     def message(self, kind: Kind, about: About, sender: str = "") -> Message:
-        """The same, by what it is about."""
+        """The one message of this kind for this node about this; `sender` where there are several."""
         found = [
             message
             for message in self._by_kind.get(kind, ())

@@ -26,11 +26,6 @@ def shape_of(plan: Plan, table: Sequence[int]) -> tuple[int, ...]:
     return tuple(plan.sizes[unit] for unit in table)
 
 
-def is_within(plan: Plan, table: Sequence[int]) -> bool:
-    """Whether all units of a table are one party's."""
-    return len({plan.owners[unit] for unit in table}) == 1
-
-
 def noise_of(plan: Plan, name: str, key: bytes, t1: bytes, index: int) -> Words | None:
     """The noise that a contributor draws for a table; None: it draws none.
 
@@ -42,13 +37,13 @@ def noise_of(plan: Plan, name: str, key: bytes, t1: bytes, index: int) -> Words 
         index: of the table.
     """
     table = plan.tables[index]
-    within = is_within(plan, table)
-    if not (plan.parties[plan.owners[table[0]]] == name if within else name in plan.counted):
+    crosses = plan.crosses(table)
+    if not (name in plan.counted if crosses else plan.parties[plan.owners[table[0]]] == name):
         return None
     derived = RoundName(study=plan.study, round=plan.round).derived(
         key, "noise", Of(transcript=t1, pair=index, part=name)
     )
-    return opening.noise(derived, shape_of(plan, table), plan.sigma if within else plan.sigma_each)
+    return opening.noise(derived, shape_of(plan, table), plan.sigma_each if crosses else plan.sigma)
 
 
 class ShareMaker:
@@ -113,7 +108,7 @@ class ShareMaker:
         mine = {
             index: [self._places[unit] for unit in table]
             for index, table in enumerate(plan.tables)
-            if is_within(plan, table) and plan.parties[plan.owners[table[0]]] == self._me
+            if not plan.crosses(table) and plan.parties[plan.owners[table[0]]] == self._me
         }
         sizes = sizes_of(plan, self._me)
         counts = {index: np.zeros(shape_of(plan, plan.tables[index]), np.int64) for index in mine}
@@ -159,24 +154,17 @@ def opened_tables(plan: Plan, shares: Sequence[Iterator[Words]], noise: Callable
     """
     found = []
     for index, parts in enumerate(zip(*shares, strict=True)):
-        check_capacity(plan.n_people, deviation_of(plan, plan.tables[index]))
+        check_capacity(plan.n_people, plan.deviation(plan.tables[index]))
         own = noise(index)
         found.append(opening.opened([*parts, *([] if own is None else [own])]))
     return found
-
-
-def deviation_of(plan: Plan, table: Sequence[int]) -> float:
-    """Standard deviation of all noise on a cell of a table, people."""
-    if is_within(plan, table):
-        return opening.deviation(plan.sigma)
-    return opening.deviation(plan.sigma_each, len(plan.counted))
 
 
 def are_counts(plan: Plan, tables: Sequence[Ints]) -> bool:
     """Whether every total is within 40 deviations of the number of people: uniform words are not, but for a chance of the room
     that this leaves in p; honest noise is, but for a chance below 10^-300. A function of what is published."""
     return all(
-        abs(int(counts.sum()) - plan.n_people) <= _TOTAL_DEVIATIONS * deviation_of(plan, table) * math.sqrt(counts.size)
+        abs(int(counts.sum()) - plan.n_people) <= _TOTAL_DEVIATIONS * plan.deviation(table) * math.sqrt(counts.size)
         for table, counts in zip(plan.tables, tables, strict=True)
     )
 

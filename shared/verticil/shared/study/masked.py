@@ -238,11 +238,6 @@ class Payload:
         """Of all kinds, each message counted once: what `max_bytes` bounds."""
         return self.masked + self.checks + self.products + self.shares + self.opened
 
-    @property
-    def through_a_relay(self) -> int:
-        """Of all kinds, with what a relay carries counted in and out."""
-        return self.once + self.relayed // 2
-
 
 def bytes_of(study: Study, n_people: int) -> Payload:
     """The payload of a round (model-three.md section 3, "Sizes").
