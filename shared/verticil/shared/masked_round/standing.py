@@ -207,12 +207,12 @@ class Standing:
             for message in self.all_incoming(kind)
         }
 
-    @property
+    @cached_property
     def t0(self) -> bytes:
         """The first transcript; after it was written."""
         return self._body("t0")
 
-    @property
+    @cached_property
     def t1(self) -> bytes:
         """The second."""
         return self._body("t1")
