@@ -109,7 +109,7 @@ class Contents(Reader):
         """The frames of a message of this node.
 
         Raises:
-            Refusal: STUDY_MISMATCH, while they are read: the table is another than what was committed to.
+            Refusal: APPROVAL_VOID, while they are read: the table is another than what was committed to.
         """
         make = self._triples.make.get(message.kind) if message.table >= 0 else None
         return (make or self._make[message.kind])(message)
@@ -282,7 +282,7 @@ class Contents(Reader):
             digest.update(frame)
             yield frame
         if digest.digest() != s.rows_committed(message):
-            raise _changed()
+            raise changed()
 
     def _see_masked(self, message: Message) -> None:
         salt, rows = self._rows(message)
@@ -570,7 +570,7 @@ def _sums(mine: Iterable[Words], theirs: Iterable[Words]) -> Iterator[Words]:
         yield ((one.reshape(other.shape).astype(np.uint64) + other) % P).astype(np.uint32)
 
 
-def _changed() -> Refusal:
+def changed() -> Refusal:
     """What was begun with is not there any more; says nothing of what differs."""
     return Refusal(
         "APPROVAL_VOID",

@@ -25,7 +25,7 @@ from verticil.shared.durable import remove
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.masked.plan import Plan
 from verticil.shared.masked_round import tables_work
-from verticil.shared.masked_round.contents import Contents
+from verticil.shared.masked_round.contents import Contents, changed
 from verticil.shared.masked_round.envelope import size_of_file
 from verticil.shared.masked_round.folder import RoundFolder, sha256_of
 from verticil.shared.masked_round.mail import Credentials
@@ -172,8 +172,7 @@ class Round:
     ) -> None:
         self._folder = RoundFolder(folder)
         self._plan, self._me, self._charge, self._clock, self._random = plan, me, charge, clock, random
-        if line := self._folder.ended:
-            raise _over(line)
+        self._check_open()
         self._s = Standing(plan=plan, me=me, folder=self._folder, credentials=credentials, given=people)
         credentials.check(self._s.contributors, me)
         self._folder.write_once("plan.json", record.encode(plan), "its plan")
@@ -205,8 +204,12 @@ class Round:
         self._is_sealed = True
 
     def _check_open(self) -> None:
-        if line := self._folder.ended:
-            raise _over(line)
+        if self._folder.ended:
+            raise Refusal(
+                "APPROVAL_VOID",
+                "masked tables: this round has ended at this node",
+                hint="a round is never taken up again: submit the study under a new id, with a new approval",
+            )
 
     def outgoing(self, name: str, have: Collection[int] = ()) -> tuple[int, ...]:
         """Messages for a node that may leave now, but for those that it has."""
@@ -534,11 +537,7 @@ class Round:
             return
         said = json.loads(self._s.own_hello)["data"]
         if self._contents.data_seal().hex() != said:
-            raise Refusal(
-                "APPROVAL_VOID",
-                "masked tables: this site's columns, or what they were randomized with, are not what the round began with",
-                hint="the round ends; a new round, with a new approval, has the table as it is now",
-            )
+            raise changed()
         self._is_sealed = True
 
     def _write_documents(self) -> bool:
@@ -629,12 +628,3 @@ def _pairs_of(messages: Iterable[Message], me: str, *, is_party: bool) -> tuple[
         elif not is_party and message.kind is Kind.MASKED:
             found.setdefault(message.group, set()).add(shares[message.sender])
     return tuple(map(frozenset, found.values()))
-
-
-def _over(line: str) -> Refusal:
-    del line
-    return Refusal(
-        "APPROVAL_VOID",
-        "masked tables: this round has ended at this node",
-        hint="a round is never taken up again: submit the study under a new id, with a new approval",
-    )
