@@ -191,6 +191,16 @@ def test_an_ended_round_draws_and_makes_nothing(made):
     assert [path.name for path in north._folder.path.iterdir()] == ["ended"]
 
 
+def test_progress_counts_the_bytes_that_are_there(made):
+    """Also when some were deleted after it was asked."""
+    for until in (lambda: made.rounds["north"]._all_sent(Kind.MASKED), None):
+        made.run(until=until)
+        for node in made.rounds.values():
+            files = [path for name in ("sent", "got") for path in (node._folder.path / name).iterdir()]
+            there = [path for path in files if path.name.isdecimal()]
+            assert node.progress.size == sum(path.stat().st_size for path in there)
+
+
 def test_progress_does_not_say_what_may_not_leave_yet(tmp_path, keys):
     made = Nodes(tmp_path, keys, plan_for(SIZES, 40, slot_milliseconds=3_600_000), random_tables(SIZES, 40))
     made.run()

@@ -29,7 +29,7 @@ from verticil.shared.masked_round.contents import Contents, changed
 from verticil.shared.masked_round.envelope import size_of_file
 from verticil.shared.masked_round.folder import RoundFolder, sha256_of
 from verticil.shared.masked_round.mail import Credentials
-from verticil.shared.masked_round.messages import CHARGED, IN_SLOTS, SACRIFICE, Kind, Message
+from verticil.shared.masked_round.messages import CHARGED, IN_SLOTS, SACRIFICE, About, Kind, Message
 from verticil.shared.masked_round.pair_work import People
 from verticil.shared.masked_round.secrets import Random, draw
 from verticil.shared.masked_round.standing import Standing, check_hellos
@@ -115,8 +115,10 @@ class _ByKind:
     def __init__(self, messages: Iterable[Message]) -> None:
         self._all = tuple(messages)
         self._kinds: dict[Kind, list[Message]] = {}
+        self._about: dict[tuple[Kind, About], list[Message]] = {}
         for message in self._all:
             self._kinds.setdefault(message.kind, []).append(message)
+            self._about.setdefault((message.kind, message.about), []).append(message)
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self._all)
@@ -132,9 +134,9 @@ class _ByKind:
         """Whether all of a kind are there; of one pair or triple only, or of all."""
         return all(message.index in there for message in self.of(kind) if group in {None, message.group})
 
-    def about(self, message: Message, kind: Kind) -> Iterator[Message]:
+    def about(self, message: Message, kind: Kind) -> Sequence[Message]:
         """Those of a kind about the same run of a check, or of a sacrifice."""
-        return (item for item in self.of(kind) if item.about == message.about)
+        return self._about.get((kind, message.about), ())
 
 
 class Round:
@@ -185,6 +187,8 @@ class Round:
         self._pairs = _pairs_of(self._messages, me, is_party=self._s.is_party)
         self._began = 0  # when the step began that is under way, ns since 1970
         self.late = 0
+        self._sizes: dict[int, int] = {}  # of messages' files, bytes
+        self._slots: dict[int, int] = {}  # when those of messages that are made begin, ns since 1970
         self._is_sealed = False  # whether this process has compared the table with the data seal
 
     # ---- what callers ask
@@ -227,8 +231,10 @@ class Round:
 
     def _leaves(self, message: Message) -> int:
         """When the slot of a message that is made begins, in ns since 1970: the next one after the time of its file."""
-        slot = self._slot
-        return (self._folder.sent(message.index).stat().st_mtime_ns // slot + 1) * slot
+        if message.index not in self._slots:
+            made, slot = self._folder.sent(message.index).stat().st_mtime_ns, self._slot
+            self._slots[message.index] = (made // slot + 1) * slot
+        return self._slots[message.index]
 
     def _stamp(self, message: Message) -> int:
         """The time of the file of a message that was made just now and leaves with a slot, in ns since 1970.
@@ -346,18 +352,25 @@ class Round:
         sent = [
             index for index in made if self._may_leave(self._messages[index])
         ]  # when it was made is nobody's to know
-        paths = [*map(self._folder.sent, sent), *map(self._folder.got, got)]
-        waiting = [name for name in self._s.contributors if name != self._me and self.missing(name)]
+        there = {*sent, *got}
+        late = {item.sender for item in self._incoming if item.index not in self._got and self._may_come(item)}
         return Progress(
             stage=self._stage,
             done=len(sent) + len(got),
             expected=len(self._outgoing) + len(self._incoming),
-            size=sum(path.stat().st_size for path in paths if path.exists()),
-            pairs_done=sum(needed <= {*sent, *got} for needed in self._pairs),
+            size=sum(map(self._size, (*sent, *got))),
+            pairs_done=sum(needed <= there for needed in self._pairs),
             pairs=len(self._pairs),
-            waiting_for=tuple(waiting),
+            waiting_for=tuple(name for name in self._s.contributors if name in late),
             since=self._folder.last_came,
         )
+
+    def _size(self, index: int) -> int:
+        """Of a message's file, which stays as it is; 0: it is deleted."""
+        if index not in self._sizes:
+            path = self._folder.sent(index) if index in self._sent else self._folder.got(index)
+            self._sizes[index] = path.stat().st_size if path.exists() else 0
+        return self._sizes[index]
 
     @property
     def _stage(self) -> str:
@@ -370,12 +383,9 @@ class Round:
             ("checking rows", _OF_GROUPS | {Kind.DONE}),
             ("opening", {Kind.SHARE, Kind.OPENED, Kind.RECEIPT}),
         )
-        here = self._sent | self._got
-        mine = [message for message in self._messages if self._me in {message.sender, message.recipient}]
-        for words, kinds in stages:
-            if any(message.kind in kinds and message.index not in here for message in mine):
-                return words
-        return "done"
+        left = {item.kind for item in self._outgoing if item.index not in self._sent}
+        left |= {item.kind for item in self._incoming if item.index not in self._got}
+        return next((words for words, kinds in stages if kinds & left), "done")
 
     @property
     def finished(self) -> bool:
@@ -597,6 +607,7 @@ class Round:
 
     def _drop(self, kinds: Collection[Kind]) -> None:
         self._folder.drop_got({message.index for message in self._incoming if message.kind in kinds})
+        self._sizes.clear()
         for path in (self._folder.path / "f").iterdir():
             remove(path)
 
