@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from support.masked_nodes import Table, plan_for, random_tables
 from verticil.shared.masked.check import RUNS
-from verticil.shared.masked.field import P, Words, add, signed
+from verticil.shared.masked.field import P, Words, signed
 from verticil.shared.masked.plan import Plan
 from verticil.shared.masked_round.messages import Check, Pair, pairs_of
 from verticil.shared.masked_round.pair_work import PairWork, words_of
@@ -88,13 +88,12 @@ def checked(
     with clock("check, dealer"):
         w_d = list(work.w_of_dealer(check, of.dealer_seed, tossed, secrets.mask_seed))
     with clock("check, verifier"):
-        w = [add(*both) for both in zip(read(w_j), read(w_d), strict=True)]
         rho = work.row_coefficients(check, tossed, T1)
-        f = work.f_of_verifier(check, of.verifier_seed, tossed, zip(masked(), w, rho, strict=True))
+        f = work.f_of_verifier(check, of.verifier_seed, tossed, zip(masked(), read(w_d), rho, strict=True))
     with clock("check, dealer"):
-        w = [add(*both) for both in zip(read(w_j), read(w_d), strict=True)]
         rho, masks = work.row_coefficients(check, tossed, T1), work.masks(check.owner, secrets.mask_seed)
-        f += work.f_of_dealer(check, of.dealer_seed, tossed, zip(masks, read(corrections), w, rho, strict=True))
+        rows = zip(masks, read(corrections), read(w_j), rho, strict=True)
+        f += work.f_of_dealer(check, of.dealer_seed, tossed, rows)
     return f % P
 
 

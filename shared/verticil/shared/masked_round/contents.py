@@ -435,17 +435,12 @@ class Contents(Reader):
         s, work, said = self._s, self._s.rows_work(check), self._expectation(check)
         tossed, (seed, corrections) = self._tossed(check, said.verifier, said.dealer), self._packet_of(check)
         theirs = self._rows(self._about(Kind.W_SHARE, check))[1]
-        if check.verifier == s.me:
-            mine = (_words(frame) for frame in work.w_of_verifier(check, seed, tossed, self._masked_rows(check)))
-            rho = work.row_coefficients(check, tossed, s.t1)
-            return work.f_of_verifier(
-                check, seed, tossed, zip(self._masked_rows(check), _sums(mine, theirs), rho, strict=True)
-            )
-        mask = self._mask_seed(check)
-        mine = (_words(frame) for frame in work.w_of_dealer(check, seed, tossed, mask))
         rho = work.row_coefficients(check, tossed, s.t1)
-        rows = zip(work.masks(check.owner, mask), corrections, _sums(mine, theirs), rho, strict=True)
-        return work.f_of_dealer(check, seed, tossed, rows)
+        if check.verifier == s.me:
+            masked = self._masked_rows(check)
+            return work.f_of_verifier(check, seed, tossed, zip(masked, theirs, rho, strict=True))
+        masks = work.masks(check.owner, self._mask_seed(check))
+        return work.f_of_dealer(check, seed, tossed, zip(masks, corrections, theirs, rho, strict=True))
 
     def _f_share(self, message: Message) -> Frames:
         return [self.own_f(self._check_of(message)).to_bytes(4, "little")]
@@ -558,16 +553,6 @@ class Contents(Reader):
 
 def _public(private: bytes) -> bytes:
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
-
-
-def _words(frame: bytes) -> Words:
-    return np.frombuffer(frame, "<u4")
-
-
-def _sums(mine: Iterable[Words], theirs: Iterable[Words]) -> Iterator[Words]:
-    """w of each block: both shares together."""
-    for one, other in zip(mine, theirs, strict=True):
-        yield ((one.reshape(other.shape).astype(np.uint64) + other) % P).astype(np.uint32)
 
 
 def changed() -> Refusal:

@@ -193,6 +193,13 @@ class RowsWork(ABC):
         found: Words = checking.combined(block, coefficients[np.newaxis], sizes)[0]
         return found
 
+    def _both(self, block: Words, tossed: Tossed, owner: str) -> tuple[Words, Words]:
+        """z and z*: with r, and with its squares."""
+        z, z_star = checking.combined(
+            block, np.stack([tossed.columns, checking.squares(tossed.columns)]), self.sizes[owner]
+        )
+        return z, z_star
+
     def w_committer(self, check: Check, reader: str, salt: bytes, t1: bytes) -> Hasher:
         """Of a reader's share of w, as `RoundName.committer`."""
         of = self._checked(check, t1, part=_read_by(check.owner, reader))
@@ -221,21 +228,23 @@ class RowsWork(ABC):
     def f_of_verifier(
         self, check: Check, seed: bytes, tossed: Tossed, blocks: Iterable[tuple[Words, Words, Words]]
     ) -> int:
-        """f_j, of each block's U, whole w, and rho."""
-        squared, sizes, total = checking.squares(tossed.columns), self.sizes[check.owner], 0
-        for block, (rows, w, rho) in enumerate(blocks):
+        """f_j, of each block's U, the dealer's share of w, and rho."""
+        total = 0
+        for block, (rows, theirs, rho) in enumerate(blocks):
             a, b = (self.a_share(check.owner, seed, check.run, block, part) for part in ("a", "b"))
-            total += checking.verifier_sum(w, a, b, self._linear(rows, squared, sizes), rho)
+            z, z_star = self._both(rows, tossed, check.owner)
+            total += checking.verifier_sum(add(subtract(z, a), theirs), a, b, z_star, rho)
         return total % P
 
     def f_of_dealer(
         self, check: Check, seed: bytes, tossed: Tossed, blocks: Iterable[tuple[Words, Words, Words, Words]]
     ) -> int:
-        """f_D, of each block's R, correction, whole w, and rho."""
-        squared, sizes, total = checking.squares(tossed.columns), self.sizes[check.owner], 0
-        for block, (mask, b, w, rho) in enumerate(blocks):
+        """f_D, of each block's R, correction, the verifier's share of w, and rho."""
+        total = 0
+        for block, (mask, b, theirs, rho) in enumerate(blocks):
             a = self.a_share(check.owner, seed, check.run, block)
-            total += checking.dealer_sum(w, a, b, negate(self._linear(mask, squared, sizes)), rho)
+            z, z_star = map(negate, self._both(mask, tossed, check.owner))
+            total += checking.dealer_sum(add(subtract(z, a), theirs), a, b, z_star, rho)
         return total % P
 
     # ---- frames
