@@ -461,11 +461,15 @@ def _discrete_losses(event: DiscreteGaussianCounts, changed: int | None = None) 
     return Counter({DiscreteGaussianLoss(sigma=event.sigma): 2 * event.tables if changed is None else changed})
 
 
+def cost_at(losses: Counter[Loss], delta: float, stated: float | None) -> Cost:
+    """What losses cost together: the stated epsilon, if it is proved to be enough at this delta; else the least that is."""
+    if stated is not None and delta_at(losses, stated) <= delta:
+        return Cost(epsilon=stated, delta=delta)
+    return Cost(epsilon=epsilon_at(losses, delta), delta=delta)
+
+
 def _discrete_cost(event: DiscreteGaussianCounts) -> Cost:
-    losses = _discrete_losses(event)
-    if event.epsilon is not None and delta_at(losses, event.epsilon) <= event.delta:
-        return Cost(epsilon=event.epsilon, delta=event.delta)
-    return Cost(epsilon=epsilon_at(losses, event.delta), delta=event.delta)
+    return cost_at(_discrete_losses(event), event.delta, event.epsilon)
 
 
 def _gaussian_add_or_remove(event: GaussianCounts) -> Counter[Loss]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from verticil.shared.channels.loss import ApproximateLoss, DiscreteGaussianLoss, Loss, delta_at, epsilon_at
+from verticil.shared.channels.loss import ApproximateLoss, DiscreteGaussianLoss, Loss
 from verticil.shared.channels.privacy import epsilon
 from verticil.shared.masked.field import P
 from verticil.shared.privacy.accounts import DEALER, MASKED, NOTHING, Cost
@@ -25,6 +25,7 @@ from verticil.shared.privacy.events import (
     PlannedEvent,
     PrivacyEvent,
     RandomizedColumn,
+    cost_at,
     is_masked,
     register,
 )
@@ -182,10 +183,7 @@ def _losses(event: MaskedTables, changed: int | None = None) -> Counter[Loss]:
 
 @functools.lru_cache(maxsize=64)
 def _cost(event: MaskedTables) -> Cost:
-    losses = _losses(event)
-    if event.epsilon is not None and delta_at(losses, event.epsilon) <= event.delta:
-        return Cost(epsilon=event.epsilon, delta=event.delta)
-    return Cost(epsilon=epsilon_at(losses, event.delta), delta=event.delta)
+    return cost_at(_losses(event), event.delta, event.epsilon)
 
 
 def _words(event: MaskedTables) -> str:

@@ -19,10 +19,10 @@ from typing import Final
 
 from verticil.shared.channels.discrete_gaussian import LARGEST_SIGMA, LEAST_SIGMA
 from verticil.shared.channels.gaussian import analytic_sigma
-from verticil.shared.channels.loss import DiscreteGaussianLoss, Loss, delta_at, epsilon_at
+from verticil.shared.channels.loss import DiscreteGaussianLoss, Loss, delta_at
 from verticil.shared.errors import Misuse
 from verticil.shared.privacy.accounts import COLUMNS, PUBLIC, Cost
-from verticil.shared.privacy.events import REPLACE_ONE, EventKind, PlannedEvent, PrivacyEvent, register
+from verticil.shared.privacy.events import REPLACE_ONE, EventKind, PlannedEvent, PrivacyEvent, cost_at, register
 from verticil.shared.privbayes.noise import MEASUREMENTS, Noise, Relation, cells_changed, n_scores, score_change
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import measures_itself
@@ -155,10 +155,7 @@ def _losses(event: PrivBayesRun) -> Counter[Loss]:
 
 
 def _cost(event: PrivBayesRun) -> Cost:
-    losses = _losses(event)
-    if event.epsilon is not None and delta_at(losses, event.epsilon) <= event.delta:
-        return Cost(epsilon=event.epsilon, delta=event.delta)
-    return Cost(epsilon=epsilon_at(losses, event.delta), delta=event.delta)
+    return cost_at(_losses(event), event.delta, event.epsilon)
 
 
 def _words(event: PrivBayesRun) -> str:
