@@ -69,9 +69,10 @@ def with_frames(made: Nodes, name: str, kind: Kind, change: Callable[[list[bytes
     mail.seal = seal  # type: ignore[method-assign]
 
 
-def test_a_hello_with_one_pin_more_ends_the_round_and_hangs_nobody(made):
-    with_hello(made, "east", lambda hello: {"pins": {**hello.pins, "zz": bytes(32)}})
-    with pytest.raises(PeerFault, match="list of pinned keys"):
+@pytest.mark.parametrize(("name", "found"), [("zz", "list of pinned keys"), ("north", "pinned sealing key of 'north'")])
+def test_a_hello_with_another_pin_ends_the_round_and_hangs_nobody(made, name, found):
+    with_hello(made, "east", lambda hello: {"pins": {**hello.pins, name: bytes(32)}})
+    with pytest.raises(PeerFault, match=found):
         made.run()
 
 
