@@ -275,6 +275,16 @@ def test_one_toss_is_told_by_both(made):
         made.run()
 
 
+def test_what_is_expected_waits_for_both_tellers_of_a_toss(made):
+    made.change = lambda message, path: (
+        None if message.kind is Kind.TOLD and message.sender == pairs_of(made.plan)[message.pair].dealer else path
+    )
+    made.run()
+    kinds = {made.rounds["north"]._messages[index].kind for node in made.rounds.values() for index in node._sent}
+    assert Kind.TOLD in kinds
+    assert Kind.EXPECTED not in kinds
+
+
 def reseal(made: Nodes, message: Message, path: Path, frames: list[bytes]) -> Path:
     standing = made.rounds[message.sender]._s
     transcript = standing.transcript(message.kind)
