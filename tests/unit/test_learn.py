@@ -25,6 +25,7 @@ from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study.document import (
     GeneticRule,
     ParameterRule,
+    PosteriorRule,
     Study,
     Unit,
 )
@@ -206,6 +207,19 @@ def test_compounds_and_subsets_are_learned_from():
         share = np.bincount(true, minlength=len(marginal.estimate)) / 40_000
         assert (np.abs(marginal.estimate - share) < 5 * marginal.standard_error).all()
     assert result.marginals[3].estimate[5] == pytest.approx(0.8 * result.marginals[1].estimate[1] + 0.2 / 12, abs=0.03)
+
+
+def test_graphs_are_sampled_of_compounds_and_subsets():
+    study = mixed_study()
+    structure = dataclasses.replace(study.structure, method="posterior", score="bdeu")
+    study = dataclasses.replace(study, structure=structure, posterior=PosteriorRule(steps=2000, data_sets=2))
+    found = learn(mixed_columns(20_000), study).posterior
+    assert found is not None
+    assert found.source == "randomized"
+    for pair in ((0, 1), (1, 2), (1, 3)):
+        assert found.sample.skeleton_probability[pair] > 0.9
+    assert not any(pair.exact for pair in found.pairs)
+    assert len(found.networks) == 2
 
 
 def test_a_given_structure_is_not_searched_for():

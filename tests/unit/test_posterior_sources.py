@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -13,15 +14,25 @@ from support.noisy_tables import study as noisy_study
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import learn
 from verticil.miner.learning.posterior.draws import band
+from verticil.miner.learning.posterior.graphs import candidate_parents, consensus
 from verticil.miner.learning.posterior.outcome import statistic
-from verticil.miner.learning.search.protocol import Checkpoint, ForeignCheckpoint, Interruption, LearningCancelled
+from verticil.miner.learning.scores import PairScores
+from verticil.miner.learning.search.protocol import (
+    Checkpoint,
+    ForeignCheckpoint,
+    Interruption,
+    LearningCancelled,
+    SearchProblem,
+)
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.estimation.design import as_design
 from verticil.shared.joint.replicates import redrawn
+from verticil.shared.model.constraints import declared_constraints
 from verticil.shared.model.elimination import network_pair
 from verticil.shared.model.rounding import round_network
 from verticil.shared.posterior.local_scores import bdeu_score, dirichlet_score
 from verticil.shared.posterior.randomized import can_be_augmented, drawn_counts, exact_scores, gains, matched_counts
+from verticil.shared.posterior.sample import GraphSample
 from verticil.shared.study.document import PosteriorRule, Study
 
 N_STATES = (3, 2, 4, 2)  # 1 -> 0, 1 -> 2, and 3 alone
@@ -103,9 +114,17 @@ def test_constraints_hold_in_every_graph() -> None:
     assert all(max(map(len, network.dag.parents)) <= 1 for network in found.networks)
 
 
-def test_noisy_tables_have_a_posterior() -> None:
+def test_noisy_tables_have_a_posterior_that_goes_on() -> None:
+    """Graphs by replicates of the joint model, mixed; a run that goes on within the third leaves the same."""
     study = dataclasses.replace(noisy_study(method="posterior", score="bdeu", minimum_strength=None), posterior=RULE)
-    learned = learn_from_tables(redrawn(empty(study), truth(), np.random.default_rng(8)), study)
+    tables = redrawn(empty(study), truth(), np.random.default_rng(8))
+    kept: dict[str, Checkpoint] = {}
+
+    def keep(make: Callable[[], Checkpoint]) -> None:
+        made = make()
+        kept.setdefault("third" if "graphs 3:done" in made else "before", made)
+
+    learned = learn_from_tables(tables, study, interruption=Interruption(keep=keep))
     found = learned.posterior
     assert found is not None
     assert found.source == "noisy-tables"
@@ -113,6 +132,9 @@ def test_noisy_tables_have_a_posterior() -> None:
     assert len(found.networks) == 3
     for pair in found.pairs:
         assert pair.estimate == pytest.approx(network_pair(learned.network, pair.first, pair.second), abs=0.05)
+    again = learn_from_tables(tables, study, interruption=Interruption(checkpoint=kept["third"])).posterior
+    assert again is not None
+    assert np.array_equal(found.sample.parents, again.sample.parents)
 
 
 def test_scores_are_those_of_records_and_gains_add_up() -> None:
@@ -130,7 +152,7 @@ def test_drawn_counts_have_the_posterior() -> None:
     """Against the posterior on a grid of the one free share.
 
     The mean and the deviation of the share of the first category, within 25 and 12 % of the deviation: false alarm below 1e-3
-    with 1,500 draws that are worth at least 500 independent ones.
+    with 1,500 independent draws.
     """
     channel = quantize(symmetric(2, flip=0.25))
     observed = np.array([430, 570])
@@ -142,8 +164,8 @@ def test_drawn_counts_have_the_posterior() -> None:
     mean = (grid * weight).sum() / weight.sum()
     deviation = np.sqrt(((grid - mean) ** 2 * weight).sum() / weight.sum())
     rng = np.random.default_rng(3)
-    draws = drawn_counts(observed, design, np.array([500.0, 500.0]), factor=0.25, generator=rng, pseudo=1.0)
-    shares = np.array([rng.dirichlet(1 + next(draws))[0] for _ in range(1500)])
+    drawn = drawn_counts(observed, design, np.array([360.0, 640.0]), 1500, factor=0.25, generator=rng, pseudo=1.0)
+    shares = np.array([rng.dirichlet(1 + each)[0] for each in drawn])
     assert abs(shares.mean() - mean) < 0.25 * deviation
     assert shares.std() == pytest.approx(deviation, rel=0.12)
     naive = rng.dirichlet(1 + np.array([360.0, 640.0]), 1500)[:, 0]  # corrected counts as if they were people
@@ -191,3 +213,40 @@ def test_statistics_by_name() -> None:
         statistic(("overlap", "v0", labels[0]), study.schema, None)
     with pytest.raises(ValueError, match="no statistic"):
         statistic(("median", "v0"), study.schema, None)
+
+
+def test_many_variables_have_candidates_and_a_consensus_within_the_limits() -> None:
+    """Of 30 variables the twelve that tell the most; the consensus of more than can be searched exactly keeps the constraints."""
+    d = 30
+    rng = np.random.default_rng(2)
+    information = np.triu(rng.random((d, d)), 1)
+    information += information.T
+    ones = np.ones((d, d))
+    pairs = PairScores(information=information, p_value=ones, significant=ones > 0, level=0.05, links={})
+    names = tuple(f"v{v}" for v in range(d))
+    rules = declared_constraints(
+        names, (2,) * d, max_parents=3, max_family_cells=100, required=(("v1", "v0"),), forbidden=(("v2", "v3"),)
+    )
+    problem = SearchProblem(
+        weights=np.zeros((d, d)), n_states=(2,) * d, max_parents=3, max_family_cells=100, constraints=rules
+    )
+    found = candidate_parents(problem, pairs)
+    assert found is not None
+    best = sorted((v for v in range(d) if v not in (2, 3)), key=lambda v: -information[v, 3])[:12]
+    assert found[3] == tuple(sorted(best))
+    assert candidate_parents(dataclasses.replace(problem, max_parents=2), pairs) is None
+    masks = np.zeros((8, d), dtype=np.uint64)
+    masks[:, 0] |= 1 << 1  # required
+    masks[:5, 5] |= 1 << 4
+    masks[5:7, 4] |= 1 << 5  # 4 - 5 linked in seven of eight graphs
+    masks[:3, 7] |= 1 << 6  # 6 - 7 in three
+    sample = GraphSample(
+        parents=masks,
+        log_weight=np.zeros(8),
+        chain=np.repeat(np.arange(2, dtype=np.int16), 4),
+        steps=20,
+        burn_in=4,
+        every=4,
+    )
+    dag = consensus(sample, problem, seed=1).dag
+    assert dag.edges() == ((1, 0), (4, 5))

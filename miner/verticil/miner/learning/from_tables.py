@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from statistics import NormalDist
 from typing import Final
 
@@ -27,7 +27,7 @@ from verticil.miner.learning.blend import blended
 from verticil.miner.learning.learn import LearnResult, Progress, checked, shown_pairs, without_weak
 from verticil.miner.learning.model_tables import ModelScores, ModelTables, noisy_pair_scores, observed_of
 from verticil.miner.learning.posterior.draws import matched
-from verticil.miner.learning.posterior.graphs import Sampled, sampled_graphs
+from verticil.miner.learning.posterior.graphs import Sampled, mixed_graphs
 from verticil.miner.learning.posterior.outcome import posterior_of
 from verticil.miner.learning.posterior.scores import PosteriorScores, local_score
 from verticil.miner.learning.scores import PairScores
@@ -63,6 +63,7 @@ variables, 5,000 to 30,000 people), intervals of 95 % without it had the truth i
 .99. Where there is dependence of third order, of which tables of pairs say nothing, neither is enough (mixtures of six products:
 .62 to .74, and .78 to .93): three-way tables by name are the remedy."""
 _LEAST_PEOPLE: Final = 50
+_MIXED: Final = 10  # replicates by which graphs are sampled
 
 
 def learn_from_tables(
@@ -113,9 +114,17 @@ def learn_from_tables(
     check()
     of_model = ModelTables(model, tables.people, study.schema.names)
     pairs = noisy_pair_scores(tables, cancelled=check)
-    with stages.stage("search") as own:
-        result, way, sampled = _structure(tables, of_model, pairs, study, progress=told("searching"), interruption=own)
-    models = list(_replicates(joint, tables, seed=seed, check=check, progress=told("parameters")))
+    models: list[JointModel] = []
+    sampled: Sampled | None = None
+    way: Search | None
+    if study.samples_graphs:
+        models += _replicates(joint, tables, seed=seed, check=check, progress=told("parameters"))
+        sampled = _sampled(models, pairs, study, tables.people, progress=told("searching"), stages=stages)
+        result, way = sampled.result, Search(method=study.structure.method, score=study.structure.score)
+    else:
+        with stages.stage("search") as own:
+            result, way = _structure(tables, of_model, pairs, study, progress=told("searching"), interruption=own)
+        models += _replicates(joint, tables, seed=seed, check=check, progress=told("parameters"))
     again = [ModelTables(other, tables.people, study.schema.names) for other in models]
     strengths = _strengths(result.dag, of_model, again, tables)
     result, weak = without_weak(result, strengths, study)
@@ -168,15 +177,12 @@ def _structure(
     *,
     progress: Callable[[float], None],
     interruption: Interruption,
-) -> tuple[SearchResult, Search | None, Sampled | None]:
-    """The study's own structure, or one that its method finds; ``auto`` is hill climbing: no records can be held out.
-
-    Where the study samples graphs, they are the third.
-    """
+) -> tuple[SearchResult, Search | None]:
+    """The study's own structure, or one that its method finds; ``auto`` is hill climbing: no records can be held out."""
     rule = study.structure
     if study.given_dag is not None:
         result = SearchResult(dag=study.given_dag, fitness=0.0, generations=0, dropped_edges=(), seed=rule.seed)
-        return result, None, None
+        return result, None
     auto = Search(method="hill-climb", score="bic" if rule.prefer == "synthesis" else "bic-noise")
     way = auto if rule.method == "auto" else Search(method=rule.method, score=rule.score)
     if METHODS[way.method].whole_table:
@@ -189,16 +195,29 @@ def _structure(
                 seed=rule.seed,
             ),
             way,
-            None,
         )
     problem = search_problem(pairs.information, study)
     scores = ModelScores(of_model, tables)
-    if study.samples_graphs:
-        own = PosteriorScores(of_model, local_score(rule.score), noise=scores.noise)
-        sampled = sampled_graphs(own, problem, pairs, study, progress=progress, interruption=interruption)
-        return sampled.result, way, sampled
     found = run_method(way, problem, study, scores=scores, pairs=pairs, progress=progress, interruption=interruption)
-    return found, way, None
+    return found, way
+
+
+def _sampled(
+    models: Sequence[JointModel],
+    pairs: PairScores,
+    study: Study,
+    people: float,
+    *,
+    progress: Callable[[float], None],
+    stages: Stages,
+) -> Sampled:
+    """Graphs by the first `_MIXED` replicates, each taken for as many people as there are: see `posterior.scores`."""
+    parts = [
+        PosteriorScores(ModelTables(model, people, study.schema.names), local_score(study.structure.score), whole=True)
+        for model in models[:_MIXED]
+    ]
+    problem = search_problem(pairs.information, study)
+    return mixed_graphs(parts, problem, pairs, study, progress=progress, stages=stages)
 
 
 def _by_privbayes(tables: NoisyTables, of_model: ModelTables, pairs: PairScores, study: Study) -> Dag:

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, Literal
 
 import numpy as np
@@ -46,14 +46,12 @@ LocalScore = Literal["bdeu", "dirichlet"]
 
 _FLOOR: Final = 1e-6
 _BURN: Final = 3.0
-_APART: Final = 1.0
-"""Of the augmentation, in multiples of 1 / f: what is left of a step's dependence on the one before it is about 1 - f."""
-_MOST_STEPS: Final = 300
-"""Of the burn-in; a chain begins at the EM's counts, which is where most of its distribution is."""
-CHAINS: Final = 32
-"""Of the augmentation: draws of a family at a time."""
-MOST_WORK: Final = 2e8
-"""Multinomial cells that may be drawn to get one family's draws; some ten seconds."""
+"""Steps of the augmentation, in multiples of 1 / f: what is left of a step's dependence on the one before it is about 1 - f."""
+_MOST_STEPS: Final = 60
+"""They begin at shares drawn from Dirichlet(a + f N^), which are about as uncertain as they will be."""
+_MOST_WORK: Final = 2e7
+"""Multinomial cells that may be drawn to get one draw of a family; a second."""
+_TOGETHER: Final = 2**20  # cells of the draws that are made at a time
 
 
 def left_of(axis: UnitAxis, shares: Floats) -> float:
@@ -138,33 +136,32 @@ def can_be_augmented(design: FamilyDesign, factor: float) -> bool:
     axes = [axis.forward for axis in design.axes]
     cells = math.prod(m if each is None else len(each) for m, each in zip(design.released_shape, axes, strict=True))
     entries = sum(each.shape[1] for each in axes if each is not None)
-    work = cells * entries * CHAINS * min(_BURN / factor + 1, _MOST_STEPS)
-    return all(axis.is_linear for axis in design.axes) and work <= MOST_WORK
+    return all(axis.is_linear for axis in design.axes) and cells * entries * _steps(factor) <= _MOST_WORK
 
 
 def drawn_counts(
     observed: Counts,
     design: FamilyDesign,
-    start: Floats,
+    corrected: Floats,
+    m: int,
     *,
     factor: float,
-    generator: np.random.Generator,
     pseudo: float,
-) -> Iterator[Floats]:
-    """True counts of a family given the released ones, again and again: see the module.
-
-    `CHAINS` chains are advanced together; one draw is taken of each, then they go on.
+    generator: np.random.Generator,
+) -> Floats:
+    """True counts of a family given the released ones, by a chain of its own for each draw: see the module.
 
     Args:
         observed: the released counts, see `FamilyDesign.released_shape`.
         design: how they were randomized; `can_be_augmented`.
-        start: (K_parent_1, .., K_child), counts to begin from.
-        factor: f; how many steps two draws are apart follows from it.
-        generator: source of all randomness; advanced.
+        corrected: (K_parent_1, .., K_child), N^.
+        m: draws.
+        factor: f; how many steps are made follows from it.
         pseudo: a, the prior's count in every possible cell, > 0.
+        generator: source of all randomness; advanced.
 
-    Yields:
-        (K_parent_1, .., K_child), whole numbers as float64; without end. Without randomization always the same.
+    Returns:
+        (m, K_parent_1, .., K_child), whole numbers as float64. Without randomization always the same.
     """
     spread = [axis.spread for axis in design.axes]
     channels = [axis.forward for axis in design.axes]
@@ -174,10 +171,8 @@ def drawn_counts(
         return design.arrange(table if all(each is None for each in spread) else apply_axes(table, spread))
 
     if all(channel is None for channel in channels):
-        counts = arranged(released.astype(np.float64))
-        while True:
-            yield counts
-    states = [m if channel is None else len(channel) for m, channel in zip(released.shape, channels, strict=True)]
+        return np.broadcast_to(arranged(released.astype(np.float64)), (m, *design.shape))
+    states = [k if channel is None else len(channel) for k, channel in zip(released.shape, channels, strict=True)]
     prior = np.full((1,) * len(states), pseudo)
     for place, matrix in enumerate(spread):
         if matrix is not None:  # categories that are one cell share its pseudo-count
@@ -185,18 +180,24 @@ def drawn_counts(
             prior = prior * part.reshape([-1 if other == place else 1 for other in range(len(states))])
     prior = np.broadcast_to(prior, states)
     if all(axis.cells is None and len(axis.members) == 1 for axis in design.axes):
-        true = np.broadcast_to(start, (CHAINS, *states))
+        start = factor * corrected
     else:
-        true = np.full((CHAINS, *states), float(released.sum()) / math.prod(states))
-    steps = min(_BURN / factor + 1, _MOST_STEPS)
+        start = np.full(states, factor * float(released.sum()) / math.prod(states))
+    found = np.empty((m, *design.shape))
+    size = max(_TOGETHER // math.prod(states), 1)
     axes = tuple(range(1, 1 + len(states)))
-    while True:
-        for _ in range(int(steps)):
+    for first in range(0, m, size):
+        true = np.broadcast_to(start, (min(size, m - first), *states))
+        for _ in range(_steps(factor)):
             shares = generator.standard_gamma(prior + true)
             true = _shared_out(released, channels, shares / shares.sum(axis=axes, keepdims=True), generator)
-        for each in true:
-            yield arranged(each)
-        steps = min(_APART / factor + 1, _MOST_STEPS)
+        for place, each in enumerate(true, start=first):
+            found[place] = arranged(each)
+    return found
+
+
+def _steps(factor: float) -> int:
+    return min(int(_BURN / factor) + 1, _MOST_STEPS)
 
 
 def _shared_out(

@@ -13,6 +13,7 @@ A variable that the graph leaves without parents keeps the uncertainty of its ow
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
@@ -28,8 +29,9 @@ from verticil.shared.posterior.predictive import drawn_family
 from verticil.shared.posterior.randomized import can_be_augmented, drawn_counts, matched_counts
 from verticil.shared.release.synthesis import sample_codes
 
-Concentrations = Callable[[int, tuple[int, ...]], Floats]
-"""(child, parents ascending) -> (J, K): of the Dirichlet distribution of each row, for one draw; 0 where a cell cannot be."""
+Concentrations = Callable[[int, tuple[int, ...], int], Sequence[Floats]]
+"""(child, parents ascending, m) -> m times (J, K): of the Dirichlet distribution of each row, for one draw; 0 where a cell cannot
+be."""
 
 _RECORDS: Final = 100_000
 """Records that a pair's shares are read from, where they are too much to compute."""
@@ -42,54 +44,45 @@ def concentrations(scores: PosteriorScores, generator: np.random.Generator) -> C
         scores: has the counts.
         generator: of the augmentation; advanced.
     """
-    known: dict[tuple[int, tuple[int, ...]], Iterator[Floats]] = {}
 
-    def of(child: int, parents: tuple[int, ...]) -> Floats:
-        if (child, parents) not in known:
-            known[child, parents] = _concentrations(scores, child, parents, generator)
-        return next(known[child, parents])
+    def of(child: int, parents: tuple[int, ...], m: int) -> Sequence[Floats]:
+        axes = (*parents, child)
+        observed, design = scores.tables.counted(axes)
+        counts, factor = scores.tempered(axes)
+        pseudo = scores.pseudo(counts.size)
+        prior = pseudo * np.ones(counts.shape) if design.possible is None else pseudo * design.possible
+        if can_be_augmented(design, factor):
+            drawn = drawn_counts(observed, design, counts, m, factor=factor, pseudo=pseudo, generator=generator)
+        else:
+            drawn = np.broadcast_to(factor * counts, (m, *counts.shape))
+        return [(prior + each).reshape(-1, counts.shape[-1]) for each in drawn]
 
     return of
 
 
-def _concentrations(
-    scores: PosteriorScores, child: int, parents: tuple[int, ...], generator: np.random.Generator
-) -> Iterator[Floats]:
-    axes = (*parents, child)
-    observed, design = scores.tables.counted(axes)
-    counts, factor = scores.tempered(axes)
-    pseudo = scores.pseudo(counts.size)
-    prior = pseudo * np.ones(counts.shape) if design.possible is None else pseudo * design.possible
-    n_states = counts.shape[-1]
-    if not can_be_augmented(design, factor):
-        fixed = (prior + factor * counts).reshape(-1, n_states)
-        while True:
-            yield fixed
-    for drawn in drawn_counts(observed, design, counts, factor=factor, pseudo=pseudo, generator=generator):
-        yield (prior + drawn).reshape(-1, n_states)
-
-
 def matched(family: Callable[[int, tuple[int, ...]], Family]) -> Concentrations:
     """Of a family's estimate with its standard errors, wherever they are from."""
-    known: dict[tuple[int, tuple[int, ...]], Floats] = {}
 
-    def of(child: int, parents: tuple[int, ...]) -> Floats:
-        if (child, parents) not in known:
-            found = family(child, parents)
-            known[child, parents] = matched_counts(found.probability, found.standard_error)
-        return known[child, parents]
+    def of(child: int, parents: tuple[int, ...], m: int) -> Sequence[Floats]:
+        found = family(child, parents)
+        return [matched_counts(found.probability, found.standard_error)] * m
 
     return of
 
 
 def networks(
-    graphs: Iterable[Dag], of: Concentrations, schema: Schema, *, generator: np.random.Generator
+    graphs: Sequence[Dag], of: Concentrations, schema: Schema, *, generator: np.random.Generator
 ) -> Iterator[Network]:
-    """Of each graph a network: its probabilities drawn, without standard errors."""
+    """Of each graph a network: its probabilities drawn, without standard errors. A family's draws are made together."""
+    uses = Counter((child, parents) for graph in graphs for child, parents in enumerate(graph.parents))
+    waiting: dict[tuple[int, tuple[int, ...]], Iterator[Floats]] = {}
     for graph in graphs:
-        families = (
-            drawn_family(child, parents, of(child, parents), generator) for child, parents in enumerate(graph.parents)
-        )
+        families: list[Family] = []
+        for child, parents in enumerate(graph.parents):
+            key = (child, parents)
+            if key not in waiting:
+                waiting[key] = iter(of(child, parents, uses[key]))
+            families.append(drawn_family(child, parents, next(waiting[key]), generator))
         yield Network(schema=schema, dag=graph, families=tuple(families))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +25,7 @@ from verticil.miner.learning.search.protocol import (
     LearningCancelled,
     SearchProblem,
     SearchResult,
+    Stages,
     run_search,
 )
 from verticil.shared.model.constraints import Constraints
@@ -41,6 +42,7 @@ CANDIDATE_PARENTS: Final = 12
 """Of a variable, where there are too many sets to look at all: those with the largest information, and one more, whichever."""
 MOST_FULL: Final = 2**16
 """Sets of all variables up to which every variable is a candidate of every other: 25 variables with 3 parents."""
+_SHARE: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -83,7 +85,62 @@ def sampled_graphs(
         Misuse: STUDY_UNSUPPORTED, too many sets of parents; STUDY_INVALID, there is no graph.
     """
     rule = study.posterior
-    sets = parent_sets(
+    sets = _sets(scores, problem, pairs, study, interruption)
+    chains = Chains(chains=rule.chains, steps=rule.steps)
+    sample = _run(chains, sets, study.structure.seed, progress, interruption)
+    return Sampled(sample=sample, result=consensus(sample, problem, seed=study.structure.seed), scores=scores)
+
+
+def mixed_graphs(
+    parts: Sequence[PosteriorScores],
+    problem: SearchProblem,
+    pairs: PairScores,
+    study: Study,
+    *,
+    progress: Callable[[float], None],
+    stages: Stages,
+) -> Sampled:
+    """Sample graphs by each of several scores, as many by one as by another, and mix them.
+
+    Every graph of a chain by the first score is followed by one by the second, and so on: then chains can be compared as always.
+    What is compared is the log weight less its mean by the same score.
+
+    Args:
+        parts: scores of families, of replicates.
+        problem, pairs, study: see `sampled_graphs`; a chain by one score makes 1 / `_SHARE` of the study's steps.
+        progress: is told the share that is done.
+        stages: each score is one of them.
+    """
+    rule, seed = study.posterior, study.structure.seed
+    chains = Chains(chains=rule.chains, steps=max(rule.steps // _SHARE, 100))
+    samples: list[GraphSample] = []
+    for number, scores in enumerate(parts):
+
+        def told(share: float, number: int = number) -> None:
+            progress((number + share) / len(parts))
+
+        with stages.stage(f"graphs {number + 1}") as own:
+            sets = _sets(scores, problem, pairs, study, own)
+            samples.append(_run(chains, sets, seed + number, told, own))
+    d, n = samples[0].n_variables, samples[0].n_draws // rule.chains
+    masks = np.stack([each.parents.reshape(rule.chains, n, d) for each in samples], axis=2)
+    weights = np.stack([(each.log_weight - each.log_weight.mean()).reshape(rule.chains, n) for each in samples], axis=2)
+    mixed = GraphSample(
+        parents=masks.reshape(-1, d),
+        log_weight=weights.reshape(-1),
+        chain=np.repeat(np.arange(rule.chains, dtype=np.int16), n * len(samples)),
+        steps=chains.steps * len(samples),
+        burn_in=chains.burn_in * len(samples),
+        every=chains.every,
+    )
+    return Sampled(sample=mixed, result=consensus(mixed, problem, seed=seed), scores=parts[0])
+
+
+def _sets(
+    scores: PosteriorScores, problem: SearchProblem, pairs: PairScores, study: Study, interruption: Interruption
+) -> ParentSets:
+    rule = study.posterior
+    return parent_sets(
         scores,
         problem.n_states,
         max_parents=problem.max_parents,
@@ -94,9 +151,6 @@ def sampled_graphs(
         count_ahead=scores.count_ahead,
         cancelled=interruption.check,
     )
-    chains = Chains(chains=rule.chains, steps=rule.steps)
-    sample = _run(chains, sets, study.structure.seed, progress, interruption)
-    return Sampled(sample=sample, result=consensus(sample, problem, seed=study.structure.seed), scores=scores)
 
 
 def candidate_parents(problem: SearchProblem, pairs: PairScores) -> list[tuple[int, ...]] | None:

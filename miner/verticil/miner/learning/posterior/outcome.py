@@ -9,7 +9,7 @@ import numpy as np
 
 from verticil.miner.learning.posterior.draws import Concentrations, networks, pair_bands
 from verticil.miner.learning.posterior.graphs import Sampled
-from verticil.shared.arrays import AnyCodes
+from verticil.shared.arrays import AnyCodes, Floats
 from verticil.shared.model.network import Network
 from verticil.shared.model.rounding import round_network
 from verticil.shared.model.schema import Schema
@@ -48,10 +48,15 @@ def posterior_of(
         exact: the variables whose columns are not randomized.
         n_records: of a set that a statistic is predicted for, where the study leaves it open.
         columns: the records, where they are as they are: for statistics that compare with them.
-        check: called between two networks; may raise.
+        check: called before the probabilities of each family are drawn; may raise.
         progress: is told the per cent.
     """
     schema, rule = study.schema, study.posterior
+
+    def checked(child: int, parents: tuple[int, ...], m: int) -> Sequence[Floats]:
+        check()
+        return of(child, parents, m)
+
     wanted = DRAWS + (PREDICTED if rule.statistics else 0) + rule.data_sets
     done = 0
 
@@ -59,8 +64,7 @@ def posterior_of(
         nonlocal done
         generator = np.random.Generator(np.random.Philox(key=[study.structure.seed, label], counter=[0, 0, 0, 2]))
         found: list[Network] = []
-        for network in networks(chosen_graphs(sampled.sample, m), of, schema, generator=generator):
-            check()
+        for network in networks(chosen_graphs(sampled.sample, m), checked, schema, generator=generator):
             found.append(network)
             done += 1
             progress(100 * done // wanted)

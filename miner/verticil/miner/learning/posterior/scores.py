@@ -4,14 +4,21 @@ One formula (`verticil.shared.posterior.randomized`), and per source the counts 
 
     records         the counts; f = 1
     randomized      EM-corrected counts; f = product of phi over the family's columns
-    noisy tables    the joint model's; f = product of lambda^2 / (1 + sigma^2 c / n)
+    noisy tables    those of the joint model of each of some replicates (`from_tables`); f = 1, and the graphs are mixed
 
-with sigma the noise on a cell of a pair, c the family's cells and n the people: 1 over the square of `ModelScores.noise`. A
-set of variables is counted, and corrected, once for all families that it makes."""
+People of a replicate are drawn anew, randomized and counted with new noise, so what noise does to a model differs from
+replicate to replicate, and the mixture has its uncertainty. On 12 random networks (six columns, 5,000 people, all pairs at a
+total epsilon of 1) the mean log loss of "these two are linked" was .36 with it, .70 with the model's own tables tempered by
+prod lambda^2 / (1 + sigma^2 c / n), c the family's cells, .53 with both, .56 with the model's tables as if they were records,
+and .54 with the records themselves; at epsilon 3: .34, .58, .39, .52, .54. Weak links are lost by every score, least by the
+mixture.
+
+A set of variables is counted, and corrected, once for all families that it makes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -47,7 +54,7 @@ class PosteriorScores:
     Args:
         tables: the released counts, or a joint model's.
         score: ``bdeu`` or ``dirichlet``.
-        noise: of a joint model's tables, see `FamilyScores.noise`; None: the columns' randomization alone counts.
+        whole: the tables are a joint model's, and count as they are.
 
     Attributes:
         tables: the released counts.
@@ -58,9 +65,9 @@ class PosteriorScores:
         tables: FamilyTables,
         score: LocalScore,
         *,
-        noise: Callable[[Sequence[int]], float] | None = None,
+        whole: bool = False,
     ) -> None:
-        self.tables, self._noise = tables, noise
+        self.tables, self._whole = tables, whole
         self._score: LocalScore = score
         self._known: dict[tuple[int, ...], Floats] = {}
         self._values: dict[tuple[int, tuple[int, ...]], float] = {}
@@ -92,8 +99,8 @@ class PosteriorScores:
     def tempered(self, axes: tuple[int, ...]) -> tuple[Floats, float]:
         """The counts that a family is scored by, (K_1, .., K_m) in the order of its variables, and f."""
         observed, design = self.tables.counted(axes)
-        if self._noise is not None:
-            return np.asarray(observed, dtype=np.float64), min(self._noise(axes) ** -2, 1.0)
+        if self._whole:
+            return np.asarray(observed, dtype=np.float64), 1.0
         if _is_plain(design):
             return design.estimate(observed), 1.0
         counts = em_projection(observed, design, iterations=EM_STEPS)
@@ -108,7 +115,7 @@ class PosteriorScores:
         keys = [tuple(sorted((*parents, child))) for parents in families if parents]
         new = [key for key in dict.fromkeys(keys) if key not in self._known]
         self.tables.count_ahead(new)
-        if self._noise is not None:
+        if self._whole:
             return
         alike: dict[tuple[object, ...], list[tuple[tuple[int, ...], Counts, FamilyDesign]]] = {}
         for key in new:
