@@ -1,14 +1,14 @@
 """How often intervals with and without the structure's uncertainty hold the truth: ``python tests/bench/posterior_coverage.py``.
 
-A network of eight variables, of strong, weak and very weak edges (`network`), gives 2,000 records; the interval of 95 % of every
-P(X_b = j | X_a = i) of all 56 ordered pairs is asked of
+A network of eight variables gives 2,000 records; the interval of 95 % of every P(X_b = j | X_a = i) of all 56 ordered pairs is
+asked of
 
     sampled      graphs of the posterior, probabilities drawn with each;
     conditional  probabilities drawn given the consensus, as if it was known to be the graph.
 
 The truth is the network's own. ``--setting`` own (records as they are), 3, 2, 1 (epsilon of every column), tables (noisy tables
-of all pairs at a total epsilon of 1, delta 1e-6). Printed: the mean coverage over pairs, the least of a pair, how many pairs are
-below .90 by three standard errors of a share of so many replicates, and the mean width.
+of all pairs at a total epsilon of 1, delta 1e-6); ``--network`` see `network`. Printed: the mean coverage over pairs, the least
+of a pair, how many pairs are below .90 by three standard errors of a share of so many replicates, and the mean width.
 """
 
 from __future__ import annotations
@@ -44,11 +44,20 @@ RECORDS, DRAWS, LEVEL, DELTA = 2_000, 400, 0.95, 1e-6
 PAIRS = list(itertools.permutations(range(len(N_STATES)), 2))
 
 
-def network(schema_of: Study, seed: int = 1) -> Network:
-    """Edges 0 -> 1, 0 -> 2, (1, 2) -> 3, 3 -> 4, 4 -> 5, (2, 5) -> 6, 6 -> 7: the log odds of a child move by about `effect`."""
+def network(of: Study, kind: str) -> Network:
+    """``weak``, or a number: the network that is drawn with this seed. Rows of a drawn one are uniform on the simplex.
+
+    ``weak`` has the edges 0 -> 1, 0 -> 2, (1, 2) -> 3, 3 -> 4, 4 -> 5, (2, 5) -> 6, 6 -> 7, the log odds of a child moving by
+    normal numbers times `effect`. A drawn one has each edge along a random order with probability .3, three parents at most.
+    """
+    rng = np.random.default_rng(1 if kind == "weak" else int(kind))
     dag = Dag(parents=((), (0,), (0,), (1, 2), (3,), (4,), (2, 5), (6,)))
     effect = (0, 1.2, 0.25, 0.5, 0.2, 0.9, 0.35, 0.12)
-    rng = np.random.default_rng(seed)
+    if kind != "weak":
+        order = rng.permutation(len(N_STATES)).tolist()
+        linked = rng.random((len(order), len(order))) < 0.3
+        before = [[order[j] for j in range(i) if linked[i, j]][:3] for i in range(len(order))]
+        dag = Dag(parents=tuple(tuple(sorted(before[order.index(v)])) for v in range(len(order))))
     families = []
     for child, parents in enumerate(dag.parents):
         logits = np.zeros([N_STATES[v] for v in (*parents, child)]) + 0.4 * rng.standard_normal(N_STATES[child])
@@ -57,9 +66,13 @@ def network(schema_of: Study, seed: int = 1) -> Network:
             main = rng.standard_normal(shape)
             logits = logits + effect[child] * (main - main.mean(axis=place, keepdims=True))
         rows = np.exp(logits).reshape(-1, N_STATES[child])
-        rows /= rows.sum(axis=1, keepdims=True)
+        rows = (
+            rows / rows.sum(axis=1, keepdims=True)
+            if kind == "weak"
+            else rng.dirichlet(np.ones(rows.shape[1]), len(rows))
+        )
         families.append(dataclasses.replace(drawn_family(child, parents, 1e6 * rows, rng), probability=rows))
-    return Network(schema=schema_of.schema, dag=dag, families=tuple(families))
+    return Network(schema=of.schema, dag=dag, families=tuple(families))
 
 
 def conditionals(drawn: Iterator[Network]) -> list[Floats]:
@@ -119,6 +132,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--setting", default="own", choices=("own", "3", "2", "1", "tables"))
     parser.add_argument("--score", default="bdeu", choices=("bdeu", "dirichlet"))
+    parser.add_argument("--network", default="1")
     parser.add_argument("--replicates", type=int, default=200)
     parser.add_argument("--first", type=int, default=0)
     told = parser.parse_args()
@@ -129,7 +143,7 @@ def main() -> None:
         posterior=PosteriorRule(steps=5_000),
         release=ReleaseRule(sample_from="posterior"),
     )
-    true = network(study)
+    true = network(study, told.network)
     truth = [table[0] for table in conditionals(iter([true]))]
     held = {name: np.zeros((told.replicates, len(PAIRS))) for name in ("sampled", "conditional")}
     width = dict.fromkeys(held, 0.0)
@@ -151,9 +165,9 @@ def main() -> None:
         by_pair = shares.mean(axis=0)
         worst = PAIRS[int(by_pair.argmin())]
         print(
-            f"{told.setting:7} {told.score:9} {name:11} mean {by_pair.mean():.3f}  least {by_pair.min():.3f} (of {worst[1]} by "
-            f"{worst[0]})  below .90 {np.count_nonzero(by_pair < limit):2} of {len(PAIRS)}  width {width[name]:.3f}  "
-            f"{told.replicates} replicates, {spent:.1f} CPU s each",
+            f"{told.network:4} {told.setting:6} {told.score:9} {name:11} mean {by_pair.mean():.3f}  least {by_pair.min():.3f} "
+            f"(of {worst[1]} by {worst[0]})  below .90 {np.count_nonzero(by_pair < limit):2} of {len(PAIRS)}  "
+            f"width {width[name]:.3f}  {told.replicates} replicates, {spent:.1f} CPU s each",
             flush=True,
         )
 
