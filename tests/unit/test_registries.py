@@ -31,7 +31,7 @@ def chain(task: Task, run: Run) -> SearchResult:
 
 def test_every_method_that_a_study_may_name_is_registered() -> None:
     searched = {name for name, method in METHODS.items() if not method.whole_table}
-    assert {*SEARCHES, "given", "auto"} == searched
+    assert {*SEARCHES, "given", "auto", "posterior"} == searched  # a posterior is sampled, not searched
 
 
 def test_a_search_is_added_by_its_module_and_two_lines(monkeypatch: pytest.MonkeyPatch) -> None:
