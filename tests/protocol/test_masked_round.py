@@ -359,7 +359,7 @@ def _weight_two(rows: np.ndarray) -> None:
 
 
 def _targets(rows: np.ndarray) -> None:
-    for place in range(20):
+    for place in range(21):
         rows[place, 0] += np.uint64(1 << (11 + place))
 
 
