@@ -57,7 +57,7 @@ def test_the_readme_is_short_and_every_link_leads_somewhere() -> None:
 
 def test_the_two_commands_install_what_they_then_run() -> None:
     (_, demo), (_, tests) = blocks("command: demo")[0], blocks("command: tests")[0]
-    for command, ending in ((demo, "verticil demo"), (tests, "pytest -n 2 --dist worksteal")):
+    for command, ending in ((demo, "verticil demo"), (tests, "pytest -n 3 --dist worksteal")):
         parts = command.strip().split(" && ")
         assert parts[0] == "python3 -m venv .venv"
         assert parts[1].startswith(".venv/bin/pip install ")
