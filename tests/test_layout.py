@@ -27,6 +27,7 @@ LAYERS = {
     "verticil.shared.channels": 1,
     "verticil.shared.estimation": 1,
     "verticil.shared.joint": 1,
+    "verticil.shared.knowledge": 1,
     "verticil.shared.posterior": 1,
     "verticil.shared.masked": 1,
     "verticil.shared.masked_round": 3,

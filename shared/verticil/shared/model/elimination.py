@@ -74,11 +74,31 @@ def summed(factors: Sequence[Factor], n_states: Sequence[int], members: Sequence
     Raises:
         ValueError: see `network_marginals`.
     """
-    others = {variable for scope, _ in factors for variable in scope} - set(members)
     clique = tuple(sorted(members))
-    table = _product(_reduce(n_states, list(factors), others), clique)
+    table = total(factors, n_states, clique)
     ordered = table.transpose([clique.index(member) for member in members])
     return np.ascontiguousarray(ordered / ordered.sum())
+
+
+def total(
+    factors: Sequence[Factor], n_states: Sequence[int], clique: tuple[int, ...], *, whether: bool = False
+) -> Floats:
+    """The product of factors, summed over all variables but some.
+
+    Args:
+        factors: each a table over some variables, in their order.
+        n_states: number of categories of each variable.
+        clique: the variables that stay, ascending.
+        whether: it is asked only whether the sum is more than 0: then 1 stands for it, and nothing can overflow.
+
+    Returns:
+        One axis for each variable that stays; of length one where no factor has it.
+
+    Raises:
+        ValueError: see `network_marginals`.
+    """
+    others = {variable for scope, _ in factors for variable in scope} - set(clique)
+    return _product(_reduce(n_states, list(factors), others, whether=whether), clique)
 
 
 def condition(network: Network, evidence: Mapping[int, int]) -> tuple[ConditionalStep, ...]:
@@ -190,11 +210,13 @@ def _eliminate(n_states: Sequence[int], factors: list[Factor], left: set[int]) -
     return steps, math.prod(float(table) for _, table in factors)
 
 
-def _reduce(n_states: Sequence[int], factors: list[Factor], left: set[int]) -> list[Factor]:
+def _reduce(n_states: Sequence[int], factors: list[Factor], left: set[int], *, whether: bool = False) -> list[Factor]:
     left = set(left)
     while left:
         chosen, clique = _cheapest(factors, left, n_states)
         factors, _ = _summed_out(factors, chosen, clique)
+        if whether:
+            factors[-1] = (factors[-1][0], (factors[-1][1] > 0).astype(np.float64))
         left.remove(chosen)
     return factors
 

@@ -26,6 +26,8 @@ from verticil.shared.channels.transition import Transition
 from verticil.shared.estimation.design import ColumnUnit
 from verticil.shared.estimation.estimators import ESTIMATORS
 from verticil.shared.json_document import Json
+from verticil.shared.knowledge.rules import Knowledge
+from verticil.shared.knowledge.support import Support, support
 from verticil.shared.model.constraints import Constraints, CustomNetwork, declared_constraints, declared_custom_network
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.schema import Schema, Variable
@@ -520,6 +522,7 @@ class Study:
         masked: Model III: who deals, and what is tolerated; None: as `MaskedRule` has it.
         quorum: when a study that waits for a party ends; None: on its last valid day.
         publish: who countersigns the release before it is published; None: no party does.
+        knowledge: what is stated of all records, and not learned; None: nothing.
         left_out: of an effective study that is a sub-model: the parties of the proposal that are not in it; never in a proposal.
     """
 
@@ -544,6 +547,7 @@ class Study:
     masked: Annotated[MaskedRule | None, LATER] = None
     quorum: Annotated[QuorumRule | None, LATER] = None
     publish: Annotated[PublishRule | None, Key(later=True, read=_read_publish, write=_write_publish)] = None
+    knowledge: Annotated[Knowledge | None, LATER] = None
     left_out: Annotated[tuple[LeftOut, ...], LATER] = ()
 
     @property
@@ -640,6 +644,10 @@ class Study:
         return declared_custom_network(
             self.schema.names, target=rule.target, sensitive=rule.sensitive, hide_from=rule.hide_from, where=where
         )
+
+    def support(self) -> Support:
+        """What the knowledge that the study states leaves possible."""
+        return support(self.knowledge, self.schema)
 
     @property
     def refuses_joint(self) -> str:

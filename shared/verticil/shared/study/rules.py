@@ -20,6 +20,7 @@ from verticil.shared.channels.privacy import EPSILON_TOLERANCE, epsilon, gamma
 from verticil.shared.channels.subset import LARGEST_EPSILON, LEAST_STATES, Subset
 from verticil.shared.channels.transition import validate_matrix
 from verticil.shared.estimation.estimators import ESTIMATORS
+from verticil.shared.knowledge.checking import check_knowledge
 from verticil.shared.model.schema import Missing, Variable
 from verticil.shared.study.codebook import bin_labels, check_letters, check_text
 from verticil.shared.study.document import StructureRule, Study, Unit
@@ -71,6 +72,10 @@ def check(study: Study, *, source: str) -> None:
     for variable in study.schema.variables:
         rules.variable(variable, study.parties)
     rules.owners(study)
+    if study.knowledge is not None:
+        for function in study.knowledge.functions:
+            rules.variable(function.variable, study.parties)
+        check_knowledge(study.knowledge, study.schema, source=f"{source}: knowledge")
     _check_units(study, source=source)
     _check_structure(study, source=source)
     check_breach(study, source=source)
