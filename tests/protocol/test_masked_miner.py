@@ -267,22 +267,33 @@ async def test_a_masked_study_is_learned_from_opened_tables_and_no_column_comes(
 
 
 async def test_learning_begins_when_the_slot_of_the_opened_tables_has_come(masked: Masked) -> None:
-    federation, held = masked.federation, list[bool]()
+    federation = masked.federation
     async with federation.node:
         digest = await masked.aligned(masked_study())
         masked.begin(digest)
+        shares = {item.index: item.sender for item in messages_of(masked.plan(digest)) if item.kind is Kind.SHARE}
+        for index, name in shares.items():
+            masked.told[name].add(index)  # it keeps its share for now
 
-        def learning() -> bool:
-            begun = federation.node.session.record(digest).learning is not None
-            with federation.node.rounds._advancing[digest]:
-                opened = federation.node.rounds.find(digest)
-                if opened is not None and opened.round.opened() is not None and opened.round.held_seconds:
-                    held.append(begun)
-            return begun
+        def may_leave() -> bool:
+            return all(index in masked.rounds[name].outgoing(MINER) for index, name in shares.items())
 
-        await masked.run(digest, learning)
-    assert held
-    assert not any(held)
+        await masked.run(digest, may_leave)
+        made = {index: masked.rounds[name].sealed(index).path.read_bytes() for index, name in shares.items()}
+        for index, name in shares.items():  # from here on the clock stands
+            assert await masked.put(digest, name, index, made[index])
+        advance = functools.partial(asyncio.to_thread, federation.node.rounds.advance, digest)
+        await advance()
+        opened = federation.node.rounds.find(digest)
+        assert opened is not None
+        assert opened.round.opened() is not None
+        held = opened.round.held_seconds
+        assert held > 0
+        await advance()
+        assert federation.node.session.record(digest).learning is None
+        federation.clock.now += dt.timedelta(seconds=held + 0.001)
+        await advance()
+        assert federation.node.session.record(digest).learning is not None
 
 
 async def test_the_parties_lists_must_be_one_and_nobody_sends_the_miner_another(masked: Masked) -> None:

@@ -40,8 +40,19 @@ async def test_of_invented_studies_a_few_are_kept_and_the_first_stay(manual, cap
             digest = canonical.digest(canonical.from_bytes(proposal))
             reply.tasks.add(study_digest=digest, proposal=proposal, version=1, state=2 if number % 2 else 22)
 
-    manual.interfere = session.lies("poll", flood)
-    manual.start()
+    tells = session.lies("poll", flood)
+
+    async def unanswered(call: str) -> None:
+        """It would have to say that it does not know these studies, which ends them."""
+        if call == "report":
+            await asyncio.Event().wait()
+
+    def interfere(name: str, wire: session.Wire) -> None:
+        tells(name, wire)
+        wire.before = unanswered
+
+    manual.interfere = interfere
+    manual.start("north")
 
     async def until_polled(times: int) -> None:
         async with asyncio.timeout(PATIENCE_SECONDS):
