@@ -14,7 +14,7 @@ from support.noisy_tables import study as noisy_study
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import learn
 from verticil.miner.learning.posterior.draws import band
-from verticil.miner.learning.posterior.graphs import candidate_parents, consensus
+from verticil.miner.learning.posterior.graphs import MOST_FULL_PLAIN, candidate_parents, consensus
 from verticil.miner.learning.posterior.outcome import statistic
 from verticil.miner.learning.scores import PairScores
 from verticil.miner.learning.search.protocol import (
@@ -82,13 +82,16 @@ def test_networks_and_bands_of_a_sample(epsilon, source) -> None:
         assert pair.estimate == pytest.approx(network_pair(result.network, pair.first, pair.second), abs=0.05)
 
 
-def test_the_same_study_gives_the_same_posterior_whole_or_resumed() -> None:
+def test_the_same_study_gives_the_same_posterior_whole_or_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the whole has two processors, and what goes on one."""
+    monkeypatch.setattr("verticil.miner.learning.posterior.graphs.processors", lambda: 2)
     rule = dataclasses.replace(RULE, steps=12_000)
     study = study_of(2.0, rule)
     columns = released(study)
     kept: list[Checkpoint] = []
     whole = learn(columns, study, interruption=Interruption(keep=lambda make: kept.append(make()))).posterior
     middle = next(made for made in kept if 0 < made["search:done"] < rule.steps)
+    monkeypatch.setattr("verticil.miner.learning.posterior.graphs.processors", lambda: 1)
     resumed = learn(columns, study, interruption=Interruption(checkpoint=middle)).posterior
     assert whole is not None
     assert resumed is not None
@@ -235,6 +238,7 @@ def test_many_variables_have_candidates_and_a_consensus_within_the_limits() -> N
     best = sorted((v for v in range(d) if v not in (2, 3)), key=lambda v: -information[v, 3])[:12]
     assert found[3] == tuple(sorted(best))
     assert candidate_parents(dataclasses.replace(problem, max_parents=2), pairs) is None
+    assert candidate_parents(problem, pairs, most=MOST_FULL_PLAIN) is None
     masks = np.zeros((8, d), dtype=np.uint64)
     masks[:, 0] |= 1 << 1  # required
     masks[:5, 5] |= 1 << 4

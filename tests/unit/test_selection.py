@@ -164,7 +164,7 @@ def test_the_network_is_the_same_on_one_and_on_two_threads(method, monkeypatch):
     monkeypatch.setattr("verticil.miner.learning.groups.ThreadPoolExecutor", counting)
     answers = []
     for processors in (1, 2):
-        monkeypatch.setattr("verticil.miner.learning.groups._processors", lambda processors=processors: processors)
+        monkeypatch.setattr("verticil.miner.learning.groups.processors", lambda processors=processors: processors)
         answers.append(answer(found_by(study, columns)))
         assert bool(pools) == (processors == 2)
     assert answers[0] == answers[1]

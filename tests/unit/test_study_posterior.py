@@ -6,12 +6,16 @@ import dataclasses
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from verticil.shared.errors import Misuse
+from verticil.shared.posterior.chains import Chains
+from verticil.shared.posterior.parent_sets import ParentSets
 from verticil.shared.study import canonical, rules
 from verticil.shared.study.document import PosteriorRule, ReleaseRule, Study
 from verticil.shared.study.reading import read_study
+from verticil.shared.study.vocabulary import KEPT_GRAPHS
 
 TEXT = """\
 schema = 1
@@ -170,6 +174,34 @@ def test_more_variables_than_a_word_has_bits_are_refused(tmp_path):
     with pytest.raises(Misuse, match="'posterior' with 65 variables, expected at most 64") as caught:
         read(tmp_path, more + more[: more.index("[[", 3)].replace("v0", "w") + METHOD)
     assert "a method that finds one graph" in caught.value.hint
+
+
+def test_more_chains_than_a_checkpoint_holds_are_refused(tmp_path):
+    """With noisy tables, whose graphs are sampled by ten replicates; without, as many chains as may be are within the limit."""
+    more = "".join(f'[[variable]]\nparty = "b"\nname = "v{i}"\ncategories = ["0", "1"]\n' for i in range(59))
+    tables = "[tables]\nepsilon = 1.0\ndelta = 1e-9\n"
+    read(tmp_path, f"{more}{METHOD}[posterior]\nchains = 64\n")
+    read(tmp_path, f"{more}{METHOD}{tables}[posterior]\nchains = 6\n")
+    with pytest.raises(Misuse) as caught:
+        read(tmp_path, f"{more}{METHOD}{tables}[posterior]\nchains = 7\n")
+    assert (caught.value.code, caught.value.hint) == ("STUDY_INVALID", "ask for fewer chains")
+    assert caught.value.message.endswith(
+        "posterior.chains: 7 chains of 20000 steps with 64 variables for each of 10 replicates have a state of 145600000 bytes "
+        "on disk, expected at most 134217728"
+    )
+
+
+def test_what_the_limit_counts_is_a_checkpoint():
+    """The graphs of a chain, whatever its steps; but for a few numbers of the chains themselves."""
+    sets = ParentSets(n_variables=2, starts=np.array([0, 1, 2]), masks=np.zeros(2, np.uint64), log_weight=np.zeros(2))
+    for steps in (100, 5_000, 5_001, 40_000):
+        chains = Chains(chains=1, steps=steps)
+        state = chains.start(sets, 1)
+        while chains.progress(state) < 1:
+            state = chains.step(state)
+        kept = chains.checkpoint(state)
+        size = kept["kept_parents"].nbytes + kept["kept_weight"].nbytes
+        assert 0.4 <= size / (8 * 3 * min(steps, KEPT_GRAPHS)) <= 1
 
 
 def test_the_canonical_form_has_no_rule_without_the_method(tmp_path):

@@ -49,7 +49,7 @@ from verticil.shared.privbayes.scores import scores_of_tables
 from verticil.shared.privbayes.structure import learn_structure
 from verticil.shared.release.shares import model_shares
 from verticil.shared.study.document import Study
-from verticil.shared.study.vocabulary import METHODS
+from verticil.shared.study.vocabulary import METHODS, MIXED_REPLICATES
 
 REPLICATES: Final = 20
 """Of the bootstrap. The standard error of a standard deviation from so many is 16 % of it."""
@@ -63,7 +63,6 @@ variables, 5,000 to 30,000 people), intervals of 95 % without it had the truth i
 .99. Where there is dependence of third order, of which tables of pairs say nothing, neither is enough (mixtures of six products:
 .62 to .74, and .78 to .93): three-way tables by name are the remedy."""
 _LEAST_PEOPLE: Final = 50
-_MIXED: Final = 10  # replicates by which graphs are sampled
 
 
 def learn_from_tables(
@@ -211,10 +210,10 @@ def _sampled(
     progress: Callable[[float], None],
     stages: Stages,
 ) -> Sampled:
-    """Graphs by the first `_MIXED` replicates, each taken for as many people as there are: see `posterior.scores`."""
+    """Graphs by the first `MIXED_REPLICATES`, each taken for as many people as there are: see `posterior.scores`."""
     parts = [
         PosteriorScores(ModelTables(model, people, study.schema.names), local_score(study.structure.score), whole=True)
-        for model in models[:_MIXED]
+        for model in models[:MIXED_REPLICATES]
     ]
     problem = search_problem(pairs.information, study)
     return mixed_graphs(parts, problem, pairs, study, progress=progress, stages=stages)

@@ -83,7 +83,7 @@ def count_groups(
     n = len(columns[0])
     if threads is None:
         much = n * len(groups) >= _THREADED_FROM
-        threads = min(2, _processors()) if much else 1
+        threads = min(2, processors()) if much else 1
     first = 0
     while first < len(groups):
         last, cells = first, 0
@@ -138,8 +138,8 @@ def block_records(n_columns: int) -> int:
     return max(min(BLOCK_RECORDS, _BLOCK_BYTES // (2 * n_columns) // 4096 * 4096), 4096)
 
 
-def _processors() -> int:
-    # What this process may use, where the system tells: a container is often given less than the machine has.
+def processors() -> int:
+    """What this process may use, where the system tells: a container is often given less than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

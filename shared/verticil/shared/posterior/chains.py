@@ -235,10 +235,6 @@ class Chains:
     def _mark(self, sets: ParentSets) -> bytes:
         return hashlib.sha256(repr(self).encode() + sets.digest()).digest()
 
-    def n_bytes(self, n_variables: int) -> int:
-        """Bytes of the graphs of a finished run, and of its last checkpoint but for some hundreds."""
-        return 8 * self.chains * (n_variables + 1) * self._n_kept(self.steps)
-
     def _stage(self, done: int) -> tuple[int, float]:
         """The step with which the stage ends that the next step belongs to, and the power of the weights in it."""
         for stage in range(1, _STAGES + 1):

@@ -13,9 +13,12 @@ from verticil.shared.errors import Misuse
 from verticil.shared.study.document import PosteriorRule, Study
 from verticil.shared.study.vocabulary import (
     GRAPH_PRIORS,
+    KEPT_GRAPHS,
+    MAX_CHAIN_BYTES,
     MAX_SAMPLED,
     MAX_SET_CELLS,
     MAX_TEXT,
+    MIXED_REPLICATES,
     STATISTICS,
     fail,
     near_hint,
@@ -59,6 +62,14 @@ def check_posterior(study: Study, *, source: str) -> None:
             f"{source}: structure.method",
             f"'posterior' with {d} variables, expected at most {MAX_SAMPLED}",
             hint="take columns out, or use a method that finds one graph",
+        )
+    mixed = 1 if study.tables is None else MIXED_REPLICATES
+    if (size := 8 * (d + 1) * mixed * rule.chains * min(rule.steps, KEPT_GRAPHS)) > MAX_CHAIN_BYTES:
+        fail(
+            f"{where}.chains",
+            f"{rule.chains} chains of {rule.steps} steps with {d} variables for each of {mixed} replicates have a state of "
+            f"{size} bytes on disk, expected at most {MAX_CHAIN_BYTES}",
+            hint="ask for fewer chains",
         )
     if study.structure.minimum_strength is not None:
         fail(

@@ -84,6 +84,12 @@ MAX_SAMPLED: Final = 64
 """Most variables of a study whose graphs are sampled: a set of parents is one word of the machine."""
 MAX_SET_CELLS: Final = 2**28
 """Of all the sets of synthetic records that are drawn from sampled networks: records times variables."""
+MAX_CHAIN_BYTES: Final = 2**27
+"""Of the state of all chains that sample graphs, which a checkpoint writes whole. Only replicates can have more."""
+KEPT_GRAPHS: Final = 4_000
+"""Most graphs that a chain keeps."""
+MIXED_REPLICATES: Final = 10
+"""Replicates of a joint model of noisy tables by which graphs are sampled, each by chains of its own."""
 NORMALISE_STEPS: Final = ("nfkc", "trim", "casefold", "digits-only")
 
 

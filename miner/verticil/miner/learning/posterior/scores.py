@@ -72,6 +72,11 @@ class PosteriorScores:
         self._known: dict[tuple[int, ...], Floats] = {}
         self._values: dict[tuple[int, tuple[int, ...]], float] = {}
 
+    @property
+    def are_plain(self) -> bool:
+        """Whether they are of records as they are: nothing is corrected, and a table is only counted."""
+        return not self._whole and all(unit.channel.is_identity for unit in self.tables.units)
+
     def __call__(self, child: int, parents: tuple[int, ...]) -> float:
         """Nats; 0 without parents. See `verticil.miner.learning.search.protocol.FamilyValue`."""
         if not parents:
