@@ -23,12 +23,13 @@ import numpy as np
 import pytest
 
 from support import PATIENCE_SECONDS
+from support.ports import free_port
 from verticil.shared.config import RELAY, load_federation
 from verticil.shared.identity.pki import load_credentials
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.transport.client import Connection, GrpcControl
-from verticil.simulation.peers import Standing, free_addresses, load_everywhere, standing, take_home
+from verticil.simulation.peers import Standing, load_everywhere, standing, take_home
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision, set_endpoint
 from verticil.wire.v1 import common_pb2, control_pb2
 
@@ -191,6 +192,11 @@ def write_peer_tables(folder: Path, n: int, *, canary_id: str = "", canary_value
     return paths
 
 
+def addresses_for(names: Iterable[str]) -> dict[str, str]:
+    """A port of this machine for each of them."""
+    return {name: f"127.0.0.1:{free_port()}" for name in names}
+
+
 class Processes:
     """Node processes of one federation; every one of them is gone when the test ends."""
 
@@ -219,8 +225,8 @@ class Processes:
     def start_miner(self, *extra: str) -> int:
         """Start it and wait until it listens; on a restart on the same port."""
         config = self.made.miner / "miner.toml"
-        if self.port:
-            config.write_text(config.read_text().replace('"127.0.0.1:0"', f'"127.0.0.1:{self.port}"'))
+        if not self.port:
+            config.write_text(config.read_text().replace('"127.0.0.1:0"', f'"127.0.0.1:{free_port()}"', 1))
         child = self._start("miner", "miner", "run", "--config", str(config), *extra)
         assert child.stdout is not None
         line = child.stdout.readline()
@@ -369,11 +375,19 @@ class Nodes(Processes):
 class SlowProxy:
     """A TCP proxy that forwards towards its target at `bytes_per_second` once that is set, and everything back at once.
 
-    With `back` it is the other way round, and slow only after so many bytes.
+    With `back` it is the other way round, and slow only after so many bytes. Where it is slow, it passes nothing on while `held`,
+    which is asked before every piece, says so.
     """
 
-    def __init__(self, target: int, *, bytes_per_second: int = 0, back: int | None = None) -> None:
-        self._target, self.bytes_per_second, self._back = target, bytes_per_second, back
+    def __init__(
+        self,
+        target: int,
+        *,
+        bytes_per_second: int = 0,
+        back: int | None = None,
+        held: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._target, self.bytes_per_second, self._back, self.held = target, bytes_per_second, back, held
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
         self.port = 0
@@ -423,6 +437,8 @@ class SlowProxy:
 
     async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, limited: bool) -> None:
         while data := await source.read(1024):
+            while limited and self.bytes_per_second and not self._back and self.held():
+                await asyncio.sleep(0.02)
             sink.write(data)
             await sink.drain()
             if limited and self._back:
@@ -454,7 +470,7 @@ def _maker(folder: Path, made: list[Nodes]) -> Callable[..., Nodes]:
             listen="127.0.0.1:0",
             hosts=("127.0.0.1",),
             seed=seed,
-            peers=(dict.fromkeys(paths, RELAY) if relay else free_addresses(paths)) if masked else None,
+            peers=(dict.fromkeys(paths, RELAY) if relay else addresses_for(paths)) if masked else None,
             masked=masked,
         )
         (document := root / "analyst" / "study.toml").write_text(
@@ -479,7 +495,7 @@ def _peer_maker(folder: Path, made: list[Processes]) -> Callable[..., Peers]:
     ) -> Peers:
         root = folder / name
         paths = tables or write_peer_tables(folder / f"{name}-tables", n)
-        addresses = {**free_addresses(paths), **dict.fromkeys(relayed, RELAY)}
+        addresses = {**addresses_for(paths), **dict.fromkeys(relayed, RELAY)}
         federation = provision(
             root,
             federation="trial",
@@ -610,7 +626,7 @@ def take_over() -> Iterator[Callable[[Provisioned], Processes]]:
             return taken[-1]
         peers = Peers(made, study)
         taken.append(peers)
-        peers.addresses = free_addresses(made.parties)
+        peers.addresses = addresses_for(made.parties)
         for party, node in made.parties.items():
             config = node / "party.toml"
             config.write_text(config.read_text().replace(made.peers[party], peers.addresses[party]))

@@ -113,6 +113,7 @@ class Browser:
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Log", "Runtime", "Network"):
             self.call(f"{domain}.enable")
+        self.call("Page.setLifecycleEventsEnabled", enabled=True)
 
     def call(self, method: str, **parameters: object) -> dict[str, Any]:
         number = next(self._numbers)
@@ -140,8 +141,9 @@ class Browser:
             "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600
         )
         self.events.clear()
-        self.call("Page.navigate", url=path.as_uri())
-        while not any(event["method"] == "Page.loadEventFired" for event in self.events):
+        loader = self.call("Page.navigate", url=path.as_uri())["loaderId"]  # an empty page may still be about to load
+        loaded = {"name": "load", "loaderId": loader}
+        while not any(loaded.items() <= event["params"].items() for event in self.events):
             self.events.append(self._next())
 
     def value(self, expression: str) -> Any:

@@ -22,7 +22,7 @@ from verticil.simulation.provision import set_endpoint
 from verticil.wire.v1 import common_pb2
 
 MONITORING = Path(__file__).resolve().parents[2] / "deploy" / "monitoring"
-RATE = 300  # bytes per second of the insurer towards the miner: its confirmation and its columns take seconds
+RATE = 3000  # bytes per second of the insurer towards the miner, until its first column is there
 
 
 def rows(database: Path, query: str) -> list[tuple[Any, ...]]:
@@ -69,12 +69,14 @@ def run(make_module_nodes: Callable[..., Any], slow_proxy: type) -> Run:
             nodes.start_party(party)
         digest = nodes.submit()
         nodes.wait(digest, lambda study: all(party.pseudonyms_complete for party in study.parties))
+        proxy.held = lambda: bool(rows(state / "catalogue.sqlite", "SELECT unit FROM stored_column WHERE unit >= 3"))
         proxy.bytes_per_second = RATE
         found = nodes.wait(digest, lambda study: study.parties[0].units_received == 3)
         assert found.state == common_pb2.STUDY_STATE_UPLOADING, "the insurer was too fast"
         before = facts()
         (column,) = state.rglob("columns/000.*")
         column.write_bytes(bytes([column.read_bytes()[0] ^ 1]) + column.read_bytes()[1:])
+        proxy.held = lambda: False
         proxy.bytes_per_second = 0
         nodes.publish(digest)
     pages = {name: page(made.root / f"{name}.log") for name in ("miner", *made.parties)}

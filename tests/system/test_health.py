@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from support import PATIENCE_SECONDS
+from support.ports import free_port
 from verticil.cli.main import main
 from verticil.shared.errors import CODES
 
@@ -33,7 +34,10 @@ def until(ready: Callable[[], object]) -> None:
 
 
 class Node:
-    """One daemon with a folder of its own, started as systemd starts it, and asked every 0.2 seconds whether it hangs."""
+    """One daemon with a folder of its own, started as systemd starts it, and asked every second whether it hangs.
+
+    Not more often: what is told is lost where more than ten words wait to be heard, and a test may be slow to hear.
+    """
 
     def __init__(self, made: Any, name: str, work: Path) -> None:
         self.folder = made.miner if name == "miner" else made.parties[name]
@@ -48,7 +52,7 @@ class Node:
 
     def start(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "verticil.cli", self.role, "run", "--config", str(self.config), "--log-json"]
-        watched = {"NOTIFY_SOCKET": str(self._address), "WATCHDOG_USEC": "600000"}
+        watched = {"NOTIFY_SOCKET": str(self._address), "WATCHDOG_USEC": "3000000"}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **watched})
         return self._process
@@ -76,7 +80,8 @@ class Node:
         return done.returncode, done.stdout
 
     def said(self, level: str) -> list[str]:
-        lines = [json.loads(line) for line in self._log.read_text().splitlines()]
+        whole = self._log.read_text().rpartition("\n")[0]  # the last line may be on its way
+        lines = [json.loads(line) for line in whole.splitlines()]
         return [line["message"] for line in lines if line["level"] == level]
 
     def end(self) -> None:
@@ -90,9 +95,7 @@ class Node:
 def node(request: pytest.FixtureRequest, make_nodes: Callable[..., Any], tmp_path: Path) -> Iterator[Node]:
     made = make_nodes(n=1200).made
     config = made.miner / "miner.toml"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        config.write_text(config.read_text().replace('"127.0.0.1:0"', f'"127.0.0.1:{free.getsockname()[1]}"'))
+    config.write_text(config.read_text().replace('"127.0.0.1:0"', f'"127.0.0.1:{free_port()}"'))
     (work := tmp_path / "work").mkdir()
     found = Node(made, request.param, work)
     yield found

@@ -90,12 +90,14 @@ def test_a_kill_during_upload_changes_nothing(
             nodes.start_party(party)
         digest = nodes.submit()
         nodes.wait(digest, lambda study: all(party.pseudonyms_complete for party in study.parties))
+        proxy.held = lambda: bool(stored_columns(nodes))  # once there is one, no other arrives until the kill
         proxy.bytes_per_second = RATE  # the common list is still to be computed, confirmed and randomized
         found = nodes.wait(digest, lambda study: sum(party.units_received for party in study.parties) >= 1)
         nodes.kill(victim)
         at_kill = stored_columns(nodes)
         assert found.state == common_pb2.STUDY_STATE_UPLOADING
         assert 1 <= len(at_kill) < len(undisturbed), "the kill came too late to disturb anything"
+        proxy.held = lambda: False
         if victim == "miner":
             assert nodes.start_miner() == port
         else:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 N = 20_000
-RATE = 10_000  # bytes per second of the clinic's answers once its pseudonyms are through: its columns take more than a second
+RATE = 10_000  # bytes per second of the clinic's answers once its pseudonyms are through
 
 
 def models(releases: dict[str, Path]) -> set[str]:
@@ -54,13 +54,20 @@ def test_a_kill_while_a_column_is_read_changes_nothing(
     peers = make_peers(f"killed-{victim}", seed=5, tables=people)
     with ExitStack() as stack:
         port = int(peers.addresses["clinic"].rpartition(":")[2])
-        proxy = stack.enter_context(slow_proxy(port, bytes_per_second=RATE, back=16 * N + 20_000))
+        clinic = peers.made.parties["clinic"]
+
+        def sent() -> bool:
+            return any(recipient == "insurer" for _, recipient in recipients(clinic))
+
+        # what is sent of a column is held up until the kill
+        proxy = stack.enter_context(slow_proxy(port, bytes_per_second=RATE, back=16 * N + 20_000, held=sent))
         peers.reach(clinic=f"127.0.0.1:{proxy.port}")
         peers.load()
         peers.start()
-        peers.until(lambda _: any(recipient == "insurer" for _, recipient in recipients(peers.made.parties["clinic"])))
+        peers.until(lambda _: sent())
         peers.kill(victim)
         assert not peers.until(lambda _: True).published
+        proxy.held = lambda: False
         peers.start_party(victim)
         assert models(peers.releases(tmp_path / "releases")) == undisturbed
     assert set(peers.stop().values()) == {0}

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from support import PATIENCE_SECONDS
+from support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "deploy" / "docs"
@@ -66,12 +65,7 @@ def test_the_two_commands_install_what_they_then_run() -> None:
 
 def test_the_tour(tmp_path: Path, write_federation_tables: Callable[..., dict[str, Path]]) -> None:
     write_federation_tables(tmp_path, 4000)
-    ports = {}
-    with ExitStack() as held:  # the README's ports may be taken here
-        for written in ("8443", "8444", "8445"):
-            probe = held.enter_context(socket.socket())
-            probe.bind(("127.0.0.1", 0))
-            ports[written] = str(probe.getsockname()[1])
+    ports = {written: str(free_port()) for written in ("8443", "8444", "8445")}  # the README's may be taken here
     lines = ["set -euxo pipefail", "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT"]
     for language, body in blocks("run"):
         text = re.sub("844[345]", lambda found: ports[found[0]], body)

@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from support.ports import free_port
 from verticil.cli.doctor_checks import Finding, check_certificate, check_disk, check_node, check_proxy, expiry
 from verticil.cli.main import main
@@ -57,12 +58,12 @@ class Miner:
     def __enter__(self) -> Miner:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
         self._thread.start()
-        assert self._ready.wait(30)
+        assert self._ready.wait(PATIENCE_SECONDS)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(30)
+        self._thread.join(PATIENCE_SECONDS)
 
     async def _serve(self) -> None:
         from verticil.shared.config import load_federation

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from support.intake import ARTIFACTS, CODES, DIGEST, PSEUDONYMS, STUDY, N, Opened
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.linkage import find_common, read_list
@@ -313,17 +314,17 @@ def test_nothing_is_taken_in_after_the_end_and_the_end_waits_for_what_is_being_w
 
             def __len__(self) -> int:
                 started.set()
-                assert go_on.wait(10)
+                assert go_on.wait(PATIENCE_SECONDS)
                 return super().__len__()
 
         with ThreadPoolExecutor(2) as pool:
             append = functools.partial(opened.intake.append_list, opened.arriving, sha256=held.sha256)
             writing = pool.submit(append, offset=0, data=Slow(PSEUDONYMS[:4096]))
-            assert started.wait(10)
+            assert started.wait(PATIENCE_SECONDS)
             ending = pool.submit(opened.intake.end, DIGEST)
             assert not writing.done()
             go_on.set()
-            ending.result(10)
+            ending.result(PATIENCE_SECONDS)
             assert writing.done()
         opened.store.study(DIGEST).remove_linkage()
         for late in (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from verticil.shared.disk import looking_uri
 from verticil.shared.durable import Step, watched
 from verticil.shared.errors import DataFault
@@ -223,7 +225,9 @@ def test_looking_at_a_database_meets_a_log_that_is_taken_away_at_that_moment(tmp
     with ThreadPoolExecutor(1) as pool:
         goes = pool.submit(come_and_go)
         try:
-            seen = {looking_uri(path).endswith("immutable=1") for _ in range(20_000)}
+            seen, end = set[bool](), time.monotonic() + PATIENCE_SECONDS
+            while seen != {False, True} and time.monotonic() < end:
+                seen |= {looking_uri(path).endswith("immutable=1") for _ in range(20_000)}
         finally:
             stop.set()
         goes.result()

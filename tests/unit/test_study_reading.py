@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from verticil.shared.channels import privacy
 from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.study import canonical
@@ -388,7 +389,9 @@ def test_reading_imports_nothing_slow():
         "import sys; import verticil.shared.study.reading, verticil.shared.study.canonical, verticil.analyst.lint;"
         "print([m for m in ('pandas', 'scipy', 'numba', 'grpc', 'pyarrow') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS
+    )
     assert done.stdout.strip() == "[]"
 
 

@@ -8,9 +8,10 @@ that the site's own people could not see.
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,8 @@ from verticil.shared.release.verification import VerifiedRelease, verify_release
 from verticil.shared.study.document import Study
 
 _HOST: Final = "127.0.0.1"
+_PORTS: Final = range(26_000, 32_000)
+"""Not among those that a system gives to each connection and to whoever listens on any port (Linux: 32768 to 60999)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +42,17 @@ class Standing:
 
 def free_addresses(names: Iterable[str]) -> dict[str, str]:
     """A free port of this machine for each name. Another program may take one before its node does; the node then says so."""
+    addresses: dict[str, str] = {}
     with ExitStack() as held:
-        addresses: dict[str, str] = {}
+        draw = iter(random.SystemRandom().sample(_PORTS, len(_PORTS)))
         for name in names:
             listener = held.enter_context(socket.socket())
-            listener.bind((_HOST, 0))
-            addresses[name] = f"{_HOST}:{listener.getsockname()[1]}"
-        return addresses
+            while name not in addresses:
+                port = next(draw)
+                with suppress(OSError):  # it is taken
+                    listener.bind((_HOST, port))
+                    addresses[name] = f"{_HOST}:{port}"
+    return addresses
 
 
 def load_everywhere(parties: Mapping[str, Path], study: Path | Study) -> str:
