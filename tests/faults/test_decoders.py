@@ -45,6 +45,7 @@ EXEMPT: Mapping[str, str] = {
     "miner.storage.measured.read_tables": "the miner's own file; tests/unit/test_table_noise.py damages it",
     "curator.reading.read_table": "reads with party.dataset.source.read_records, as a party does",
     "shared.formats.posterior.read_networks": "reads with read and with model_json.read",
+    "shared.knowledge.reading.read_knowledge": "reads a part of what read_study parsed",
     "shared.transport.sealing.load_sealing_key": "the site's own key; reads with load_private_key",
 }
 """What looks like a decoder and is none of foreign bytes, and why."""

@@ -83,6 +83,10 @@ class _Checks:
 
     def names(self) -> None:
         names = self._knowledge.names
+        if not names:
+            raise Misuse(
+                "STUDY_INVALID", f"{self._source}: it states nothing, expected at least one rule, or no knowledge"
+            )
         if len(names) > MAX_RULES:
             raise Misuse("STUDY_INVALID", f"{self._source}: {len(names)} rules, expected at most {MAX_RULES}")
         for name in names:

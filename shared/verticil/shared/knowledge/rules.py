@@ -10,7 +10,7 @@ anything impossible. What hard rules make of tables and records is `support`'s.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias
 
 from verticil.shared.model.schema import Variable
 from verticil.shared.record import LATER
@@ -133,9 +133,12 @@ class SoftRule:
     probability: float
 
 
+Item: TypeAlias = Rule | Order | Function | Groups | Refinement | SoftRule
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
-    """All that a study states of records: ``[knowledge]``. In the order in which it was written."""
+    """All that a study states of records: ``[knowledge]``. Of each kind in any order, functions by their places."""
 
     rules: Annotated[tuple[Rule, ...], LATER] = ()
     orders: Annotated[tuple[Order, ...], LATER] = ()
@@ -145,9 +148,19 @@ class Knowledge:
     soft: Annotated[tuple[SoftRule, ...], LATER] = ()
 
     @property
+    def items(self) -> tuple[Item, ...]:
+        """All that is stated, kind by kind."""
+        return tuple(item for field in fields(self) for item in getattr(self, field.name))
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The names of all that is stated, kind by kind."""
-        return tuple(item.name for field in fields(self) for item in getattr(self, field.name))
+        return tuple(item.name for item in self.items)
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """The variables that follow from others, by their places."""
+        return tuple(function.variable for function in self.functions)
 
     @property
     def restricts(self) -> bool:

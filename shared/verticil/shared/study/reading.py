@@ -12,11 +12,13 @@ import datetime as dt
 import difflib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from verticil.shared.config import read_toml
+from verticil.shared.knowledge.reading import read_knowledge
+from verticil.shared.knowledge.rules import Knowledge
 from verticil.shared.model.schema import Schema
 from verticil.shared.record import keys, read
 from verticil.shared.study import rules, schemes, vocabulary
@@ -32,7 +34,7 @@ _EXAMPLES: Final = {"epsilon": "epsilon = 1.0", "delta": "delta = 1e-9"}
 _DURATION: Final = re.compile(r"([1-9][0-9]{0,4})(min|h|d)", re.ASCII)
 _OWN_KEYS: Final = (
     "title", "model", "expires", "party", "variable", "randomization_default", "randomization", "allocate", "structure", "share",
-    "quorum", "simulation",
+    "quorum", "simulation", "knowledge",
 )  # fmt: skip
 """Keys of a study's file that stand otherwise in its canonical form, or not at all."""
 _OF_CUSTOM: Final = ("target", "sensitive", "hide_from")
@@ -54,11 +56,14 @@ def read_study(path: Path) -> Study:
     """
     table = read_toml(path, code="STUDY_INVALID")
     resolved = ("schema", "parties", "units", "left_out")
-    own = dict.fromkeys(("title", "model", "expires", "structure", "share", "quorum", *resolved))
+    own = dict.fromkeys(("title", "model", "expires", "structure", "share", "quorum", "knowledge", *resolved))
     table.only(*keys(Study, but=own), *_OWN_KEYS)
     simulation_seed_from(table, "simulation")
     model = table.choice("model", PROTOCOLS.names, PROTOCOLS.names[0])
-    schema = schema_of(map(variable_from, table.tables("variable")), table, "variable")
+    declared = schema_of(map(variable_from, table.tables("variable")), table, "variable")
+    knowledge = _knowledge(table, declared)
+    following = {} if knowledge is None else {item.variable.name: item for item in knowledge.functions}
+    schema = Schema(variables=tuple(variable for variable in declared.variables if variable.name not in following))
     study = read(
         Study,
         table,
@@ -69,10 +74,11 @@ def read_study(path: Path) -> Study:
             "expires": _expires(table),
             "parties": _parties(table),
             "schema": schema,
-            "units": _units(table, schema, model),
+            "units": _units(table, schema, model, following),
             "structure": _structure(table.table("structure", optional=True), schema),
             "share": _share(table, model),
             "quorum": _quorum(table),
+            "knowledge": knowledge,
             "left_out": (),
         },
     )
@@ -206,11 +212,26 @@ def _parties(table: Table) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _units(table: Table, schema: Schema, model: str) -> tuple[Unit, ...]:
+def _knowledge(table: Table, declared: Schema) -> Knowledge | None:
+    """``[knowledge]``: what is stated of all records; an absent table states nothing."""
+    if not table.has("knowledge"):
+        return None
+    inner = table.table("knowledge")
+    inner.only("rule")
+    tables = inner.tables("rule")
+    if not tables:
+        inner.fail("rule", "the list is empty, expected at least one [[knowledge.rule]]", hint="remove [knowledge]")
+    return read_knowledge(tables, declared.variables)
+
+
+def _units(table: Table, schema: Schema, model: str, following: Collection[str]) -> tuple[Unit, ...]:
     assigned = _assign(table.tables("randomization", optional=True))
     explicit: list[Unit] = []
     for names, item in assigned.items():
         for name in names:
+            if name in following:
+                problem = f"[[randomization]] of '{name}', which follows from others: nobody sends it"
+                item.fail(_key(names), problem, hint="remove it here; it costs nothing")
             if name not in schema:
                 item.fail(_key(names), f"'{name}' is not a variable of the study", hint=near_hint(name, schema.names))
         domain = _domain(item, names, schema)
