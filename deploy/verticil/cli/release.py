@@ -20,6 +20,7 @@ from verticil.shared.errors import Misuse
 from verticil.shared.model.schema import Schema
 
 if TYPE_CHECKING:
+    from verticil.shared.knowledge.support import Support
     from verticil.shared.model.network import Network
     from verticil.shared.release.verification import VerifiedRelease
     from verticil.shared.study.document import Sampling
@@ -229,14 +230,14 @@ def sample(
     sampled = _sampled(folder, source, given=bool(given))
     if source is SourceChoice.joint and joint is None:
         raise Misuse("USAGE", f"--from joint: {folder} has no joint model", hint="leave it out: the network is there")
-    evidence = _evidence(network.schema, given or [])
+    evidence, support = _evidence(network.schema, given or []), _support(folder)
     method: Sampling = sampling.value
     generator = np.random.Generator(np.random.PCG64(seed))
     try:
         sources = sampled or (joint or network,)
         sizes = [len(range(place, n, len(sources))) for place in range(len(sources))]
         chunks = itertools.chain.from_iterable(
-            sample_chunks(each, size, generator=generator, given=evidence, method=method)
+            sample_chunks(each, size, generator=generator, given=evidence, method=method, support=support)
             for each, size in zip(sources, sizes, strict=True)
             if size
         )
@@ -255,6 +256,16 @@ def sample(
     }
     if not emit(payload, form=form):
         put(f"{n} synthetic records of {len(network.schema)} columns in {out} (seed {seed})")
+
+
+def _support(folder: Path) -> Support | None:
+    """What the release's study states of all records; None: the folder has no study, only models."""
+    from verticil.shared.study import canonical
+
+    path = folder / "study.json"
+    if not path.is_file():
+        return None
+    return canonical.from_bytes(path.read_bytes(), source="study.json", wire=False).support()
 
 
 def _sampled(folder: Path, source: SourceChoice | None, *, given: bool) -> tuple[Network, ...]:

@@ -74,7 +74,7 @@ def _by_privbayes(study: Study, codes: Sequence[Codes], *, key: bytes) -> LearnR
     schema, level = study.schema, study.parameters.interval_level
     fitted = privbayes.fit(codes, schema.n_states, key=key, noise=study_noise(study), constraints=study.constraints())
     network = round_network(fitted.network(schema, level=level))
-    models, exact = model_shares(network)
+    models, exact = model_shares(network, study.support())
     nothing = np.zeros((len(schema), len(schema)))
     return LearnResult(
         network=network,

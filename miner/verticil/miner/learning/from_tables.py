@@ -132,7 +132,7 @@ def learn_from_tables(
         for child, parents in enumerate(result.dag.parents)
     )
     network = round_network(Network(schema=study.schema, dag=result.dag, families=families))
-    shares, exact = model_shares(network)
+    shares, exact = model_shares(network, study.support())
     posterior = None
     if sampled is not None:
         posterior = posterior_of(

@@ -153,7 +153,7 @@ def learn(
             raise negative_counts(study, schema.names[child]) from None
         families.append(family)
     network = round_network(Network(schema=schema, dag=result.dag, families=tuple(families)))
-    models, exact = model_shares(network)
+    models, exact = model_shares(network, study.support())
     marginals: list[Marginal] = []
     for variable, model in enumerate(models):
         observed, design = tables.counted((variable,))

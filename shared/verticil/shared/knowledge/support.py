@@ -44,9 +44,14 @@ class Support:
     _tables: dict[tuple[int, ...], Mask] = field(default_factory=dict, repr=False)
 
     @property
+    def limits(self) -> tuple[Factor, ...]:
+        """The factors that make anything impossible."""
+        return tuple(factor for factor in self.factors if not factor[1].all())
+
+    @property
     def restricts(self) -> bool:
         """Whether anything is impossible."""
-        return any(not table.all() for _, table in self.factors)
+        return bool(self.limits)
 
     def holds(self, codes: Sequence[Codes]) -> Mask:
         """(n,), whether each record meets every rule.
@@ -58,6 +63,17 @@ class Support:
         for scope, table in self.factors:
             met &= table[tuple(codes[variable] for variable in scope)] > 0
         return met
+
+    def broken(self, codes: Sequence[Codes]) -> str:
+        """The name of a rule that some record does not meet; empty: all meet all."""
+        return next(
+            (
+                name
+                for name, (scope, table) in zip(self.names, self.factors, strict=True)
+                if not (table[tuple(codes[variable] for variable in scope)] > 0).all()
+            ),
+            "",
+        )
 
     def table(self, members: Sequence[int]) -> Mask:
         """Which combinations of some variables can be completed to a record: one axis for each, in their order.

@@ -5,6 +5,10 @@ smallest table (min-weight; Koller & Friedman, Probabilistic Graphical Models, s
 variable v is summed out is, normalised over v, its distribution given the variables that are still there; drawing in the
 reverse order from these tables therefore draws from the joint distribution given the evidence, without rejection.
 
+What is known of all records enters as more factors, tables of 0 and 1 over some variables (`verticil.shared.knowledge`): then
+all of it is of the distribution given that they are met. What is neither above a variable of the evidence nor of such a table
+keeps its own family, drawn last.
+
 The cost is the largest table that is built; beyond `MAX_CLIQUE_CELLS` it is refused, never approximated.
 """
 
@@ -26,6 +30,10 @@ MAX_CLIQUE_CELLS: Final = 2_000_000
 """Largest table that is built."""
 
 
+class TooWideError(ValueError):
+    """An elimination would need a table of more than `MAX_CLIQUE_CELLS` cells."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ConditionalStep:
     """How one variable is drawn, given those drawn before it.
@@ -41,26 +49,26 @@ class ConditionalStep:
     probability: Floats
 
 
-def network_marginals(network: Network) -> list[Floats]:
+def network_marginals(network: Network, given: Sequence[Factor] = ()) -> list[Floats]:
     """The share of every category under the network, exact, by variable elimination among each variable's ancestors.
+
+    Args:
+        network: the model.
+        given: tables of 0 and 1 that are met by every record; none: all records can be.
 
     Returns:
         For each variable (K,), float64, in schema order.
 
     Raises:
-        ValueError: an elimination would need a table of more than `MAX_CLIQUE_CELLS` cells.
+        TooWideError: see there.
+        ValueError: no record meets what is given.
     """
-    return [_marginal(network, variable) for variable in range(len(network.schema))]
+    return [_shares(network, (variable,), given) for variable in range(len(network.schema))]
 
 
-def network_pair(network: Network, first: int, second: int) -> Floats:
-    """The joint shares of two variables under the network, exact: (K_first, K_second).
-
-    Raises:
-        ValueError: see `network_marginals`.
-    """
-    factors = _factors(network, _ancestors(network, [first, second]), {})
-    return summed(factors, network.schema.n_states, (first, second))
+def network_pair(network: Network, first: int, second: int, given: Sequence[Factor] = ()) -> Floats:
+    """The joint shares of two variables under the network, exact: (K_first, K_second); see `network_marginals`."""
+    return _shares(network, (first, second), given)
 
 
 def summed(factors: Sequence[Factor], n_states: Sequence[int], members: Sequence[int]) -> Floats:
@@ -72,12 +80,15 @@ def summed(factors: Sequence[Factor], n_states: Sequence[int], members: Sequence
         members: the variables that stay, different ones, each in a factor.
 
     Raises:
-        ValueError: see `network_marginals`.
+        TooWideError: see there.
+        ValueError: the product is 0 everywhere.
     """
     clique = tuple(sorted(members))
     table = total(factors, n_states, clique)
     ordered = table.transpose([clique.index(member) for member in members])
-    return np.ascontiguousarray(ordered / ordered.sum())
+    if not (mass := ordered.sum()) > 0:
+        raise ValueError("the rules have probability 0 under the network")
+    return np.ascontiguousarray(ordered / mass)
 
 
 def total(
@@ -95,33 +106,52 @@ def total(
         One axis for each variable that stays; of length one where no factor has it.
 
     Raises:
-        ValueError: see `network_marginals`.
+        TooWideError: see there.
     """
     others = {variable for scope, _ in factors for variable in scope} - set(clique)
     return _product(_reduce(n_states, list(factors), others, whether=whether), clique)
 
 
-def condition(network: Network, evidence: Mapping[int, int]) -> tuple[ConditionalStep, ...]:
-    """The network given the evidence, as tables to draw from in order.
+def condition(
+    network: Network, evidence: Mapping[int, int], factors: Sequence[Factor] = ()
+) -> tuple[ConditionalStep, ...]:
+    """The network given the evidence, as tables to draw from in order; see `conditioned`."""
+    return conditioned(network, evidence, factors)[0]
+
+
+def conditioned(
+    network: Network, evidence: Mapping[int, int], factors: Sequence[Factor] = ()
+) -> tuple[tuple[ConditionalStep, ...], float]:
+    """The network given the evidence and what is met by every record, and how probable that is.
 
     Args:
         network: the model.
         evidence: variable -> code; empty: the joint distribution itself, in another factorization.
+        factors: tables of 0 and 1 that every record meets, each over some variables, in their order.
 
     Returns:
-        One step for each variable that is not in the evidence, in drawing order.
+        One step for each variable that is not in the evidence, in drawing order; and the probability, under the network, of
+        evidence and tables together.
 
     Raises:
-        ValueError: a variable or code is out of range; the evidence has probability 0; or a table would have more than
-            `MAX_CLIQUE_CELLS` cells.
+        ValueError: a variable or code is out of range; or evidence and tables have probability 0.
+        TooWideError: see there.
     """
     _check(network, evidence)
     everything = set(range(len(network.schema)))
-    factors = _factors(network, everything, evidence)
-    steps, constant = _eliminate(network.schema.n_states, factors, everything - set(evidence))
-    if not constant > 0:
-        raise ValueError("the evidence has probability 0 under the network")
-    return tuple(reversed(steps))
+    reached = everything if not factors else _ancestors(network, {*evidence, *_union(scope for scope, _ in factors)})
+    tables = [*_factors(network, reached, evidence), *(_at(factor, evidence) for factor in factors)]
+    steps, probability = _eliminate(network.schema.n_states, tables, reached - set(evidence))
+    if not probability > 0:
+        what = "the evidence has" if not factors else "the rules have" if not evidence else "evidence and rules have"
+        raise ValueError(f"{what} probability 0 under the network")
+    steps.reverse()
+    for child in network.dag.topological_order():
+        if child not in reached:
+            ((scope, table),) = _factors(network, [child], evidence)
+            rows = table.reshape(-1, network.schema.n_states[child])
+            steps.append(ConditionalStep(child=child, parents=scope[:-1], probability=rows))
+    return tuple(steps), probability
 
 
 def configuration_shares(steps: Sequence[ConditionalStep], n_states: Sequence[int]) -> list[Floats]:
@@ -135,7 +165,7 @@ def configuration_shares(steps: Sequence[ConditionalStep], n_states: Sequence[in
         For each step (J,), float64, the rows of its table in order; sums to 1.
 
     Raises:
-        ValueError: an elimination would need a table of more than `MAX_CLIQUE_CELLS` cells.
+        TooWideError: see there.
     """
     above = {step.child: step.parents for step in steps}
     factor_of = {step.child: _step_factor(step, n_states) for step in steps}
@@ -160,12 +190,9 @@ def _check(network: Network, evidence: Mapping[int, int]) -> None:
             raise ValueError(f"evidence on variable {variable}, code {code}: out of range")
 
 
-def _marginal(network: Network, target: int) -> Floats:
-    relevant = _ancestors(network, [target])
-    factors = _factors(network, relevant, {})
-    share = _product(_reduce(network.schema.n_states, factors, relevant - {target}), (target,))
-    share /= share.sum()
-    return share
+def _shares(network: Network, members: tuple[int, ...], given: Sequence[Factor]) -> Floats:
+    relevant = _ancestors(network, {*members, *_union(scope for scope, _ in given)})
+    return summed([*_factors(network, relevant, {}), *given], network.schema.n_states, members)
 
 
 def _ancestors(network: Network, targets: Iterable[int]) -> set[int]:
@@ -189,9 +216,14 @@ def _factors(network: Network, variables: Iterable[int], evidence: Mapping[int, 
     for variable in sorted(variables):
         scope = (*network.dag.parents[variable], variable)
         table = network.families[variable].probability.reshape([n_states[v] for v in scope])
-        table = table[tuple(evidence.get(v, slice(None)) for v in scope)]
-        factors.append((tuple(v for v in scope if v not in evidence), table))
+        factors.append(_at((scope, table), evidence))
     return factors
+
+
+def _at(factor: Factor, evidence: Mapping[int, int]) -> Factor:
+    """A factor where some variables have the codes of the evidence, which then have no axis."""
+    scope, table = factor
+    return tuple(v for v in scope if v not in evidence), table[tuple(evidence.get(v, slice(None)) for v in scope)]
 
 
 def _eliminate(n_states: Sequence[int], factors: list[Factor], left: set[int]) -> tuple[list[ConditionalStep], float]:
@@ -226,7 +258,7 @@ def _cheapest(factors: Sequence[Factor], left: set[int], n_states: Sequence[int]
     cells = {v: math.prod(n_states[u] for u in clique) for v, clique in cliques.items()}
     chosen = min(left, key=lambda v: (cells[v], v))
     if cells[chosen] > MAX_CLIQUE_CELLS:
-        raise ValueError(
+        raise TooWideError(
             f"eliminating variable {chosen} needs a table of {cells[chosen]} cells, expected at most {MAX_CLIQUE_CELLS}"
         )
     return chosen, cliques[chosen]

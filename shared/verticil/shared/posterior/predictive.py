@@ -165,7 +165,11 @@ def draw_records(network: Network, n: int, generator: np.random.Generator) -> Re
 
 
 def predictive(
-    networks: Iterable[Network], statistics: Sequence[Statistic], n_records: int, generator: np.random.Generator
+    networks: Iterable[Network],
+    statistics: Sequence[Statistic],
+    n_records: int,
+    generator: np.random.Generator,
+    draw: Callable[[Network, int, np.random.Generator], Records] = draw_records,
 ) -> tuple[Predictive, ...]:
     """The posterior predictive distribution of some statistics: one set of records from each network, kept no longer than needed.
 
@@ -174,10 +178,11 @@ def predictive(
         statistics: functions of records.
         n_records: of a set.
         generator: of the records.
+        draw: so many records of a network.
     """
     draws = [
         [statistic(records) for statistic in statistics]
-        for records in (draw_records(network, n_records, generator) for network in networks)
+        for records in (draw(network, n_records, generator) for network in networks)
     ]
     table = np.array(draws, dtype=np.float64).reshape(len(draws), len(statistics))
     return tuple(Predictive.of(column) for column in table.T)

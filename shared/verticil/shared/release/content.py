@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from verticil.shared.formats import joint
 from verticil.shared.formats.posterior import PublishedPosterior
 from verticil.shared.json_document import Json
-from verticil.shared.model.joint import JointModel
+from verticil.shared.model.joint import JointModel, WeightedRecords
 from verticil.shared.model.network import Marginal, Network, PairAccuracy, PairEstimate
 from verticil.shared.release.posterior import posterior_fault, posterior_files
 from verticil.shared.release.shares import pair_accuracy
@@ -186,7 +186,9 @@ class ReleaseContent:
     @functools.cached_property
     def accuracy(self) -> tuple[PairAccuracy, ...]:
         """How far the network, the joint model and the synthetic records are from what is known of `pairs`."""
-        return pair_accuracy(self.network, self.pairs, self.codes, self.n_common, self.joint)
+        return pair_accuracy(
+            self.network, self.pairs, self.codes, self.n_common, self.joint, support=self.study.support()
+        )
 
     @property
     def files(self) -> Mapping[str, str]:
@@ -216,7 +218,7 @@ def may_have_joint(study: Study) -> bool:
 def joint_fault(study: Study, model: JointModel) -> str:
     """Why a joint model cannot be one of the study; empty: it can.
 
-    It must not undo what the study keeps apart, and what a joint draw declares impossible is impossible in it.
+    It must not undo what the study keeps apart, and what a joint draw declares or a rule of the study says impossible is that.
     """
     schema = study.schema
     if not may_have_joint(study):
@@ -229,4 +231,10 @@ def joint_fault(study: Study, model: JointModel) -> str:
             with contextlib.suppress(ValueError):
                 model.given(evidence)
                 return f"{unit.text}: a combination that the study declares impossible has a share"
+    support = study.support()
+    if support.restricts:
+        if not isinstance(model, WeightedRecords):
+            return "it is not made of records, which alone meet what the study states of all"
+        if broken := support.broken(list(model.codes[model.weights > 0].T)):
+            return f"a record does not meet the rule '{broken}'"
     return ""

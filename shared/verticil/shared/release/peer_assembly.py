@@ -141,7 +141,7 @@ def joint_model(
     stated: dict[int, Marginal] = {marginal.variable: marginal for s in statements for marginal in s.marginals}
     variables = range(len(study.schema))
     network = round_network(Network(schema=study.schema, dag=dag, families=tuple(families[v] for v in variables)))
-    shares, exact = model_shares(network)
+    shares, exact = model_shares(network, study.support())
     marginals = tuple(dataclasses.replace(stated[v], model=shares[v]) for v in variables)
     return network, marginals, exact
 

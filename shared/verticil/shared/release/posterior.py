@@ -8,14 +8,16 @@ records, can be held against the one network that it is said to be drawn from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from verticil.shared.errors import DataFault, GateFailed, Misuse
 from verticil.shared.formats.posterior import FILE, MAX_GRAPHS, PublishedPosterior
+from verticil.shared.knowledge.support import Support
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Network
 from verticil.shared.release.synthesis import decode, sample_codes
@@ -26,8 +28,6 @@ from verticil.shared.study.structure_document import structure_fault
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from verticil.shared.model.schema import Schema
 
 _SETS: Final = (
     "Synthetic records from network {} of posterior.json: one set of {}, to be analysed one by one and combined."
@@ -76,7 +76,7 @@ def set_records(network: Network, study: Study, n: int, number: int) -> pd.DataF
         ValueError: the network is too wide for the way of drawing.
     """
     generator = np.random.Generator(np.random.Philox(np.random.SeedSequence((study.release.seed, number))))
-    codes = sample_codes(network, n, generator=generator, method=study.release.sampling)
+    codes = sample_codes(network, n, generator=generator, method=study.release.sampling, support=study.support())
     return decode(network.schema, codes, generator, labelled=study.labels_missing_numbers)
 
 
@@ -111,25 +111,32 @@ def sets_fault(folder: Path, study: Study, posterior: PublishedPosterior, n_reco
     Raises:
         GateFailed: RELEASE_INVALID, a table is none of the study's.
     """
-    schema, networks = study.schema, posterior.networks
+    schema, networks, support = study.schema, posterior.networks, study.support()
     m, level = len(networks), FALSE_ALARMS / (2 * len(networks))
     for number, network in enumerate(networks, 1):
         codes = read_records(folder / set_file(number), schema, n_records)
-        if (found := unlikely_family(network, codes, level)) is not None:
-            return _not_drawn(set_file(number), schema, found, number)
+        if problem := _not_drawn(set_file(number), codes, network, number, level=level, support=support):
+            return problem
     if study.records_from != "posterior":
         return ""
     text, binary = (read_records(folder / name, schema, n_records) for name in TABLES)
     if problem := same_records(text, binary, schema):
         return problem
     for place, network in enumerate(networks):
-        if (found := unlikely_family(network, [column[place::m] for column in text], level)) is not None:
-            return _not_drawn(TABLES[0], schema, found, place + 1)
+        part = [column[place::m] for column in text]
+        if problem := _not_drawn(TABLES[0], part, network, place + 1, level=level, support=support):
+            return problem
     return ""
 
 
-def _not_drawn(name: str, schema: Schema, variable: int, number: int) -> str:
-    return f"{name}: column '{schema.names[variable]}': the records were not drawn from network {number} of {FILE}"
+def _not_drawn(
+    name: str, codes: Sequence[NDArray[np.uint16]], network: Network, number: int, *, level: float, support: Support
+) -> str:
+    if broken := support.broken(codes):
+        return f"{name}: a record does not meet the rule '{broken}'"
+    if (found := unlikely_family(network, codes, level, support)) is None:
+        return ""
+    return f"{name}: column '{network.schema.names[found]}': the records were not drawn from network {number} of {FILE}"
 
 
 def check_posterior_file(

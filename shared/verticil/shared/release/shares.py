@@ -22,34 +22,64 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.model.elimination import network_marginals, network_pair
+from verticil.shared.arrays import Codes
+from verticil.shared.errors import DataFault
+from verticil.shared.knowledge.support import Support
+from verticil.shared.model.elimination import TooWideError, network_marginals, network_pair
 from verticil.shared.model.joint import JointModel
 from verticil.shared.model.network import Network, PairAccuracy, PairEstimate
-from verticil.shared.release.synthesis import sample_codes
+from verticil.shared.release.synthesis import RulesTooWideError, sample_codes
 
 _SAMPLE: Final = 1_000_000
 """Records that the shares are read from where exact elimination is too large."""
 _DECIMALS: Final = 12
 
 
-def model_shares(network: Network) -> tuple[list[NDArray[np.float64]], bool]:
+def model_shares(network: Network, support: Support | None = None) -> tuple[list[NDArray[np.float64]], bool]:
     """The share of every category under the network.
 
     Rounded to 1e-12, because the last bits of a sum depend on the processor and everybody shall get the same bytes.
 
+    Args:
+        network: the model.
+        support: what every record meets: the shares are of the network given that; None: nothing.
+
     Returns:
         For each variable (K,), in schema order; and whether they are exact. Else they are read from a sample of a million
         records, always the same one.
+
+    Raises:
+        DataFault: LEARNING_FAILED, no record of the network meets it, or too few for what can be computed.
     """
     try:
-        return [np.round(share, _DECIMALS) for share in network_marginals(network)], True
-    except ValueError:
-        codes = sample_codes(network, _SAMPLE, generator=np.random.default_rng(0))
-        counts = [np.bincount(column, minlength=k) for column, k in zip(codes, network.schema.n_states, strict=True)]
-        return [count / _SAMPLE for count in counts], False
+        rules = () if support is None else support.limits
+        return [np.round(share, _DECIMALS) for share in network_marginals(network, rules)], True
+    except TooWideError:
+        codes = _sample(network, support)
+    except ValueError as error:
+        raise _impossible(error) from None
+    counts = [np.bincount(column, minlength=k) for column, k in zip(codes, network.schema.n_states, strict=True)]
+    return [count / _SAMPLE for count in counts], False
 
 
-def model_pairs(network: Network, pairs: Sequence[tuple[int, int]]) -> tuple[list[NDArray[np.float64]], float]:
+def _sample(network: Network, support: Support | None) -> list[Codes]:
+    try:
+        return sample_codes(network, _SAMPLE, generator=np.random.default_rng(0), support=support)
+    except RulesTooWideError as error:
+        raise _impossible(error) from None
+
+
+def _impossible(error: ValueError) -> DataFault:
+    return DataFault(
+        "LEARNING_FAILED",
+        f"records of the network that meet what the study states: {error}",
+        hint="compare the rules with what the parties know of their tables; allow fewer parents, or rules over fewer variables",
+    )
+
+
+def model_pairs(
+    network: Network, pairs: Sequence[tuple[int, int]], support: Support | None = None
+) -> tuple[list[NDArray[np.float64]], float]:
     """The share of every combination of each pair's categories under the network, as `model_shares` has them.
 
     Returns:
@@ -57,9 +87,10 @@ def model_pairs(network: Network, pairs: Sequence[tuple[int, int]]) -> tuple[lis
         the square root of share times (1 - share).
     """
     try:
-        return [np.round(network_pair(network, *pair), _DECIMALS) for pair in pairs], 0.0
-    except ValueError:
-        codes = sample_codes(network, _SAMPLE, generator=np.random.default_rng(0))
+        rules = () if support is None else support.limits
+        return [np.round(network_pair(network, *pair, rules), _DECIMALS) for pair in pairs], 0.0
+    except TooWideError:
+        codes = _sample(network, support)
         n_states = network.schema.n_states
         tables = [
             np.bincount(codes[a].astype(np.int64) * n_states[b] + codes[b], minlength=n_states[a] * n_states[b])
@@ -81,6 +112,8 @@ def pair_accuracy(
     codes: Sequence[NDArray[np.integer]],
     n_common: int,
     joint: JointModel | None = None,
+    *,
+    support: Support | None = None,
 ) -> tuple[PairAccuracy, ...]:
     """Compare.
 
@@ -90,10 +123,11 @@ def pair_accuracy(
         codes: the synthetic records, one array for each variable.
         n_common: people behind the estimates.
         joint: what the records come from; None: from the network.
+        support: see `model_shares`.
     """
     if not pairs:
         return ()
-    shares, error = model_pairs(network, [(pair.first, pair.second) for pair in pairs])
+    shares, error = model_pairs(network, [(pair.first, pair.second) for pair in pairs], support)
     found: list[PairAccuracy] = []
     for pair, shown in zip(pairs, shares, strict=True):
         drawn = None if joint is None else np.round(joint.shares((pair.first, pair.second)), _DECIMALS)

@@ -6,7 +6,11 @@ From a network by ancestral sampling; from a joint model as `joint_records` says
 without the bias of largest remainders, and records stay exchangeable. ``independent`` draws every record on its own.
 ``without-replacement`` deals records out of histograms as PrivBayes does. `sampling_plan` says how.
 
-With evidence, records are drawn from the exact conditional distribution (`elimination.condition`); none is rejected. Many
+With evidence, records are drawn from the exact conditional distribution (`elimination.condition`); none is rejected. So it is
+with what a study states of all records (`verticil.shared.knowledge`): they come from the network's distribution given that they
+meet it. To draw along the edges, and to leave out at each what cannot be, would be another distribution, and can end where
+nothing can be. Where the tables of the rules are too large, records are drawn without them and those that meet them are kept, if
+one in fifty does (`LEAST_KEPT`): the same distribution again. A joint model's records meet them all (`content.joint_fault`). Many
 records are drawn chunk by chunk (`sample_chunks`), so that memory stays flat; rounding is then within each.
 
 The same generator state gives the same records, with numba installed or without.
@@ -24,7 +28,8 @@ from numpy.typing import NDArray
 
 from verticil.shared.arrays import Codes, Floats
 from verticil.shared.errors import DataFault
-from verticil.shared.model.elimination import ConditionalStep, condition, configuration_shares
+from verticil.shared.knowledge.support import Support
+from verticil.shared.model.elimination import ConditionalStep, TooWideError, condition, configuration_shares
 from verticil.shared.model.joint import JointModel
 from verticil.shared.model.network import Network
 from verticil.shared.model.schema import Schema, Variable
@@ -40,6 +45,9 @@ _KERNEL_FROM: Final = 3_000_000  # cells; below, plain numpy is done before the 
 
 CHUNK: Final = 1_000_000
 """Records that `sample_chunks` draws at a time."""
+LEAST_KEPT: Final = 0.02
+"""Of records that are drawn without rules, the share that must meet them for the others to be thrown away."""
+_TRIED: Final = 50_000  # records, always the same ones: by which that share is known
 
 
 _Path = Literal["auto", "compiled", "plain"]
@@ -55,6 +63,7 @@ def sample_codes(
     path: _Path = "auto",
     given: Mapping[int, int] | None = None,
     configurations: Sequence[Floats] | None = None,
+    support: Support | None = None,
 ) -> list[Codes]:
     """Draw records.
 
@@ -66,17 +75,19 @@ def sample_codes(
         path: ``compiled`` (needs numba), ``plain``, or whichever is there and quicker; the records are the same.
         given: evidence, variable -> code; every record has it.
         configurations: for each variable (J,), the shares of its parents' configurations that histograms are scaled from
-            (``without-replacement`` without evidence); None: those that the network gives them.
+            (``without-replacement`` without evidence or rules); None: those that the network gives them.
+        support: what every record meets; None: nothing. The records of a joint model meet it already.
 
     Returns:
         One array (n,) of codes for each variable, in schema order.
 
     Raises:
+        RulesTooWideError: see there.
         ValueError: n is negative, the evidence cannot be had (see `elimination.condition`, `Mixture.given`), or the network is
             too wide to be sampled without replacement (`elimination.configuration_shares`).
         ImportError: ``compiled`` without numba.
     """
-    return _planned(source, given or {}, method, configurations)(n, generator, path)
+    return _planned(source, given or {}, method, configurations, support)(n, generator, path)
 
 
 def sample_chunks(
@@ -86,14 +97,19 @@ def sample_chunks(
     generator: np.random.Generator,
     method: Sampling = "systematic",
     given: Mapping[int, int] | None = None,
+    support: Support | None = None,
 ) -> Iterator[list[Codes]]:
     """Draw records, `CHUNK` at a time; up to that many they are those of `sample_codes`. Arguments and errors are the same.
 
     A caller that uses the generator between two chunks (`decode` does) gets other records behind them, always the same.
     """
-    draw = _planned(source, given or {}, method)
+    draw = _planned(source, given or {}, method, None, support)
     for start in range(0, max(n, 1), CHUNK):
         yield draw(min(CHUNK, n - start), generator, "auto")
+
+
+class RulesTooWideError(ValueError):
+    """Rules can neither be drawn by, nor are they met by enough of the records that are drawn without them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -118,19 +134,23 @@ def released_records(
     """The synthetic records of a release, in codes and as a table: the same for the same models and study.
 
     They come from the joint model where there is one, else from networks of a posterior (`sampled`) where the study's records do:
-    in equal parts, record i (from 0) from network i mod M.
+    in equal parts, record i (from 0) from network i mod M. All meet what the study states of records.
 
     Raises:
-        DataFault: LEARNING_FAILED, the network is too wide to be sampled without replacement.
+        DataFault: LEARNING_FAILED, the network is too wide to be sampled without replacement, or by the study's rules.
     """
-    rule = study.release
+    rule, support = study.release, study.support()
     generator = np.random.Generator(np.random.Philox(rule.seed))
     n, source = rule.synthetic_records or n_common, joint or network
     try:
         if study.records_from == "posterior":
-            codes = _in_turn(sampled, n, generator, rule.sampling)
+            codes = _in_turn(sampled, n, generator, rule.sampling, support)
         else:
-            codes = sample_codes(source, n, generator=generator, method=rule.sampling)
+            codes = sample_codes(source, n, generator=generator, method=rule.sampling, support=support)
+    except RulesTooWideError as error:
+        raise DataFault(
+            "LEARNING_FAILED", f"release.sampling: {error}", hint="allow fewer parents, or rules over fewer variables"
+        ) from None
     except ValueError as error:
         raise DataFault(
             "LEARNING_FAILED",
@@ -140,10 +160,17 @@ def released_records(
     return tuple(codes), decode(network.schema, codes, generator, labelled=study.labels_missing_numbers)
 
 
-def _in_turn(networks: Sequence[Network], n: int, generator: np.random.Generator, method: Sampling) -> list[Codes]:
+def _in_turn(
+    networks: Sequence[Network],
+    n: int,
+    generator: np.random.Generator,
+    method: Sampling,
+    support: Support | None = None,
+) -> list[Codes]:
     codes: list[Codes] = [np.empty(n, dtype=variable.code_dtype) for variable in networks[0].schema.variables]
     for place, network in enumerate(networks):
-        part = sample_codes(network, len(range(place, n, len(networks))), generator=generator, method=method)
+        size = len(range(place, n, len(networks)))
+        part = sample_codes(network, size, generator=generator, method=method, support=support)
         for column, drawn in zip(codes, part, strict=True):
             column[place :: len(networks)] = drawn
     return codes
@@ -154,26 +181,63 @@ def _planned(
     given: Mapping[int, int],
     method: Sampling,
     configurations: Sequence[Floats] | None = None,
+    support: Support | None = None,
 ) -> _Draw:
     if not isinstance(source, Network):
         model = source.given(given) if given else source
         return lambda n, generator, path: joint_codes(model, n, generator=generator, method=method, path=path)
     families = source.families
-    steps: Sequence[ConditionalStep] = (
-        condition(source, given)
-        if given
-        else [
-            ConditionalStep(child=v, parents=families[v].parents, probability=families[v].probability)
-            for v in source.dag.topological_order()
-        ]
-    )
+    rules = () if support is None else support.limits
+    try:
+        steps: Sequence[ConditionalStep] = (
+            condition(source, given, rules)
+            if given or rules
+            else [
+                ConditionalStep(child=v, parents=families[v].parents, probability=families[v].probability)
+                for v in source.dag.topological_order()
+            ]
+        )
+    except TooWideError as error:
+        if support is None or not rules:
+            raise
+        return _kept(_planned(source, given, method, configurations), support, error)
     shares: Sequence[Floats | None] = [None] * len(steps)
-    if method == "without-replacement" and configurations is not None and not given:
+    if method == "without-replacement" and configurations is not None and not (given or rules):
         shares = [configurations[step.child] for step in steps]
     elif method == "without-replacement":
         shares = configuration_shares(steps, source.schema.n_states)
     plan = _Plan(method=method, steps=steps, shares=shares)
     return lambda n, generator, path: _draw(source, plan, n, generator, path=path, given=given)
+
+
+def _kept(draw: _Draw, support: Support, error: TooWideError) -> _Draw:
+    """Records that are drawn without rules, of which those are kept that meet them."""
+    share = float(support.holds(draw(_TRIED, np.random.default_rng(0), "auto")).mean())
+    if share < LEAST_KEPT:
+        hard = [
+            (name, scope)
+            for name, (scope, table) in zip(support.names, support.factors, strict=True)
+            if not table.all()
+        ]
+        names = support.schema.names
+        raise RulesTooWideError(
+            f"the rules {', '.join(repr(name) for name, _ in hard)} over the variables "
+            f"{', '.join(repr(names[v]) for v in sorted({v for _, scope in hard for v in scope}))}: {error}; and of records "
+            f"drawn without them {share:.2%} meet them, expected at least {LEAST_KEPT:.0%}"
+        )
+
+    def kept(n: int, generator: np.random.Generator, path: _Path) -> list[Codes]:
+        if n < 0:
+            raise ValueError(f"{n} records, expected 0 or more")
+        parts, left = [draw(0, generator, path)], n
+        while left > 0:
+            tried = draw(min(math.ceil(1.1 * left / share) + 100, CHUNK), generator, path)
+            met = support.holds(tried)
+            parts.append([column[met][:left] for column in tried])
+            left -= len(parts[-1][0])
+        return [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+
+    return kept
 
 
 def _draw(

@@ -7,7 +7,9 @@ n_j the counts n_jk of its child are draws from the published rows p_j. With p^_
     G = sum_j n_j KL(p^_j || p_j),      P(G >= t) <= exp(-t) (e t / D)^D   for t > D = sum_j (K_j - 1),
 
 because the moments of each term are at most those of a gamma variable of shape K_j - 1 (Agrawal 2020, for any n_j and p_j; no
-approximation for many records). The bound is for independent draws; the other ways of drawing scatter less.
+approximation for many records). The bound is for independent draws; the other ways of drawing scatter less. Where a study states
+rules, every record has to meet them, and the rows are those that records are drawn by given the rules (`elimination.condition`);
+where these tables are too large, the rules are all that records are held against.
 
 `unlikely_variables` does the same with a joint model: the counts of every pair of variables are draws from the model's table of
 the pair, of as many categories as it has combinations. Weighted records have besides no record that is none of them.
@@ -26,6 +28,8 @@ from numpy.typing import NDArray
 
 from verticil.shared.arrays import Floats, Ints
 from verticil.shared.errors import GateFailed
+from verticil.shared.knowledge.support import Support
+from verticil.shared.model.elimination import TooWideError, condition
 from verticil.shared.model.joint import JointModel, WeightedRecords
 from verticil.shared.model.network import Network
 from verticil.shared.model.schema import Schema, Variable
@@ -155,20 +159,28 @@ def _code(value: object, places: dict[str, int], edges: Sequence[float]) -> int:
     return min(int(np.searchsorted(edges, number, side="right")) - 1, len(edges) - 2)
 
 
-def unlikely_family(network: Network, codes: Sequence[Codes], level: float) -> int | None:
+def unlikely_family(
+    network: Network, codes: Sequence[Codes], level: float, support: Support | None = None
+) -> int | None:
     """The first variable whose synthetic records cannot have been drawn from its family.
 
     Args:
         network: what they are said to be drawn from.
         codes: (n,) of each variable.
         level: how often, at most, any variable of records that were drawn from it is named.
+        support: what all records meet; None: nothing.
 
     Returns:
         Its position; None: there is none.
     """
     limit = math.log(level / len(network.families))
     n_states = network.schema.n_states
-    for family in network.families:
+    rules = () if support is None else support.limits
+    try:
+        families = condition(network, {}, rules) if rules else network.families
+    except TooWideError:
+        return None
+    for family in families:
         counts = _counts(codes, (*family.parents, family.child), n_states)
         if _unlikely(counts.reshape(-1, n_states[family.child]), family.probability, limit):
             return family.child
@@ -205,7 +217,15 @@ def unlikely_variables(model: JointModel, codes: Sequence[Codes], level: float) 
     return ()
 
 
-def record_fault(folder: Path, schema: Schema, model: Network | JointModel, n_records: int, level: float) -> str:
+def record_fault(
+    folder: Path,
+    schema: Schema,
+    model: Network | JointModel,
+    n_records: int,
+    level: float,
+    *,
+    support: Support | None = None,
+) -> str:
     """What is wrong with the synthetic records of a release; empty: nothing.
 
     Args:
@@ -213,7 +233,7 @@ def record_fault(folder: Path, schema: Schema, model: Network | JointModel, n_re
         schema: of the study.
         model: what the records are said to be drawn from.
         n_records: how many there must be.
-        level: see `unlikely_family`.
+        level, support: see `unlikely_family`.
 
     Raises:
         GateFailed: RELEASE_INVALID, a table is none of the study's.
@@ -221,8 +241,10 @@ def record_fault(folder: Path, schema: Schema, model: Network | JointModel, n_re
     text, binary = (read_records(folder / name, schema, n_records) for name in TABLES)
     if problem := same_records(text, binary, schema):
         return problem
+    if support is not None and (broken := support.broken(text)):
+        return f"a synthetic record does not meet the rule '{broken}'"
     if isinstance(model, Network):
-        if (found := unlikely_family(model, text, level)) is not None:
+        if (found := unlikely_family(model, text, level, support)) is not None:
             return f"column '{schema.names[found]}': the synthetic records were not drawn from the network"
     elif pair := unlikely_variables(model, text, level):
         named = ", ".join(f"'{schema.names[variable]}'" for variable in pair)

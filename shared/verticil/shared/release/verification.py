@@ -336,6 +336,7 @@ def _check_documents(directory: Path, manifest: Node) -> tuple[Study, Network, P
     found = model_json.read_joint(model_bytes, study.schema)
     _check_joint(directory, manifest, study, found)
     _check_sampled_from(model, study, found)
+    _check_rules(directory, manifest, study, network, found)
     listed = manifest["files"].get(posterior_json.FILE) is not None
     posterior = check_posterior_file(
         directory,
@@ -361,8 +362,20 @@ def _check_joint(directory: Path, manifest: Node, study: Study, model: JointMode
     if _read(directory, joint.FILE) != joint.to_xmlbif(model, study.schema):
         raise GateFailed("RELEASE_INVALID", f"{joint.FILE}: it is not the joint model of model.json")
     n_records = study.release.synthetic_records or manifest["n_common"].integer()
-    if fault := record_fault(directory, study.schema, model, n_records, FALSE_ALARMS):
+    _check_records(directory, study, model, n_records)
+
+
+def _check_records(directory: Path, study: Study, model: Network | JointModel, n_records: int) -> None:
+    if fault := record_fault(directory, study.schema, model, n_records, FALSE_ALARMS, support=study.support()):
         raise GateFailed("RELEASE_INVALID", f"{directory}: {fault}", hint="do not use these records")
+
+
+def _check_rules(
+    directory: Path, manifest: Node, study: Study, network: Network, joint_model: JointModel | None
+) -> None:
+    """Records of a network meet the study's rules, where it has any; those of other models were looked at with their models."""
+    if joint_model is None and study.records_from != "posterior" and study.support().restricts:
+        _check_records(directory, study, network, study.release.synthetic_records or manifest["n_common"].integer())
 
 
 def _check_sampled_from(document: Node, study: Study, model: JointModel | None) -> None:

@@ -21,7 +21,8 @@ import numpy as np
 
 from verticil.miner.learning.posterior.scores import PosteriorScores
 from verticil.shared.arrays import Floats
-from verticil.shared.model.elimination import network_pair
+from verticil.shared.knowledge.support import Support
+from verticil.shared.model.elimination import TooWideError, network_pair
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Network, PairEstimate
 from verticil.shared.model.schema import Schema
@@ -87,7 +88,12 @@ def networks(
 
 
 def pair_bands(
-    drawn: Iterable[Network], pairs: Sequence[tuple[int, int]], *, level: float, exact: frozenset[int]
+    drawn: Iterable[Network],
+    pairs: Sequence[tuple[int, int]],
+    *,
+    level: float,
+    exact: frozenset[int],
+    support: Support | None = None,
 ) -> tuple[PairEstimate, ...]:
     """The shares of pairs: means over networks, and bands that hold a whole table with a level.
 
@@ -99,10 +105,11 @@ def pair_bands(
         pairs: of variables.
         level: of a band.
         exact: the variables whose columns are not randomized.
+        support: what every record meets; None: nothing.
     """
     tables: list[list[Floats]] = [[] for _ in pairs]
     for number, network in enumerate(drawn):
-        for table, shares in zip(tables, _shares(network, pairs, number), strict=True):
+        for table, shares in zip(tables, _shares(network, pairs, number, support), strict=True):
             table.append(shares)
     found: list[PairEstimate] = []
     for (first, second), table in zip(pairs, tables, strict=True):
@@ -122,11 +129,12 @@ def band(draws: Floats, level: float) -> tuple[Floats, Floats, Floats]:
     return np.clip(mean - half, 0.0, 1.0), mean, np.clip(mean + half, 0.0, 1.0)
 
 
-def _shares(network: Network, pairs: Sequence[tuple[int, int]], number: int) -> list[Floats]:
+def _shares(network: Network, pairs: Sequence[tuple[int, int]], number: int, support: Support | None) -> list[Floats]:
     try:
-        return [network_pair(network, first, second) for first, second in pairs]
-    except ValueError:  # too large to compute
-        codes = sample_codes(network, _RECORDS, generator=np.random.default_rng(number))
+        rules = () if support is None else support.limits
+        return [network_pair(network, first, second, rules) for first, second in pairs]
+    except TooWideError:
+        codes = sample_codes(network, _RECORDS, generator=np.random.default_rng(number), support=support)
         n_states = network.schema.n_states
         found: list[Floats] = []
         for first, second in pairs:

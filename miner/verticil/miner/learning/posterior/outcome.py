@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -10,12 +11,14 @@ import numpy as np
 from verticil.miner.learning.posterior.draws import Concentrations, networks, pair_bands
 from verticil.miner.learning.posterior.graphs import Sampled
 from verticil.shared.arrays import AnyCodes, Floats
+from verticil.shared.knowledge.support import Support
 from verticil.shared.model.network import Network
 from verticil.shared.model.rounding import round_network
 from verticil.shared.model.schema import Schema
-from verticil.shared.posterior.predictive import Predictive, chosen_graphs, predictive
+from verticil.shared.posterior.predictive import Predictive, chosen_graphs, draw_records, predictive
 from verticil.shared.posterior.result import Source, StructurePosterior
 from verticil.shared.posterior.statistics import ChiSquare, Coefficient, Overlap, Records, Share, Statistic
+from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study.document import Study
 
 DRAWS: Final = 200
@@ -71,13 +74,15 @@ def posterior_of(
         return found
 
     published = tuple(map(round_network, drawn(rule.data_sets, 0)))
-    bands = pair_bands(drawn(DRAWS, 1), pairs, level=study.parameters.interval_level, exact=exact)
+    support = study.support()
+    bands = pair_bands(drawn(DRAWS, 1), pairs, level=study.parameters.interval_level, exact=exact, support=support)
     statistics = [statistic(words, schema, columns) for words in rule.statistics]
     predicted: tuple[Predictive, ...] = ()
     if statistics:
         n = study.release.synthetic_records or n_records
         generator = np.random.Generator(np.random.Philox(key=[study.structure.seed, 3], counter=[0, 0, 0, 2]))
-        predicted = predictive(drawn(PREDICTED, 2), statistics, n, generator)
+        draw = partial(_by_rules, support=support) if support.restricts else draw_records
+        predicted = predictive(drawn(PREDICTED, 2), statistics, n, generator, draw)
     return StructurePosterior(
         sample=sampled.sample,
         source=source,
@@ -86,6 +91,11 @@ def posterior_of(
         pairs=bands,
         predictive=predicted,
     )
+
+
+def _by_rules(network: Network, n: int, generator: np.random.Generator, *, support: Support) -> Records:
+    codes = sample_codes(network, n, generator=generator, method="independent", support=support)
+    return Records(columns=codes, n_states=network.schema.n_states)
 
 
 def statistic(words: Sequence[str], schema: Schema, columns: Sequence[AnyCodes] | None) -> Statistic:

@@ -302,7 +302,9 @@ def check_own_figures(folder: Path, study: Study, party: str, columns: Mapping[i
         _check_sampled(own, posterior.read_networks(folder))
     if study.records_from == "posterior":
         return  # verification holds them against these networks
-    if fault := record_fault(folder, study.schema, joint or network, n_records, FALSE_ALARMS / 2):
+    if fault := record_fault(
+        folder, study.schema, joint or network, n_records, FALSE_ALARMS / 2, support=study.support()
+    ):
         _differs(fault)
 
 
@@ -347,7 +349,7 @@ class _Own:
 
 
 def _check_shares(own: _Own, published: Node, network: Network) -> None:
-    models, exact = model_shares(network)
+    models, exact = model_shares(network, own.study.support())
     level = own.study.parameters.interval_level
     for variable, (node, model) in enumerate(zip(_each_variable(published, network), models, strict=True)):
         where = own.name([variable])
@@ -434,7 +436,7 @@ def _check_sampled(own: _Own, networks: Sequence[Network]) -> None:
     """The shares of each own column in every network that was drawn from a posterior."""
     z = NormalDist().inv_cdf(1 - FALSE_ALARMS / 2 / max(len(own.variables) * len(networks), 1))
     for number, network in enumerate(networks, 1):
-        models, _ = model_shares(network)
+        models, _ = model_shares(network, own.study.support())
         for variable in sorted(own.variables):
             ours, allowed = own.estimated((variable,), z, prior_count=0.0)
             excess = float(np.sqrt(((models[variable] - ours) ** 2).sum())) - 2 * allowed - _MISFIT
