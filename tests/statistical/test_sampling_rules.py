@@ -2,7 +2,7 @@
 
 Null: n records come from that distribution. For records that are drawn on their own, chi-square over the cells with an
 expectation of 10 at least, the rest merged: false-alarm rate 1e-6 a test. Records that are dealt out scatter less, so the same
-limit holds for them. That the drawing tables multiply to the distribution is held to 1e-9, and that no record breaks a rule, always.
+limit holds for them. That the drawing tables multiply to the distribution is held to 1e-9, and no record may break a rule.
 """
 
 from __future__ import annotations
