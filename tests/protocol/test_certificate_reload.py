@@ -182,7 +182,7 @@ async def test_feature_29_a_server_shows_a_renewed_certificate_to_new_connection
     async with serving(trial) as (port, service), party(trial, port) as (alice, _):
         old = trial.serial("miner")
         assert await shown(trial, port) == old
-        parked = asyncio.ensure_future(alice.poll(coordinator_pb2.PollRequest(wait_seconds=1)))
+        parked = asyncio.ensure_future(alice.poll(coordinator_pb2.PollRequest(wait_seconds=60)))
         await service.parked.wait()
         trial.renew("miner")
         assert await shown(trial, port) == trial.serial("miner") != old
@@ -195,7 +195,7 @@ async def test_feature_29_a_client_shows_a_renewed_certificate_with_its_next_cal
     async with serving(trial, denied) as (port, service), party(trial, port) as (alice, _):
         old = trial.serial("alice")
         await alice.hello(HELLO)
-        parked = asyncio.ensure_future(alice.poll(coordinator_pb2.PollRequest(wait_seconds=1)))
+        parked = asyncio.ensure_future(alice.poll(coordinator_pb2.PollRequest(wait_seconds=60)))
         await service.parked.wait()
         trial.renew("alice")
         await alice.hello(HELLO)
@@ -279,7 +279,7 @@ async def test_feature_29_a_client_revoked_while_connected_is_refused(trial: Tri
     denied = trial.denied()
     async with serving(trial, denied) as (port, service), party(trial, port) as (alice, _):
         await alice.hello(HELLO)
-        parked = asyncio.ensure_future(alice.poll(coordinator_pb2.PollRequest(wait_seconds=1)))
+        parked = asyncio.ensure_future(alice.poll(coordinator_pb2.PollRequest(wait_seconds=60)))
         await service.parked.wait()
         service.parked.clear()
         revoked = asyncio.Event()

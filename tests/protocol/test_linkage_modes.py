@@ -20,7 +20,7 @@ import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from support import PATIENCE_SECONDS
+from support import PATIENCE_SECONDS, daemons
 from verticil.miner.config import Limits
 from verticil.miner.service.node import MinerNode
 from verticil.party import daemon
@@ -236,14 +236,14 @@ class Federation:
         for name in names or self.parties:
             config = load_party(self.root / name / "party.toml")
             run = daemon.run_party(config, lambda name=name: self.wire(name), stop=asyncio.Event())
-            self.tasks[name] = asyncio.create_task(run)
+            self.tasks[name] = daemons.started(run)
 
     async def kill(self, *names: str) -> None:
         """End daemons without any of their own ado."""
         for name in names or tuple(self.tasks):
             task = self.tasks.pop(name)
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await daemons.ended(task)
 
     def control(self) -> InMemoryControl:
         assert self.node is not None

@@ -24,6 +24,7 @@ from typing import cast
 import numpy as np
 import pytest
 
+from support import PATIENCE_SECONDS, daemons
 from verticil.miner.config import Limits
 from verticil.miner.rules.rounds import Sealing
 from verticil.miner.scheduler.learning import InlineLearning
@@ -323,14 +324,14 @@ class Federation:
             config = load_party(self.root / name / "party.toml")
             network = Network(self, name) if config.peer is not None else None
             run = daemon.run_party(config, lambda name=name: self.wire(name), peers=network, stop=asyncio.Event())
-            self.tasks[name] = asyncio.create_task(run)
+            self.tasks[name] = daemons.started(run)
 
     async def kill(self, *names: str) -> None:
         """End daemons without any of their own ado."""
         for name in names or tuple(self.tasks):
             task = self.tasks.pop(name)
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await daemons.ended(task)
 
     async def submit(self) -> bytes:
         assert self.node is not None
@@ -354,10 +355,10 @@ class Federation:
     def folder(self, name: str) -> Path:
         return self.root / name / "state" / "masked" / self.digest.hex()
 
-    async def until(self, holds: Callable[[], bool], *, seconds: float = 150) -> None:
+    async def until(self, holds: Callable[[], bool]) -> None:
         """Wait until something holds; a daemon that ended is an error, and a failure of a party that may not fail so."""
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while not await asyncio.to_thread(holds):
                     assert self.failing or not (found := self.failures()), found
                     for task in self.tasks.values():
@@ -596,7 +597,8 @@ async def test_a_changed_message_ends_the_round_for_all_and_names_its_sender(fed
     changed: list[int] = []
 
     def change(caller: str, called: str, rpc: str, request: object) -> None:
-        if (caller, called, rpc) == ("west", "south", "get_masked") and not changed:
+        begun = all((federation.folder(name) / "hello.json").is_file() for name in NAMES)  # so that all have one to end
+        if (caller, called, rpc) == ("west", "south", "get_masked") and begun and not changed:
             path = federation.folder("south") / "sent" / str(request.index)
             changed.append(request.index)
             data = bytearray(path.read_bytes())

@@ -1116,13 +1116,13 @@ async def test_feature_24_daemons_without_a_miner_publish_and_confirm_a_revocati
     facts = commands.status(federation.config("north"))
     assert facts.daemon.connected
     assert facts.daemon.link == "serving its peers"
-    told = [line for name in NAMES for line in steps_of(name)]  # who asks a peer is in its line here, in one process
-    for word in ("agreeing", "alignment: ", "randomized: ", "send: ", "shared: ", "published"):
-        assert any(line.startswith(word) for line in told), (word, told)
     await asyncio.to_thread(reports.revoke, federation.config("north"), "peers", "officer", "too late")
     await until_confirmed(federation, "north")
     stop.set()
     await asyncio.gather(*tasks)
+    told = [line for name in NAMES for line in steps_of(name)]  # who asks a peer is in its line here, in one process
+    for word in ("agreeing", "alignment: ", "randomized: ", "send: ", "shared: ", "published"):
+        assert any(line.startswith(word) for line in told), (word, told)
     assert manifest(federation)["n_common"] == N_COMMON
 
 
@@ -1161,7 +1161,9 @@ async def test_a_learned_structure_comes_from_scores_alone(make, tmp_path):
         assert {federation.stage(name) for name in NAMES} == {"waiting for the miner's search"}
         may_search.set()
         seen[-1].wait_seconds = 60
-        await federation.dial("west").put_scores(seen[-1])  # answers when the search has ended
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not (await federation.dial("west").put_scores(seen[-1])).HasField("structure"):
+                pass  # it answers when the search has ended, or after a minute
         await federation.run()
     study = read_study(federation.study_file)
     assert {len(request.information) for request in seen} == {len(scored_pairs(study, name)) for name in NAMES}

@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from support import PATIENCE_SECONDS
+from support.ports import free_port
 from verticil.miner.config import load_miner
 from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
@@ -209,7 +210,7 @@ async def carry_out(root: Path) -> Run:
         randomized_days=30,
         simulation=True,
     )
-    run = Run(made=made, loop=asyncio.get_running_loop(), node=node, server=server(made, node, 0))
+    run = Run(made=made, loop=asyncio.get_running_loop(), node=node, server=server(made, node, free_port()))
     run.port = await run.server.start()
     for folder in (*made.parties.values(), made.analyst):
         set_endpoint(folder, "trial", f"127.0.0.1:{run.port}", ca_sha256=made.ca_sha256)
@@ -240,11 +241,11 @@ async def carry_out(root: Path) -> Run:
             assert gone.done(), [party.exception() for party in parties if party.done()]
             line = Connection(f"127.0.0.1:{run.port}", analyst)
             control = GrpcControl(line)
-            while True:
-                with contextlib.suppress(Exception):
-                    request = control_pb2.GetStudyRequest(study_digest=digest)
-                    run.online = [one.online for one in (await control.get_study(request)).study.parties]
-                    break
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while run.online != [True, True]:
+                    with contextlib.suppress(Exception):
+                        request = control_pb2.GetStudyRequest(study_digest=digest)
+                        run.online = [one.online for one in (await control.get_study(request)).study.parties]
             await follow_study(control, digest)
             await control.close()
         stop.set()

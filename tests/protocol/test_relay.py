@@ -333,19 +333,19 @@ async def test_feature_13_a_tampered_envelope_is_dropped(recipient: str) -> None
             return [(source, changed if to == recipient else sealed)]
 
         miner.deliver = tamper
-        question = sites["alice"].peer("bob", idle=0.2).get_study_digest(peer_pb2.GetStudyDigestRequest())
-        await fails("DEADLINE", question)
-        await until(lambda: sites[recipient].post.refused > 0)
-        assert len(sites["bob"].service.callers) - asked == (recipient == "alice")
+        alice = sites["alice"].peer("bob", idle=0.2)
+        while not sites[recipient].post.refused:  # on a slow machine a question may not even leave in time
+            await fails("DEADLINE", alice.get_study_digest(peer_pb2.GetStudyDigestRequest()))
+        assert (len(sites["bob"].service.callers) > asked) == (recipient == "alice")
 
 
 async def test_feature_13_nothing_is_accepted_from_a_wrong_sender() -> None:
     """The miner gives Eve's envelopes out as Alice's, and Eve, who has a pinned key, writes as well as she can."""
     async with federation(*NAMES) as (miner, sites):
         miner.deliver = lambda source, _, sealed: [("alice" if source == "eve" else source, sealed)]
-        await fails("DEADLINE", sites["eve"].peer("bob", idle=0.2).hello(common_pb2.HelloRequest()))
+        while not sites["bob"].post.refused:
+            await fails("DEADLINE", sites["eve"].peer("bob", idle=0.2).hello(common_pb2.HelloRequest()))
         assert sites["bob"].service.callers == []
-        await until(lambda: sites["bob"].post.refused > 0)
         miner.deliver = lambda source, _, sealed: [(source, sealed), ("nobody", sealed), ("", sealed)]
         assert (await sites["alice"].peer("bob").hello(common_pb2.HelloRequest())).federation == "fed"
         assert {caller for caller, _ in sites["bob"].service.callers} == {"alice"}
@@ -399,7 +399,7 @@ async def test_feature_13_a_request_of_before_a_restart_is_not_answered() -> Non
 
             def told() -> bool:
                 kinds[:] = [message.WhichOneof("what") for *_, message in opened(miner.passed[before:])]
-                return kinds.count("challenge") == len(kept)
+                return kinds.count("challenge") >= len(kept)
 
             await until(told)
             assert "reply" not in kinds
@@ -478,7 +478,7 @@ async def test_feature_13_the_miner_cannot_send_an_envelope_back() -> None:
 
 async def test_feature_12_calls_go_on_at_once_when_the_miner_is_started_anew() -> None:
     async with federation() as (miner, sites):
-        alice, bob = sites["alice"].peer("bob", idle=60), sites["bob"].service
+        alice, bob = sites["alice"].peer("bob"), sites["bob"].service
         await alice.hello(common_pb2.HelloRequest())
         bob.gate = asyncio.Event()
         asked = asyncio.create_task(alice.get_study_digest(peer_pb2.GetStudyDigestRequest()))
@@ -511,7 +511,7 @@ async def test_feature_12_a_miner_that_is_started_anew_amid_a_stream_costs_its_r
         for _ in range(20):
             await until(lambda: {"alice", "bob"} <= set(miner.relay._boxes))
             with contextlib.suppress(PeerFault):  # as the party's daemon: it asks again
-                data = await read(sites["alice"].peer("bob", idle=60))
+                data = await read(sites["alice"].peer("bob"))
                 break
         assert data == LONG
         assert restarts == 3
@@ -522,7 +522,7 @@ async def test_feature_12_a_peer_that_is_started_anew_is_asked_again() -> None:
     async with Site(miner, "alice").running() as alice:
         async with Site(miner, "bob").running() as bob:
             bob.service.gate = asyncio.Event()
-            asked = asyncio.create_task(alice.peer("bob", idle=60).get_study_digest(peer_pb2.GetStudyDigestRequest()))
+            asked = asyncio.create_task(alice.peer("bob").get_study_digest(peer_pb2.GetStudyDigestRequest()))
             await until(lambda: bob.service.at_once == 1)
         assert not asked.done(), "a killed party says nothing"
         async with Site(miner, "bob").running():

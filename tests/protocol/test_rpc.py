@@ -605,14 +605,13 @@ async def test_a_client_finds_the_miner_again(nodes: Federations) -> None:
     async with party(port, nodes.credentials("alice")) as alice:
         for _ in range(2):
             async with serving(nodes.credentials("miner"), listen=f"127.0.0.1:{port}"):
-                for _attempt in range(20):
-                    try:
-                        await alice.hello(hello())
-                        break
-                    except PeerFault as error:
-                        assert retriable(error), error  # noqa: PT017 (not every attempt fails)
-                else:
-                    pytest.fail("not found again")
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    while True:
+                        try:
+                            await alice.hello(hello())
+                            break
+                        except PeerFault as error:
+                            assert retriable(error), error  # noqa: PT017 (not every attempt fails)
 
 
 def test_what_may_be_tried_again() -> None:
@@ -684,23 +683,29 @@ async def test_a_miner_that_stalls_is_given_up_by_the_reader(nodes: Federations)
                 with fails("DEADLINE", f"no progress for {patience} s"):
                     async for part in alice.get_release(common_pb2.GetReleaseRequest(path="stalls")):
                         got.append(part)
-            if got:
+            if len(got) == 2:
                 break
         assert len(got) == 2
 
 
 async def test_a_reader_that_stalls_holds_the_miner_back_and_is_then_given_up(nodes: Federations) -> None:
-    async with (
-        serving(nodes.credentials("miner"), idle_timeout_seconds=0.3) as (port, miner),
-        party(port, nodes.credentials("alice")) as alice,
-        contextlib.aclosing(alice.get_alignment(coordinator_pb2.GetAlignmentRequest())) as parts,
-    ):
-        await anext(parts)
-        await asyncio.wait_for(miner.cleaned_up.wait(), PATIENCE_SECONDS)
-        assert miner.sent_parts < 64  # gRPC's windows hold some 10 MiB of the 32 MiB
-        with fails("DEADLINE"):
-            async for _ in parts:
-                pass
+    got = 0
+    for patience in (0.3, 3, 30):  # a slow machine may need longer for the first part
+        async with (
+            serving(nodes.credentials("miner"), idle_timeout_seconds=patience) as (port, miner),
+            party(port, nodes.credentials("alice")) as alice,
+            contextlib.aclosing(alice.get_alignment(coordinator_pb2.GetAlignmentRequest())) as parts,
+        ):
+            with fails("DEADLINE"):
+                await anext(parts)
+                got += 1
+                await asyncio.wait_for(miner.cleaned_up.wait(), PATIENCE_SECONDS)
+                async for _ in parts:
+                    pass
+            assert miner.sent_parts < 64  # gRPC's windows hold some 10 MiB of the 32 MiB
+        if got:
+            break
+    assert got
 
 
 async def test_leaving_a_stream_early_ends_it_at_the_miner(nodes: Federations) -> None:
@@ -771,8 +776,11 @@ async def test_one_caller_cannot_keep_the_others_out(nodes: Federations) -> None
         party(port, nodes.credentials("bob")) as bob,
     ):
         waiting = coordinator_pb2.PollRequest(wait_seconds=60)
-        polls = [asyncio.create_task(alice.poll(waiting)) for _ in range(2)]
-        await asyncio.wait_for(miner.parked.wait(), PATIENCE_SECONDS)
+        polls = []
+        for _ in range(2):
+            miner.parked.clear()
+            polls.append(asyncio.create_task(alice.poll(waiting)))
+            await asyncio.wait_for(miner.parked.wait(), PATIENCE_SECONDS)
         for _ in range(20):
             with fails("RESOURCE_EXHAUSTED", "as many as allowed"):
                 await asyncio.gather(alice.poll(waiting), alice.poll(waiting))

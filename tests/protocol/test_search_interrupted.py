@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support import PATIENCE_SECONDS, studies
+from support import PATIENCE_SECONDS, held_search, studies
 from verticil.miner.learning.search.protocol import Checkpoint
 from verticil.miner.scheduler import learning
 from verticil.miner.scheduler.job import ColumnFile, LearningJob, StructureJob, job_from
@@ -90,16 +90,21 @@ def generation(job: LearningJob | StructureJob) -> int:
     return int(stored(job)["generation" if isinstance(job, StructureJob) else "search:generation"])
 
 
-def once(job: LearningJob | StructureJob, act: Callable[[], object], *, share: int) -> Callable[[str, int], None]:
-    """Progress that acts once, when so many per cent are done and there is a checkpoint."""
-    acted: list[int] = []
+def when_held(act: Callable[[], object]) -> Callable[[str, int], None]:
+    """Progress that acts where `held_search` waits for it."""
 
-    def progress(stage: str, percent: int) -> None:
-        if stage == "searching" and percent >= share and not acted and job.checkpoint and job.checkpoint.exists():
-            acted.append(percent)
+    def progress(stage: str, _percent: int) -> None:
+        if stage == held_search.HELD:
             act()
 
     return progress
+
+
+def hold(patch: pytest.MonkeyPatch, when: str) -> None:
+    """Let processes that learn from now on wait there."""
+    patch.setenv(held_search.WHEN, when)
+    patch.setenv("PYTHONPATH", str(Path(held_search.__file__).parents[1]))
+    patch.setattr(learning, "_WORKER", held_search.__name__)
 
 
 async def test_feature_26_killed_stopped_and_resumed_it_writes_what_it_would_have_written(
@@ -117,23 +122,17 @@ async def test_feature_26_killed_stopped_and_resumed_it_writes_what_it_would_hav
         (worker,) = children() - before
         os.kill(worker, signal.SIGKILL)
 
+    hold(monkeypatch, "searching 5 0")
     with pytest.raises(WorkerDied) as death:
-        await executor.run(job, once(job, kill, share=5))
+        await executor.run(job, when_held(kill))
     assert death.value.status == -signal.SIGKILL
     killed = generation(job)
     assert 0 < killed < generations
 
-    stopped_at: list[float] = []
-    loop = asyncio.get_running_loop()
-
-    def stop() -> None:
-        stopped_at.append(loop.time())
-        running.cancel()
-
-    running = asyncio.create_task(executor.run(job, once(job, stop, share=40)))
+    hold(monkeypatch, "searching 40 0")
+    running = asyncio.create_task(executor.run(job, when_held(lambda: running.cancel())))
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert loop.time() - stopped_at[0] < PATIENCE_SECONDS / 4
     assert children() == before
     stopped = generation(job)
     assert killed < stopped < generations
@@ -151,21 +150,15 @@ async def test_feature_26_killed_stopped_and_resumed_it_writes_what_it_would_hav
 
 
 async def test_killed_in_its_estimate_it_writes_what_it_would_have_written(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, job = (job_in(tmp_path / name, 100, "joint", d=8) for name in ("whole", "killed"))
     thread, executor = InlineLearning(clock=lambda: NOW), SpawnedLearning(tmp_path / "cache")
     await thread.run(whole, lambda _stage, _percent: None)
     assert "joint.bifxml" in written(whole)
-    before, killed = children(), []
-
-    def kill(stage: str, _percent: int) -> None:
-        for worker in children() - before:
-            os.setpriority(os.PRIO_PROCESS, worker, 19)  # on a busy machine it waits for this, and not this for it
-        if stage == "estimating" and not killed and stored(job).get("joint:guard 1.state/step", 0) > 2:
-            killed.append(True)
-            os.kill(*(children() - before), signal.SIGKILL)
-
+    before = children()
+    hold(monkeypatch, "estimating 0 3")
+    kill = when_held(lambda: os.kill(*(children() - before), signal.SIGKILL))
     with pytest.raises(WorkerDied):
         await executor.run(dataclasses.replace(job, checkpoint_seconds=0), kill)  # one at every step
     assert not job.target.exists()
@@ -194,7 +187,9 @@ async def test_killed_in_its_estimate_it_writes_what_it_would_have_written(
         assert written(again) == written(whole)
 
 
-async def test_a_search_from_scores_goes_on_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_search_from_scores_goes_on_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     caplog.set_level(logging.INFO)
     study, executor = study_of("peer", 3000), InlineLearning(clock=lambda: NOW)
     generator = np.random.default_rng(1)
@@ -207,9 +202,12 @@ async def test_a_search_from_scores_goes_on_too(tmp_path: Path, caplog: pytest.L
     )
     assert job_from(encode(job)) == job
     whole = await executor.run(dataclasses.replace(job, checkpoint=None), lambda _stage, _percent: None)
-    running = asyncio.create_task(executor.run(job, once(job, lambda: running.cancel(), share=20)))
-    with pytest.raises(asyncio.CancelledError):
-        await running
+    with monkeypatch.context() as patch:
+        patch.setenv(held_search.WHEN, "searching 20 0")
+        patch.setattr(learning, "do_job", held_search.do_job)
+        running = asyncio.create_task(executor.run(job, when_held(lambda: running.cancel())))
+        with pytest.raises(asyncio.CancelledError):
+            await running
     assert 600 <= generation(job) < 3000
     caplog.clear()
     assert await executor.run(job, lambda _stage, _percent: None) == whole

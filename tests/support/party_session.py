@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support import PATIENCE_SECONDS
+from support import PATIENCE_SECONDS, daemons
 from verticil.miner.config import Limits
 from verticil.miner.scheduler.job import Job, Progress
 from verticil.miner.service.node import MinerNode
@@ -257,20 +257,20 @@ class Federation:
     def start(self, *names: str) -> None:
         for name in names or self.wires:
             self.stops[name] = asyncio.Event()
-            self.tasks[name] = asyncio.create_task(
+            self.tasks[name] = daemons.started(
                 daemon.run_party(self.config(name), lambda name=name: self.wire(name), stop=self.stops[name])
             )
 
     async def stop(self, *names: str) -> None:
         for name in names or tuple(self.tasks):
             self.stops[name].set()
-            await asyncio.gather(self.tasks.pop(name), return_exceptions=True)
+            await daemons.ended(self.tasks.pop(name))
 
     async def kill(self, name: str) -> None:
         """End a daemon without any of its own ado."""
         task = self.tasks.pop(name)
         task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await daemons.ended(task)
 
     def control(self) -> InMemoryControl:
         assert self.node is not None

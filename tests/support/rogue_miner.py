@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support import PATIENCE_SECONDS
+from support import PATIENCE_SECONDS, daemons
 from support import party_session as session
 from verticil.party import daemon
 from verticil.party.limits.policy import MAX_OPEN_STUDIES
@@ -156,7 +156,7 @@ async def rogue_miner(root: Path, folder: Path, **options: Any) -> AsyncIterator
     federation.stops["north"] = stop
     try:
         federation.start("south")
-        federation.tasks["north"] = asyncio.create_task(daemon.run_party(federation.config("north"), stop=stop))
+        federation.tasks["north"] = daemons.started(daemon.run_party(federation.config("north"), stop=stop))
         yield rogue
     finally:
         await federation.stop()
