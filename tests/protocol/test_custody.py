@@ -298,12 +298,19 @@ async def lives_and_charges_nothing_for(
         for place in (folder, federation.made.parties["south"])
     ]
     await federation.in_state(other, State.ESTIMATING)
+
+    def shown() -> str:
+        studies: Any = commands.status(config).studies
+        (stage,) = (study.stage for study in studies if study.digest == digest.hex())
+        return str(stage)
+
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while "shows no approval and receipt" not in await asyncio.to_thread(shown):
+            await asyncio.sleep(0.01)
     stop.set()
     await asyncio.gather(*running)
     assert {row.digest for row in rows(folder) if row.recipient == "miner"} & {digest.hex()} == set()
-    studies: Any = commands.status(config).studies
-    (stage,) = (study.stage for study in studies if study.digest == digest.hex())
-    return str(stage)
+    return shown()
 
 
 @pytest.mark.parametrize("accept_older", [False, True])

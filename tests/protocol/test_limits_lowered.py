@@ -47,8 +47,8 @@ async def test_a_study_that_was_approved_is_refused_before_it_sends_when_its_lim
         await asyncio.to_thread(commands.approve, manual.config("south"), "trial", "officer")
         async with asyncio.timeout(PATIENCE_SECONDS):
             await tried.wait()
-        monkeypatch.setattr(steps, "enter_in_ledger", enter)
     await manual.stop("north")
+    monkeypatch.undo()
     lower(manual, 3.5)
     if not randomized:
         await asyncio.to_thread(commands.approve, manual.config("south"), "trial", "officer")

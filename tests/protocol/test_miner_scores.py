@@ -393,15 +393,14 @@ async def test_leaving_while_a_search_runs_stops_it_and_the_next_start_begins_an
 
 async def test_an_endless_search_does_not_keep_the_miner_from_answering_or_ending(trial: Trial) -> None:
     study, other = make_study(generations=1_000_000), make_study()
-    async with trial.node:
+    async with asyncio.timeout(None) as patience, trial.node:
         for party in PARTIES:
             await trial.put(study, party)
         for party in PARTIES:
             reply = await trial.put(other, party, wait=60 if party == "west" else 0)
         trial.structure(other, reply)
         assert not (await trial.put(study, "north")).HasField("structure")
-        begin = asyncio.get_running_loop().time()
-    assert asyncio.get_running_loop().time() - begin < 5.0
+        patience.reschedule(asyncio.get_running_loop().time() + PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -470,7 +469,9 @@ async def test_a_study_is_forgotten_after_its_last_day(trial: Trial) -> None:
             asked.result()
         with fails("STUDY_EXPIRED"):
             await trial.put(study, "north")
-        assert table.study(canonical.digest(study)) is None
+        while table.study(canonical.digest(study)) is not None:  # the miner's own look forgets it
+            trial.node.changes.notify()
+            await asyncio.to_thread(lambda: None)
         assert table.scores(canonical.digest(study)) == {}
 
 

@@ -452,7 +452,8 @@ async def test_a_statement_of_a_deletion_that_does_not_hold_is_refused_and_writt
     await federation.stop()
     federation.node.catalogue.withdraw(digest)
     federation.node.changes.notify()
-    await federation.until(digest, lambda _: not federation.columns(digest))
+    await federation.until(digest, lambda _: "south" in federation.node.session.record(digest).deletions)
+    assert not federation.columns(digest)
     record = federation.node.session.record(digest)
     (body,) = [item.body for name, item in record.deletions.items() if name == "south"]
     said = parse_deletion(body)
@@ -537,8 +538,8 @@ async def test_feature_36_randomized_columns_go_after_the_days_of_retention(
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "STATE_LOCKED"
 
     federation.now = due
-    await federation.node.scheduler.advance(digest)
-    assert federation.columns(digest) == []
+    federation.node.changes.notify()
+    await federation.until(digest, lambda _: not federation.columns(digest))
     await federation.noticed("north", lambda site: site.revocations.deletion(digest) is not None)
     (line,) = entries(federation, "north", "deletion")
     assert line["detail"] == "2 columns deleted: retention"

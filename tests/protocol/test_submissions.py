@@ -15,10 +15,12 @@ from typing import Any
 
 import pytest
 
+from support import PATIENCE_SECONDS
 from support import miner_daemon as daemons
 from support import miner_service as service
 from verticil.cli.connection import Connection, find_study
 from verticil.cli.main import main
+from verticil.miner.airgap import local_control
 from verticil.miner.config import Limits, load_miner
 from verticil.miner.storage.audit import MinerAudit
 from verticil.shared.errors import Misuse, PeerFault
@@ -190,8 +192,9 @@ async def test_a_published_study_cannot_be_closed(federation: Any) -> None:
 
 @pytest.mark.parametrize("runs", [True, False])
 async def test_the_operator_closes_a_study_by_a_command_beside_the_daemon_or_without_one(
-    folder: Path, runs: bool, capsys: pytest.CaptureFixture[str]
+    folder: Path, runs: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(local_control, "PATIENCE_SECONDS", PATIENCE_SECONDS)
     miner_toml, study_id = folder / "miner.toml", f"closed-{str(runs).lower()}"
     study = dataclasses.replace(make_study(study_id=study_id), expires=dt.date(2099, 1, 1))
     command = ["miner", "close", f"anna/{study_id}", "--reason", "not agreed", "--config", str(miner_toml)]
