@@ -8,8 +8,8 @@ where Q never gives it. A mechanism is (epsilon, delta) private if and only if, 
 A pair whose delta(epsilon) is nowhere smaller than a mechanism's *dominates* it, and mechanisms that run one after the other,
 also where a later one is chosen by what the earlier ones answered, are dominated by the product of their pairs, whose loss is the
 sum of the independent losses (Y. Zhu, J. Dong, Y.-X. Wang, "Optimal accounting of differential privacy via characteristic
-function", AISTATS 2022). Every loss here is the same in both orders of the tables, and only such losses can be
-written: a mechanism whose two orders differ has no place in this module.
+function", AISTATS 2022). Every loss here is the same in both orders of the tables, but for that of a sampled person who is added
+or removed (`SampledGaussianLoss`): sums with such are computed in each order, and the larger result counts.
 
 Every step rounds outward:
 
@@ -146,7 +146,48 @@ class DiscreteGaussianLoss:
         _check("change", self.change, whole, "a whole number, at least 1")
 
 
-Loss: TypeAlias = PureLoss | ApproximateLoss | GaussianLoss | DiscreteGaussianLoss
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledGaussianLoss:
+    """Of one sum over people who are each taken with one chance, independently (Poisson), of vectors of norm 1 at most, with
+    Gaussian noise: a step of DP-SGD (M. Abadi et al., "Deep learning with differential privacy", CCS 2016).
+
+    A person who is replaced: (1 - q) N(0, s^2) + q N(1, s^2) against (1 - q) N(0, s^2) + q N(-1, s^2), which dominates every pair
+    of vectors x, y of one person. For a >= 1 their delta is q E(1 - b e^-U - a e^-V)+ under N(x, s^2), b = (1 - q)(a - 1) / q,
+    with U, V normal, means half their variances |x|^2 / s^2 and |x - y|^2 / s^2, covariance x(x - y) / s^2. It grows with both
+    variances and with the covariance (its derivatives by them are expectations of second derivatives of (1 - .)+, which is
+    convex: Gaussian interpolation), all of which are largest at x = 1, y = -1; for a < 1 the orders change places. One who is
+    added or removed: y = 0 (Zhu, Dong & Wang 2022).
+
+    Attributes:
+        sigma: s, standard deviation of the noise on each number; 0.3 to 1000.
+        rate: q, the chance of each person; 0 < q <= 1.
+        replaced: tables are neighbours when one person is another; else when one person is added or removed.
+
+    Raises:
+        ValueError: a number is out of its range.
+    """
+
+    sigma: float
+    rate: float
+    replaced: bool = True
+
+    def __post_init__(self) -> None:
+        _check("sigma", self.sigma, 0.3 <= self.sigma <= 1000, "0.3 to 1000")
+        _check("rate", self.rate, 1e-9 <= self.rate <= 1, "1e-9 to 1")
+
+    def means(self, added: bool) -> tuple[float, float]:
+        """Of the sampled person's part under P and under Q, in standard deviations."""
+        one = 1 / self.sigma
+        return (one, -one) if self.replaced else (0.0, -one) if added else (one, 0.0)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the loss, about."""
+        most = 2 / self.sigma if self.replaced else 1 / self.sigma
+        return min(most, 2 * self.rate * math.sqrt(math.expm1(1 / self.sigma**2)))
+
+
+Loss: TypeAlias = PureLoss | ApproximateLoss | GaussianLoss | DiscreteGaussianLoss | SampledGaussianLoss
 """What one event costs."""
 
 
@@ -188,9 +229,18 @@ def delta_at(losses: Iterable[Loss] | Mapping[Loss, int], epsilon: float) -> flo
     return _delta_at(_counted(losses), float(epsilon))
 
 
+def _orders(counted: frozenset[tuple[Loss, int]]) -> tuple[bool, ...]:
+    """The orders of the tables that differ: whether the person is added."""
+    differ = any(isinstance(loss, SampledGaussianLoss) and not loss.replaced for loss, _ in counted)
+    return (False, True) if differ else (False,)
+
+
 @functools.lru_cache(maxsize=4096)
 def _epsilon_at(counted: frozenset[tuple[Loss, int]], delta: float) -> float:
-    together = _Together(counted)
+    return max(_least_epsilon(_Together(counted, added), delta) for added in _orders(counted))
+
+
+def _least_epsilon(together: _Together, delta: float) -> float:
     most = together.plain_sum if delta >= together.plain_delta else math.inf
     if most == 0 or delta <= together.infinite:
         return most
@@ -200,7 +250,10 @@ def _epsilon_at(counted: frozenset[tuple[Loss, int]], delta: float) -> float:
 
 @functools.lru_cache(maxsize=4096)
 def _delta_at(counted: frozenset[tuple[Loss, int]], epsilon: float) -> float:
-    together = _Together(counted)
+    return max(_least_delta(_Together(counted, added), epsilon) for added in _orders(counted))
+
+
+def _least_delta(together: _Together, epsilon: float) -> float:
     if epsilon >= together.plain_sum:
         return together.infinite
     finite = together.curve_for(epsilon=epsilon)(epsilon)
@@ -215,7 +268,7 @@ def _counted(losses: Iterable[Loss] | Mapping[Loss, int]) -> frozenset[tuple[Los
 
 
 class _Together:
-    """The sum of independent losses.
+    """The sum of independent losses, in one order of the tables.
 
     Attributes:
         plain_sum: of the epsilons, where all have one; else infinite.
@@ -224,8 +277,9 @@ class _Together:
         deviation: standard deviation of the finite losses, at the most.
     """
 
-    def __init__(self, counted: frozenset[tuple[Loss, int]]) -> None:
+    def __init__(self, counted: frozenset[tuple[Loss, int]], added: bool) -> None:
         pure: Counter[float] = Counter()
+        sampled: Counter[SampledGaussianLoss] = Counter()
         discrete: Counter[DiscreteGaussianLoss] = Counter()
         gaussian: list[Fraction] = []
         deltas: list[tuple[float, int]] = []
@@ -234,12 +288,14 @@ class _Together:
                 discrete[loss] += times
             elif isinstance(loss, GaussianLoss):
                 gaussian.append(times * Fraction(loss.mu) ** 2)
+            elif isinstance(loss, SampledGaussianLoss):
+                sampled[loss] += times
             else:
                 pure[loss.epsilon] += times
                 if isinstance(loss, ApproximateLoss):
                     deltas.append((loss.delta, times))
         plain = sum(times * Fraction(epsilon) for epsilon, times in pure.items())
-        self.plain_sum = math.inf if gaussian or discrete else float(plain)
+        self.plain_sum = math.inf if gaussian or discrete or sampled else float(plain)
         self.plain_delta = min(float(sum(times * Fraction(delta) for delta, times in deltas)), 1.0)
         none = math.fsum(times * math.log1p(-delta) for delta, times in deltas)
         self.infinite = min(0.0 - math.expm1(none) * (1 + 16 * _UNIT), self.plain_delta, 1.0)
@@ -252,13 +308,26 @@ class _Together:
         # Discrete Gaussian noise has no larger moments than the Gaussian (Canonne, Kamath & Steinke 2020).
         squares = [times * (loss.change / loss.sigma) ** 2 for loss, times in self._discrete]
         self._square = self._mu**2 + math.fsum(squares)
-        self.deviation = math.sqrt(self._square + _dot(self._times, self._epsilons**2))
+        spread = math.fsum(times * loss.deviation**2 for loss, times in sampled.items())
+        self.deviation = math.sqrt(self._square + spread + _dot(self._times, self._epsilons**2))
+        self._step = 2.0 ** (math.frexp(self.deviation)[1] - 13)
+        self._sampled: list[tuple[_Atoms, int]] = []
+        if sampled:
+            # Such a loss reaches far beyond its deviation: the step has to leave few enough cells.
+            widest = max(2 * (_TAIL / loss.sigma + 1 / loss.sigma**2) for loss in sampled)
+            self._step = max(self._step, 2.0 ** (math.frexp(widest)[1] - 17))
+            ordered = sorted(sampled.items(), key=lambda item: astuple(item[0]))
+            self._sampled = [(_sampled_atoms(loss, self._step, added), times) for loss, times in ordered]
 
     def log_moment(self, theta: float) -> float:
         """ln E e^(theta L) of the finite losses, at the most; theta > 0."""
         up, down = (theta + 1) * self._epsilons, -theta * self._epsilons
         pure = np.logaddexp(up, down) - np.logaddexp(self._epsilons, 0.0)
-        return theta * (theta + 1) / 2 * self._square + _dot(self._times, pure)
+        found = theta * (theta + 1) / 2 * self._square + _dot(self._times, pure)
+        for atoms, times in self._sampled:
+            _, log_scale, relative = _tilted(atoms, 1, self._step, theta)
+            found += times * (log_scale + relative + 4 * _UNIT * abs(log_scale))
+        return found
 
     def chernoff(self, theta: float) -> float:
         """ln delta + theta epsilon, at the most: (1 - e^-x)+ <= e^(theta x) theta^theta / (1 + theta)^(1 + theta) for every x."""
@@ -279,7 +348,7 @@ class _Together:
         """Upper bounds of the finite losses' delta at any epsilon, close where either number is the one that is given."""
         if self.deviation == 0:
             return lambda _: 0.0
-        if not self._pure and not self._discrete:
+        if not self._pure and not self._discrete and not self._sampled:
             return functools.partial(_gaussian_delta, self._mu)
         theta = (
             self.tilt_for(delta or 1.0)
@@ -287,9 +356,10 @@ class _Together:
             else self._tilt(lambda theta: self.chernoff(theta) - theta * epsilon)
         )
         chernoff = self.chernoff(theta)
+        missing = math.fsum(times * atoms.missing for atoms, times in self._sampled)
 
         def by_moments(wanted: float) -> float:
-            return math.exp(min(chernoff - theta * wanted * (1 - 1e-12), 0.0))
+            return math.exp(min(chernoff - theta * wanted * (1 - 1e-12), 0.0)) + missing
 
         largest = max([self._mu, *(loss.change / loss.sigma for loss, _ in self._discrete)])
         most = self._pure[-1][0] if self._pure else 0.0
@@ -303,10 +373,11 @@ class _Together:
         return _lowest(value, start=1 / self.deviation, most=_MOST_TILT / self.deviation) if self.deviation else 0.0
 
     def _curve(self, theta: float) -> Callable[[float], float]:
-        step = 2.0 ** (math.frexp(self.deviation)[1] - 13)
+        step = self._step
         found = [(_pure_atoms(epsilon), times) for epsilon, times in self._pure]
         found += [(_discrete_atoms(loss), times) for loss, times in self._discrete]
         found += [(_gaussian_atoms(self._mu, step), 1)] if self._mu else []
+        found += self._sampled
         scale, error, missing = 0.0, 1e-12, 0.0
         sums: list[_Tilted] = []
         for atoms, times in found:
@@ -391,6 +462,50 @@ def _gaussian_atoms(mu: float, step: float) -> _Atoms:
     return _Atoms(losses=inner, under_p=under_p, under_q=under_q, error=max(error_p, error_q), missing=_BEYOND)
 
 
+def _sampled_atoms(loss: SampledGaussianLoss, step: float, added: bool) -> _Atoms:
+    """Of the cells of the grid: the noise x, in standard deviations, lies between the two that have its ends for their loss.
+
+    The loss grows with x. Its ends are found from e^(loss), which is a ratio of sums of e^(x / sigma), in closed form.
+    """
+    q, one, (mean_p, mean_q) = loss.rate, 1 / loss.sigma, loss.means(added)
+    part = q * math.exp(-(one**2) / 2)
+
+    def at(x: Floats) -> Floats:
+        up = [np.log1p(q * np.expm1(mean * x - mean**2 / 2)) for mean in (mean_p, mean_q)]
+        return np.asarray(up[0] - up[1])
+
+    def where(losses: Floats) -> Floats:
+        if (
+            mean_p and mean_q
+        ):  # odd; of a positive loss part (w - r / w) = (1 - q) (r - 1), r = e^loss, w = e^(x / sigma)
+            half = (1 - q) * np.expm1(np.abs(losses)) / 2
+            root = (half + np.sqrt(half**2 + part**2 * np.exp(np.abs(losses)))) / part
+            return np.asarray(np.sign(losses) * np.log(root) * loss.sigma)
+        sign = 1.0 if mean_p else -1.0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.asarray(sign * np.log((np.expm1(sign * losses) + q) / part) * loss.sigma)
+        return np.where(np.isnan(found), -sign * math.inf, found)
+
+    low, high = at(np.array([-_TAIL, _TAIL + mean_p])).tolist()
+    edges = np.unique(np.clip(where(np.arange(math.floor(low / step), math.ceil(high / step) + 1) * step), -40.0, 40.0))
+    middle = (edges[1:] + edges[:-1]) / 2
+    masses, errors = list[Floats](), list[float]()
+    normal, error = _normal_cells(edges)
+    for mean in (mean_p, mean_q):
+        moved, moved_error = _normal_cells(edges - mean) if mean else (normal, error)
+        masses.append((1 - q) * normal + q * moved)
+        errors.append(max(error, moved_error))
+    # The ends are off by what moves the loss by this much at the most: both masses count as wrong by it.
+    off = 64 * _UNIT * (1 + float(np.abs(edges).max()) * one)
+    return _Atoms(
+        losses=at(middle),
+        under_p=masses[0],
+        under_q=masses[1],
+        error=max(errors) + off + 4 * _UNIT,
+        missing=_BEYOND,
+    )
+
+
 def _normal_cells(edges: Floats) -> tuple[Floats, float]:
     """The standard normal mass between neighbouring edges, each a difference of the smaller tails; and its relative error."""
     tails = np.array([math.erfc(abs(edge) * math.sqrt(0.5)) / 2 for edge in edges.tolist()])
@@ -424,9 +539,10 @@ class _Tilted:
 
     def log_moment(self, tilt: float) -> float:
         """ln sum_i mass_i e^(tilt i), i the loss in steps, of one of them."""
-        exponents = tilt * (self.first + np.arange(len(self.mass)))
+        there = np.flatnonzero(self.mass)
+        exponents = tilt * (self.first + there) + np.log(self.mass[there])
         most = float(exponents.max())
-        return most + math.log(_dot(self.mass, np.exp(exponents - most)))
+        return most + math.log(float(np.exp(exponents - most).sum()))
 
     @property
     def variance(self) -> float:
