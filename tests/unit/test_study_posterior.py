@@ -92,6 +92,10 @@ def test_the_defaults_are_said_by_the_method_alone(tmp_path):
         (METHOD + "[posterior]\nprior = 'penalty'\ngamma = nan\n", "gamma"),
         (METHOD + "[posterior]\ngamma = 2.0\n", "gamma: goes with prior = 'penalty', got 'uniform'"),
         (METHOD + "[posterior]\nalpha = 1.0\n", "alpha: goes with prior = 'penalty', got 'uniform'"),
+        (
+            METHOD + "max_parents = 3\n[posterior]\nprior = 'penalty'\nalpha = 11.0\n",
+            "gamma, alpha: a column with 3 parents, as many as it may have, loses 177147 nats, expected at most 100000",
+        ),
         (METHOD + "[posterior]\nprior = 'flat'\n", "got 'flat', expected one of uniform, penalty"),
         (METHOD + "[posterior]\ndatasets = 4\n", "posterior.datasets: unknown key"),
         (METHOD + "score = 'bic'\n", "'bic' does not go with the method 'posterior', expected bdeu or dirichlet"),

@@ -32,6 +32,7 @@ _RANGES: Final = {
     "data_sets": (1, 100),
 }
 _MAX_STATISTICS: Final = 100
+_MOST_NATS: Final = 1e5
 
 
 def check_posterior(study: Study, *, source: str) -> None:
@@ -52,11 +53,7 @@ def check_posterior(study: Study, *, source: str) -> None:
     for key, (least, most) in _RANGES.items():
         if not least <= (number := getattr(rule, key)) <= most:  # also for NaN
             fail(f"{where}.{key}", f"got {number:.17g}, expected {least:g} to {most:g}")
-    if rule.prior not in GRAPH_PRIORS:
-        fail(f"{where}.prior", f"got '{rule.prior[:MAX_TEXT]}', expected one of {', '.join(GRAPH_PRIORS)}")
-    usual = PosteriorRule()
-    if rule.prior != "penalty" and (rule.gamma, rule.alpha) != (usual.gamma, usual.alpha):
-        fail(f"{where}.gamma, alpha", f"go with prior = 'penalty', got '{rule.prior}'", hint="remove them")
+    _check_prior(study, where=where)
     if (d := len(study.schema)) > MAX_SAMPLED:
         fail(
             f"{source}: structure.method",
@@ -83,6 +80,23 @@ def check_posterior(study: Study, *, source: str) -> None:
         fail(f"{where}.statistics", f"{len(rule.statistics)} of them, expected at most {_MAX_STATISTICS}")
     for number, words in enumerate(rule.statistics, 1):
         _check_statistic(study, words, where=f"{where}.statistics, number {number}")
+
+
+def _check_prior(study: Study, *, where: str) -> None:
+    rule = study.posterior
+    if rule.prior not in GRAPH_PRIORS:
+        fail(f"{where}.prior", f"got '{rule.prior[:MAX_TEXT]}', expected one of {', '.join(GRAPH_PRIORS)}")
+    usual = PosteriorRule()
+    if rule.prior != "penalty" and (rule.gamma, rule.alpha) != (usual.gamma, usual.alpha):
+        fail(f"{where}.gamma, alpha", f"go with prior = 'penalty', got '{rule.prior}'", hint="remove them")
+    penalty = rule.gamma * (most := study.structure.max_parents) ** rule.alpha
+    if rule.prior == "penalty" and penalty > _MOST_NATS:
+        fail(
+            f"{where}.gamma, alpha",
+            f"a column with {most} parents, as many as it may have, loses {penalty:g} nats, expected at most {_MOST_NATS:g}: "
+            "beside more the data count for nothing",
+            hint="lower them, or structure.max_parents",
+        )
 
 
 def check_set_cells(study: Study, n_records: int, *, where: str) -> None:
