@@ -44,7 +44,8 @@ CANDIDATE_PARENTS: Final = 12
 MOST_FULL: Final = 2**16
 """Sets of all variables up to which every variable is a candidate of every other: 25 variables with 3 parents."""
 MOST_FULL_PLAIN: Final = 2**19
-"""The same of columns that are as they are, whose tables need no correction: 42 variables with 3 parents, half a minute."""
+"""The same of columns that are as they are, whose tables need no correction: 42 variables with 3 parents. Of 10,000 records of
+ALARM, 37 variables, all sets take 89 CPU seconds in place of 28, and graphs weigh 13 nats more."""
 _SHARE: Final = 5
 
 
