@@ -39,6 +39,7 @@ def test_the_commands_are_the_agreed_ones() -> None:
         "release fetch", "release verify", "release sample",
         "pki init", "pki issue", "pki request", "pki sign", "pki install", "pki renew", "pki revoke", "pki list", "pki seal",
         "doctor",
+        "knowledge ask", "knowledge check", "knowledge show",
         "linkage new-key", "linkage check", "attack epsilon",
     }  # fmt: skip
 

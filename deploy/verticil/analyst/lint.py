@@ -27,6 +27,7 @@ import numpy as np
 from verticil.analyst.prediction import predicted, prediction_text
 from verticil.shared.channels import privacy
 from verticil.shared.errors import Misuse
+from verticil.shared.knowledge.reasoning import reach
 from verticil.shared.model.schema import Variable
 from verticil.shared.privacy.figures import epsilon_exceeds, one_in, share_cost, tables_cost
 from verticil.shared.privacy.study_table import RECORDS_PER_CELL, ColumnRow, StudyTable, family_records, study_table
@@ -60,6 +61,7 @@ def lint(study: Study, *, n: int | None = None, today: dt.date | None = None) ->
     findings = [
         *_head(study, n, today),
         *_columns(study, table),
+        *_knowledge(study),
         *_totals(study, table),
         *_labels(study),
         *_structure(study),
@@ -82,6 +84,12 @@ def refuse_hopeless(study: Study) -> None:
     for finding in lint(study):
         if finding.severity == "error":
             raise Misuse("STUDY_INVALID", f"study '{study.id}': {finding.where}: {finding.message}", hint=finding.hint)
+
+
+def _knowledge(study: Study) -> Iterator[Finding]:
+    if study.knowledge is not None:
+        for remark in reach(study.knowledge, study.schema).remarks:
+            yield _warning(remark.code, remark.where, remark.message, remark.hint)
 
 
 def _warning(code: str, where: str, message: str, hint: str) -> Finding:

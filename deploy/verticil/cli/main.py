@@ -23,6 +23,7 @@ from verticil.cli import (
     attack,
     demo,
     doctor,
+    knowledge,
     linkage,
     miner,
     party,
@@ -44,6 +45,7 @@ _OPTIONAL: Final = {
     "numba": "miner",
     "matplotlib": "experiments",
     "sklearn": "experiments",
+    "rdflib": "knowledge",
 }
 """Package that only some commands need -> the extra that has it."""
 
@@ -80,6 +82,7 @@ miner.app.command("install-service", epilog="Example: verticil miner install-ser
 )
 for _name, _group, _help, _example in (
     ("study", study.app, "Write, check, submit and follow studies.", "check study.toml --n 30000"),
+    ("knowledge", knowledge.app, "What a study states of all records.", "ask study.toml protocol=TCP port=53"),
     ("party", party.app, "The node at a data-holding site.", "run --config party.toml"),
     ("miner", miner.app, "The coordinator that learns and publishes.", "run --config miner.toml"),
     ("release", release.app, "Fetch, verify and use releases.", "verify release --ca ca.crt"),

@@ -25,8 +25,8 @@ from verticil.party.dataset.table import DatasetRule
 from verticil.party.limits.rules import ColumnCodebook, Combinations, Known, codebook_of
 from verticil.shared.errors import Misuse
 from verticil.shared.study.codebook import CODEBOOK_KEYS, codebook_from
-from verticil.shared.study.vocabulary import NORMALISE_STEPS, near_hint
-from verticil.shared.table import Table
+from verticil.shared.study.vocabulary import NORMALISE_STEPS
+from verticil.shared.table import Table, near_hint
 
 T = TypeVar("T")
 

@@ -209,3 +209,9 @@ def is_name(text: str) -> bool:
     (True, False, False)
     """
     return _NAME.fullmatch(text) is not None
+
+
+def near_hint(name: str, names: Iterable[str]) -> str:
+    """A hint that names what is nearest to `name`; empty when nothing is near."""
+    near = difflib.get_close_matches(name, list(names), 1, 0.5)
+    return f"did you mean '{near[0]}'?" if near else ""

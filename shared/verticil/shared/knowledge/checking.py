@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NoReturn
 
 from verticil.shared.errors import Misuse
 from verticil.shared.knowledge.rules import MAX_RULES, Condition, Function, Groups, Knowledge, Order, Refinement
 from verticil.shared.knowledge.support import Support, function_codes, support
 from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.table import near_hint
 
 MAX_NAME: Final = 200
 """Letters in the name of a rule."""
@@ -103,7 +103,7 @@ class _Checks:
             self.fail(
                 name,
                 f"'{variable[:MAX_NAME]}' is not a variable of the study",
-                hint=_near(variable, self._variables),
+                hint=near_hint(variable, self._variables),
             )
         return self._variables[variable]
 
@@ -113,7 +113,7 @@ class _Checks:
                 self.fail(
                     name,
                     f"'{label[:MAX_NAME]}' is not a category of '{variable.name}'",
-                    hint=_near(label, variable.labels),
+                    hint=near_hint(label, variable.labels),
                 )
         if len(set(labels)) < len(labels):
             self.fail(name, f"a category of '{variable.name}' stands there twice, expected once")
@@ -206,11 +206,6 @@ class _Checks:
             self.fail(name, "a finer value is empty, has blanks at its ends, or is no printed text")
         if any(not 0 < weight < math.inf for _, _, weight in refinement.values):
             self.fail(name, "a weight is not a finite number above 0")
-
-
-def _near(name: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(names), 1, 0.5)
-    return f"did you mean '{near[0]}'?" if near else ""
 
 
 def _listed(names: Collection[str]) -> str:

@@ -10,7 +10,6 @@ come in the order of their names, so that neither the order of a file nor the wa
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import itertools
 import math
 from collections.abc import Iterable, Sequence
@@ -30,7 +29,7 @@ from verticil.shared.knowledge.rules import (
 )
 from verticil.shared.knowledge.words import usual_name
 from verticil.shared.model.schema import Variable
-from verticil.shared.table import Table, kind_of
+from verticil.shared.table import Table, kind_of, near_hint
 
 KINDS: Final = {
     "implication": ("if", "then"),
@@ -275,7 +274,7 @@ class _Reader:
 
     def _named_variable(self, table: Table, key: str, name: str) -> Variable:
         if name not in self._variables:
-            table.fail(key, f"'{name}' is not a variable of the study", hint=_near(name, self._variables))
+            table.fail(key, f"'{name}' is not a variable of the study", hint=near_hint(name, self._variables))
         return self._variables[name]
 
     def _labels(self, table: Table, key: str, variable: Variable) -> tuple[str, ...]:
@@ -330,18 +329,13 @@ def _bins(inner: Table, variable: Variable) -> list[str]:
 
 def _check_label(table: Table, key: str, variable: Variable, label: str) -> None:
     if label not in variable.labels:
-        hint = _near(label, variable.labels)
+        hint = near_hint(label, variable.labels)
         table.fail(key, f"'{label[:200]}' is not a category of '{variable.name}'", hint=hint)
 
 
 def _ordered(variable: Variable, labels: Iterable[str]) -> tuple[str, ...]:
     among = set(labels)
     return tuple(label for label in variable.labels if label in among)
-
-
-def _near(name: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(names), 1, 0.5)
-    return f"did you mean '{near[0]}'?" if near else ""
 
 
 def _listed(names: Sequence[str]) -> str:

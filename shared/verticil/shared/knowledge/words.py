@@ -24,6 +24,7 @@ EXPLAINED: Final = (
     "and nobody's data support it."
 )
 _NAME_LETTERS: Final = 120
+_SHOWN_ROWS: Final = 30
 
 
 def stated(knowledge: Knowledge | None, schema: Schema) -> tuple[str, ...]:
@@ -47,8 +48,9 @@ def usual_name(item: Item, variables: Mapping[str, Variable]) -> str:
 
 def _told(item: Item, variables: Mapping[str, Variable]) -> str:
     text = _sentence(item, variables)
-    named = not item.name.startswith(usual_name(item, variables))
-    return f"{item.name}: {text}." if named else f"{text[0].upper()}{text[1:]}."
+    if not item.name.startswith(usual_name(item, variables)):
+        return f"{item.name}: {text}."
+    return f"{text[0].upper()}{text[1:]}." if text.startswith(("where ", "never ")) else f"{text}."
 
 
 def _sentence(item: Item, variables: Mapping[str, Variable]) -> str:
@@ -58,16 +60,12 @@ def _sentence(item: Item, variables: Mapping[str, Variable]) -> str:
         case Order():
             return f"{item.lower} is {'less than' if item.strict else 'at most'} {item.upper}, where both are numbers"
         case Function():
-            return f"{item.variable.name} follows from {_listed(item.of)}, is sent by nobody, and costs nothing"
+            return f"{item.variable.name} follows from {_listed(item.of)} and is sent by nobody: {_table(item)}"
         case Groups():
             groups = "; ".join(f"{name} ({_quoted(labels)})" for name, labels in item.groups)
             return f"{item.variable} has the groups {groups}"
         case Refinement():
-            labels = len({label for label, _, _ in item.values})
-            return (
-                f"{item.variable} is a property: {labels} of its categories become one of {len(item.values)} finer values, "
-                "drawn by published weights"
-            )
+            return f"{item.variable} is a property of finer values, drawn by published weights: {_finer(item)}"
         case SoftRule():
             then = _any(item.then, variables)
             return (
@@ -104,6 +102,22 @@ def _condition(condition: Condition, variables: Mapping[str, Variable]) -> str:
     if others and 2 * len(others) < len(codes):
         return f"{variable.name} is {'not' if len(others) == 1 else 'none of'} {_quoted(others)}"
     return f"{variable.name} is {'' if len(codes) == 1 else 'one of '}{_quoted(condition.values)}"
+
+
+def _table(function: Function) -> str:
+    others = [] if function.otherwise is None else [f"else '{function.otherwise}'"]
+    if len(function.values) > _SHOWN_ROWS:
+        return "; ".join([f"by a table of {len(function.values):,} rows", *others])
+    return "; ".join([*(f"{_quoted(labels)} gives '{value}'" for *labels, value in function.values), *others])
+
+
+def _finer(refinement: Refinement) -> str:
+    finer: dict[str, list[str]] = {}
+    for label, value, weight in refinement.values:
+        finer.setdefault(label, []).append(f"'{value}' ({weight:g})")
+    if len(refinement.values) > _SHOWN_ROWS:
+        return f"{len(refinement.values):,} values of {len(finer)} categories"
+    return "; ".join(f"'{label}' becomes {' or '.join(values)}" for label, values in finer.items())
 
 
 def _quoted(labels: Sequence[str]) -> str:

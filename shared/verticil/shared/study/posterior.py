@@ -21,8 +21,8 @@ from verticil.shared.study.vocabulary import (
     MIXED_REPLICATES,
     STATISTICS,
     fail,
-    near_hint,
 )
+from verticil.shared.table import near_hint
 
 _RANGES: Final = {
     "chains": (2, 64),

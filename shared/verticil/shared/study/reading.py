@@ -27,8 +27,7 @@ from verticil.shared.study.codebook import variable_from
 from verticil.shared.study.document import CustomRule, QuorumRule, ShareRule, StructureRule, Study, Unit, schema_of
 from verticil.shared.study.protocols import PROTOCOLS, protocol_of
 from verticil.shared.study.schemes import Domain, compound, compound_of, single
-from verticil.shared.study.vocabulary import near_hint
-from verticil.shared.table import Table
+from verticil.shared.table import Table, near_hint
 
 _EXAMPLES: Final = {"epsilon": "epsilon = 1.0", "delta": "delta = 1e-9"}
 _DURATION: Final = re.compile(r"([1-9][0-9]{0,4})(min|h|d)", re.ASCII)

@@ -42,9 +42,9 @@ from verticil.shared.study.vocabulary import (
     SAMPLING,
     SOURCES,
     fail,
-    near_hint,
     scores,
 )
+from verticil.shared.table import near_hint
 
 LEAST_PARTIES: Final = 2
 """A model of one party's columns is nothing that a federation is needed for, and its release would be that party's alone."""

@@ -49,8 +49,8 @@ from verticil.shared.channels.transition import SCALE, Transition
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study import vocabulary
 from verticil.shared.study.document import TwoLevel, Unit
-from verticil.shared.study.vocabulary import MAX_COMBINATIONS, near_hint
-from verticil.shared.table import Table
+from verticil.shared.study.vocabulary import MAX_COMBINATIONS
+from verticil.shared.table import Table, near_hint
 
 _STRENGTHS: Final = ("epsilon", "gamma", "keep", "flip")
 _RULES: Final = ("equal-contrast",)

@@ -6,10 +6,8 @@ of randomization stand in `verticil.shared.study.schemes`, the estimators in `ve
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
@@ -131,9 +129,3 @@ def check_privacy(where: str, epsilon: float, delta: float) -> None:
 def fail(where: str, problem: str, *, hint: str = "") -> NoReturn:
     """Raise `Misuse` STUDY_INVALID."""
     raise Misuse("STUDY_INVALID", f"{where}: {problem}", hint=hint)
-
-
-def near_hint(name: str, names: Iterable[str]) -> str:
-    """A hint that names what is nearest to `name`; empty when nothing is near."""
-    near = difflib.get_close_matches(name, list(names), 1, 0.5)
-    return f"did you mean '{near[0]}'?" if near else ""
