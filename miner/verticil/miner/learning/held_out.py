@@ -35,9 +35,11 @@ from verticil.shared.estimation.design import ColumnUnit, family_design
 from verticil.shared.estimation.estimators import em_projection
 from verticil.shared.estimation.information import Link, plug_in_information
 from verticil.shared.estimation.smaller_families import backed_off
+from verticil.shared.knowledge.support import Support
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Network
 from verticil.shared.model.schema import Schema
+from verticil.shared.release.shares import no_records
 from verticil.shared.release.synthesis import sample_codes
 
 BLOCKS: Final = 20
@@ -120,11 +122,15 @@ class HeldOut:
         return np.asarray(place[np.ravel_multi_index([sample[v].astype(np.int64) for v in unit.variables], shape)])
 
 
-def quick_network(schema: Schema, dag: Dag, tables: FamilyTables, *, prior_count: float | None) -> Network:
+def quick_network(
+    schema: Schema, dag: Dag, tables: FamilyTables, *, prior_count: float | None, support: Support | None = None
+) -> Network:
     """A network with the probabilities that a comparison needs, and without uncertainty: everything else is NaN."""
     families: list[Family] = []
     for child, parents in enumerate(dag.parents):
         observed, design = tables.counted((*parents, child))
+        if support is not None:
+            design = design.under(support.zeros((*parents, child)))
         table = em_projection(observed, design)
         if prior_count is None:
             table = backed_off(table, design)
@@ -187,9 +193,17 @@ class PairCheck:
     strong: float
 
 
-def sample_of(network: Network, *, seed: int) -> Sample:
-    """Records of a network: codes of each variable."""
-    return sample_codes(network, _SAMPLED, generator=np.random.Generator(np.random.Philox(seed)))
+def sample_of(network: Network, *, seed: int, support: Support | None = None) -> Sample:
+    """Records of a network that meet what is stated of all: codes of each variable.
+
+    Raises:
+        DataFault: LEARNING_FAILED, there are none.
+    """
+    generator = np.random.Generator(np.random.Philox(seed))
+    try:
+        return sample_codes(network, _SAMPLED, generator=generator, support=support)
+    except ValueError as error:
+        raise no_records(error) from None
 
 
 def check_pairs(sample: Sample, n_states: Sequence[int], pairs: PairScores) -> PairCheck:

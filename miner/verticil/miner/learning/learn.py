@@ -133,10 +133,12 @@ def learn(
     tables.count_ahead(((*parents, child) for child, parents in enumerate(result.dag.parents)), cancelled=check)
 
     families: list[Family] = []
+    support = study.support()
     for child, parents in enumerate(result.dag.parents):
         check()
         report("parameters", 100 * child // len(schema))
         observed, design = tables.counted((*parents, child))
+        design = design.under(support.zeros((*parents, child)))
         try:
             family = parameters.family_parameters(
                 observed,
@@ -153,7 +155,7 @@ def learn(
             raise negative_counts(study, schema.names[child]) from None
         families.append(family)
     network = round_network(Network(schema=schema, dag=result.dag, families=tuple(families)))
-    models, exact = model_shares(network, study.support())
+    models, exact = model_shares(network, support)
     marginals: list[Marginal] = []
     for variable, model in enumerate(models):
         observed, design = tables.counted((variable,))
@@ -251,10 +253,11 @@ def shown_pairs(dag: Dag, study: Study) -> tuple[tuple[int, int], ...]:
 
 
 def _pairs(tables: FamilyTables, dag: Dag, study: Study) -> Iterator[PairEstimate]:
-    wanted = shown_pairs(dag, study)
+    wanted, support = shown_pairs(dag, study), study.support()
     tables.count_ahead(wanted)
     for first, second in wanted:
         observed, design = tables.counted((first, second))
+        design = design.under(support.zeros((first, second)))
         share, low, high = parameters.joint_shares(observed, design, level=study.parameters.interval_level)
         exact = all(axis.channel.is_identity for axis in design.axes)
         yield PairEstimate(first=first, second=second, estimate=share, low=low, high=high, exact=exact)
@@ -262,7 +265,8 @@ def _pairs(tables: FamilyTables, dag: Dag, study: Study) -> Iterator[PairEstimat
 
 def checked(network: Network, pairs: PairScores, study: Study) -> PairCheck:
     """The network against the tables of the pairs."""
-    return check_pairs(sample_of(network, seed=study.structure.seed), study.schema.n_states, pairs)
+    sample = sample_of(network, seed=study.structure.seed, support=study.support())
+    return check_pairs(sample, study.schema.n_states, pairs)
 
 
 def _check_pairs(study: Study) -> None:

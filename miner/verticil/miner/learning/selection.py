@@ -296,7 +296,7 @@ def _compare(columns: Sequence[Codes], part: _Part, trail: _Trail, progress: Cal
     """Search in every way in `part` that is not done, and compare on the rest of the records."""
     if len(trail.candidates) == len(trail.possible):
         return
-    study, units = part.study, part.tables.units
+    study, units, support = part.study, part.tables.units, part.study.support()
     rest = HeldOut(
         [
             column[part.tables.n_records * unit.channel.codes_per_record :]
@@ -311,8 +311,10 @@ def _compare(columns: Sequence[Codes], part: _Part, trail: _Trail, progress: Cal
 
     for search in trail.possible[len(trail.candidates) :]:
         result = trail.run(part, search, told)
-        network = quick_network(study.schema, result.dag, part.tables, prior_count=study.parameters.prior_count)
-        sample = sample_of(network, seed=study.structure.seed)
+        network = quick_network(
+            study.schema, result.dag, part.tables, prior_count=study.parameters.prior_count, support=support
+        )
+        sample = sample_of(network, seed=study.structure.seed, support=support)
         trail.add(
             Candidate(
                 search=search,

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -86,10 +86,12 @@ class FamilyDesign:
     Attributes:
         axes: of the observed table; `family_design` puts the child's last, and the child last among its members.
         shape: numbers of categories of the family's variables: the parents and, last, the child.
+        allowed: of this shape: which combinations rules leave possible, whatever was randomized how; None: all.
     """
 
     axes: tuple[UnitAxis, ...]
     shape: tuple[int, ...]
+    allowed: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         if sorted(self._members()) != list(range(len(self.shape))):
@@ -105,16 +107,37 @@ class FamilyDesign:
         """Shape of the observed table."""
         return tuple(axis.n_entries for axis in self.axes)
 
+    def under(self, allowed: NDArray[np.bool_] | None) -> FamilyDesign:
+        """The same design where rules leave these combinations possible (of its shape; None: all)."""
+        return self if allowed is None else replace(self, allowed=allowed)
+
     @property
     def possible(self) -> NDArray[np.bool_] | None:
         """Of the family's shape: which cells can be; None: all."""
         parts = [axis.possible for axis in self.axes]
         if all(part is None for part in parts):
-            return None
+            return self.allowed
         table = np.ones((), dtype=np.bool_)
         for axis, part in zip(self.axes, parts, strict=True):
             table = np.multiply.outer(table, np.ones(axis.n_cells, dtype=np.bool_) if part is None else part)
-        return self.arrange(table)
+        return self.arrange(table) if self.allowed is None else self.arrange(table) & self.allowed
+
+    @property
+    def allowed_cells(self) -> NDArray[np.bool_] | None:
+        """`allowed` with one axis of cells for each unit, as it was before `arrange`."""
+        if self.allowed is None:
+            return None
+        return self.allowed.transpose(self._members()).reshape([axis.n_cells for axis in self.axes])
+
+    @property
+    def allowed_categories(self) -> NDArray[np.bool_] | None:
+        """`allowed` with one axis for each unit, of the categories that an EM runs over."""
+        cells = self.allowed_cells
+        if cells is None:
+            return None
+        spread = [axis.spread for axis in self.axes]
+        places = [np.arange(k) if s is None else s.argmax(axis=1) for k, s in zip(cells.shape, spread, strict=True)]
+        return np.asarray(cells[np.ix_(*places)])
 
     @property
     def parents(self) -> FamilyDesign:

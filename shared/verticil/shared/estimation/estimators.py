@@ -25,7 +25,9 @@ The likelihood of a subset column is a composite one: every member of a set coun
 Its maximum is consistent, and the inverse where that is positive; what members of one set tell together is not in a table.
 
 Where units are compounds (`design`), the EM runs over their whole domains and is summed to the family's cells at the end; the
-others project the family's cells. A cell that stands for an impossible combination is 0 and gets no prior mass.
+others project the family's cells. A cell that stands for an impossible combination is 0 and gets no prior mass. So is one that
+rules leave impossible (`FamilyDesign.allowed`): the EM starts without it and stays so, ``simplex`` looks for the nearest among
+distributions that have nothing there, and the other two rescale what is left to all people.
 """
 
 from __future__ import annotations
@@ -111,19 +113,35 @@ def em_estimate(observed: Counts, design: Design, *, prior_count: float = 0.0) -
     return _with_prior(em_projection(observed, design), design, prior_count)
 
 
+def _within(counts: Floats, design: Design) -> Floats:
+    """Nothing where rules leave nothing possible, the rest rescaled to the same sum."""
+    allowed = as_design(design).allowed
+    if allowed is None:
+        return counts
+    total, kept = float(counts.sum()), np.where(allowed, counts, 0.0)
+    if (mass := float(kept.sum())) <= 0:
+        kept, mass = allowed.astype(np.float64), float(allowed.sum())
+    return np.asarray(kept * (total / mass), dtype=np.float64)
+
+
 def inverse_estimate(observed: Counts, design: Design, *, prior_count: float = 0.0) -> Floats:
     """The unbiased estimate (`FamilyDesign.estimate`), with a prior; cells may be negative: see `Estimator`."""
-    return _with_prior(_unbiased(observed, design), design, prior_count)
+    return _with_prior(_within(_unbiased(observed, design), design), design, prior_count)
 
 
 def clip_projection(observed: Counts, design: Design, *, prior_count: float = 0.0) -> Floats:
     """The unbiased estimate with its negative cells set to 0 and the others rescaled (`clip`): see `Estimator`."""
-    return _with_prior(clip(_unbiased(observed, design)), design, prior_count)
+    return _with_prior(_within(clip(_unbiased(observed, design)), design), design, prior_count)
 
 
 def simplex_projection(observed: Counts, design: Design, *, prior_count: float = 0.0) -> Floats:
     """The distribution that is nearest to the unbiased estimate by least squares (`simplex`): see `Estimator`."""
-    return _with_prior(simplex(_unbiased(observed, design)), design, prior_count)
+    counts, allowed = _unbiased(observed, design), as_design(design).allowed
+    if allowed is None:
+        return _with_prior(simplex(counts), design, prior_count)
+    kept, nearest = counts[allowed], np.zeros_like(counts)
+    nearest[allowed] = simplex(kept + (float(counts.sum()) - float(kept.sum())) / kept.size)
+    return _with_prior(nearest, design, prior_count)
 
 
 def marginal_estimate(
@@ -197,10 +215,16 @@ def em_projection(
     spread = [axis.spread for axis in design.axes]
     released = observed / n
     prior = _prior_table(spread, prior_count / n)
+    allowed = design.allowed_categories
+    if allowed is not None:
+        prior = np.asarray(prior * allowed, dtype=np.float64)
     scale = 1 / (1 + prior_count / n * _n_possible(design))
     forward = [None if axis.forward is None else axis.forward[None] for axis in design.axes]
     if all(matrix is None for matrix in forward):
-        fitted = (released + prior) * (scale * n)
+        known = released if allowed is None else np.where(allowed, released, 0.0)
+        if allowed is not None:
+            known = known / known.sum() if known.any() else allowed / allowed.sum()
+        fitted = (known + prior) * (scale * n)
     else:
         start = em_start(observed, design)[None, None]
         fitted = (
@@ -372,6 +396,8 @@ def em_start(observed: Counts, design: FamilyDesign) -> Floats:
         share = clip(_one_way(observed.sum(axis=others), axis))
         share = (1 - START_FLOOR) * share / share.sum() + START_FLOOR / share.size
         start = start * share.reshape([-1 if other == place else 1 for other in range(observed.ndim)])
+    if (allowed := design.allowed_categories) is not None:
+        start = start * allowed
     start /= start.sum()
     return start
 

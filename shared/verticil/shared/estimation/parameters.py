@@ -18,6 +18,9 @@ Where the child is in one compound with parents (`design`), both z_jk and z_j va
 z_j the sum of z_jk over k, m_jy as before from the other units. Independent noise of variance s that was added to the observed
 table adds the same expression with s in the place of every released count.
 
+A cell that rules leave impossible is 0, with no error; N^_j is then the sum over the other cells, and z_j that of their z
+(where the child has an axis of its own and one entry a record; else all cells', which makes errors rather too large).
+
 Intervals are conditional on the structure and cut to [0, 1] at the end, never before. Where anything is randomized they are Wald
 intervals; where nothing is, Wilson's score intervals (1927), because Wald's cover far too little in cells of a few people (.14 of
 .95 at worst, and no width at all where no record is in the cell). Of 2,000 records, Wilson's of 95 % cover .93 to .97 in every
@@ -91,6 +94,9 @@ def family_parameters(
     n_states = design.shape[-1]
     n = max(float(observed.sum()), 1.0) if noise_variance else float(observed.sum())
     counts = design.estimate(observed).reshape(-1, n_states)
+    allowed = None if design.allowed is None else design.allowed.reshape(-1, n_states)
+    if allowed is not None:
+        counts = np.where(allowed, counts, 0.0)
     possible = None if design.possible is None else design.possible.reshape(-1, n_states)
     table = estimator(_cut(observed) if noise_variance else observed, design, prior_count=prior_count or 0.0)
     fitted = table.reshape(-1, n_states)
@@ -109,6 +115,10 @@ def family_parameters(
     replaced = None
     exact = _is_exact(design, noise_variance)
     low, high = _interval(estimate, standard_error, level, divisor if exact else None)
+    if allowed is not None:
+        standard_error, low, high = (
+            np.where(allowed | ~present[:, None], array, 0.0) for array in (standard_error, low, high)
+        )
     if minimum_count:
         probability, replaced, factor = pooled_rows(probability, counts, fitted.sum(axis=0), possible, minimum_count)
         unstable = unstable | replaced
@@ -194,8 +204,8 @@ def joint_shares(
         people: see `marginal_estimate`; to be given with noise.
 
     Returns:
-        Shares, lower and upper ends, all of `design.shape`. Where a column is randomized a cell's variance is at least what it
-        would be with one person in it.
+        Shares, lower and upper ends, all of `design.shape`; 0 where rules leave nothing possible. Where a column is randomized a
+        cell's variance is at least what it would be with one person in it.
 
     Raises:
         ValueError: there is no record.
@@ -207,7 +217,10 @@ def joint_shares(
     error = np.sqrt(np.maximum(design.variance_total(observed), 1.0) + noise) / n
     each = 1 - (1 - level) / share.size
     low, high = _interval(share, error, each, np.float64(n) if exact else None)
-    return share, np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+    low, high = np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+    if (allowed := design.allowed) is not None:
+        share, low, high = (np.where(allowed, array, 0.0) for array in (share, low, high))
+    return share, low, high
 
 
 def _cut(observed: Counts) -> Floats:
@@ -249,8 +262,16 @@ def _standard_error(
     if last.members[-1] != len(design.shape) - 1:
         raise ValueError("the child is not the last variable of the last axis")
     weights = apply_axes(observed, [*(axis.square for axis in others), None]).reshape(-1, last.n_entries)
+    allowed = design.allowed_cells
+    # Of each row, which part of an entry's weights is in cells that can be: (J, M).
+    inside = None
+    if allowed is not None and len(last.members) == 1 and last.is_linear:
+        inside = allowed.reshape(-1, last.n_cells).astype(np.float64) @ last.dense_inverse.T
     # The square, multiplied out: three passes over the table in place of one over J x K x K.
-    if len(last.members) == 1:
+    if inside is not None:
+        moment = weights if last.square is None else weights @ last.square
+        cross, summed = (weights * inside) @ last.dense_inverse, (weights * inside**2).sum(axis=1, keepdims=True)
+    elif len(last.members) == 1:
         moment, cross = (weights if matrix is None else weights @ matrix for matrix in (last.square, last.inverse))
         summed = weights.sum(axis=1, keepdims=True)
     else:
@@ -261,6 +282,8 @@ def _standard_error(
             each = np.ones(axis.n_cells) if axis.inverse is None else (axis.inverse**2).sum(axis=0)
             gain = np.multiply.outer(gain, each)
         of_moment, of_cross, of_summed = last.ratio_gains()
+        if inside is not None:
+            of_cross, of_summed = inside @ last.dense_inverse, (inside**2).sum(axis=1, keepdims=True)
         moment = moment + gain.reshape(-1, 1) * of_moment
         cross = cross + gain.reshape(-1, 1) * of_cross
         summed = summed + gain.reshape(-1, 1) * of_summed

@@ -94,6 +94,18 @@ class Support:
             self._tables[key] = found
         return self._tables[key]
 
+    def zeros(self, members: Sequence[int]) -> Mask | None:
+        """`table`, for estimation: None where nothing is impossible.
+
+        Where finding out what all rules say together needs too large a table, it is what rules among these variables say.
+        """
+        try:
+            found = self.table(members)
+        except ValueError:
+            own = Support(self.schema, tuple(f for f in self.factors if set(f[0]) <= set(members)), ())
+            found = own.table(members)
+        return None if found.all() else found
+
     def forbids(self, members: Sequence[int]) -> bool:
         """Whether some combination of these variables cannot be completed."""
         return bool(self._connected(tuple(members))) and not self.table(members).all()

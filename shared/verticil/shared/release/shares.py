@@ -57,7 +57,7 @@ def model_shares(network: Network, support: Support | None = None) -> tuple[list
     except TooWideError:
         codes = _sample(network, support)
     except ValueError as error:
-        raise _impossible(error) from None
+        raise no_records(error) from None
     counts = [np.bincount(column, minlength=k) for column, k in zip(codes, network.schema.n_states, strict=True)]
     return [count / _SAMPLE for count in counts], False
 
@@ -66,10 +66,11 @@ def _sample(network: Network, support: Support | None) -> list[Codes]:
     try:
         return sample_codes(network, _SAMPLE, generator=np.random.default_rng(0), support=support)
     except RulesTooWideError as error:
-        raise _impossible(error) from None
+        raise no_records(error) from None
 
 
-def _impossible(error: ValueError) -> DataFault:
+def no_records(error: ValueError) -> DataFault:
+    """What is said where records of a network cannot be drawn by rules."""
     return DataFault(
         "LEARNING_FAILED",
         f"records of the network that meet what the study states: {error}",

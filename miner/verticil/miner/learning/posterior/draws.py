@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from verticil.miner.learning.posterior.scores import PosteriorScores
 from verticil.shared.arrays import Floats
@@ -69,6 +70,11 @@ def matched(family: Callable[[int, tuple[int, ...]], Family]) -> Concentrations:
         return [matched_counts(found.probability, found.standard_error)] * m
 
     return of
+
+
+def within(concentration: Floats, allowed: NDArray[np.bool_]) -> Floats:
+    """Without the cells that rules leave impossible: Dirichlet rows given that these are 0. A row of such cells alone stays."""
+    return np.where(allowed | ~allowed.any(axis=1, keepdims=True), concentration, 0.0)
 
 
 def networks(

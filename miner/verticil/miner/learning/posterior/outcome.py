@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from verticil.miner.learning.posterior.draws import Concentrations, networks, pair_bands
+from verticil.miner.learning.posterior.draws import Concentrations, networks, pair_bands, within
 from verticil.miner.learning.posterior.graphs import Sampled
 from verticil.shared.arrays import AnyCodes, Floats
 from verticil.shared.knowledge.support import Support
@@ -56,9 +56,13 @@ def posterior_of(
     """
     schema, rule = study.schema, study.posterior
 
+    support = study.support()
+
     def checked(child: int, parents: tuple[int, ...], m: int) -> Sequence[Floats]:
         check()
-        return of(child, parents, m)
+        allowed = support.zeros((*parents, child))
+        drawn = of(child, parents, m)
+        return drawn if allowed is None else [within(each, allowed.reshape(each.shape)) for each in drawn]
 
     wanted = DRAWS + (PREDICTED if rule.statistics else 0) + rule.data_sets
     done = 0
@@ -74,7 +78,6 @@ def posterior_of(
         return found
 
     published = tuple(map(round_network, drawn(rule.data_sets, 0)))
-    support = study.support()
     bands = pair_bands(drawn(DRAWS, 1), pairs, level=study.parameters.interval_level, exact=exact, support=support)
     statistics = [statistic(words, schema, columns) for words in rule.statistics]
     predicted: tuple[Predictive, ...] = ()

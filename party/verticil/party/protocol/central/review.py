@@ -317,11 +317,12 @@ class _Own:
         self.variables = frozenset(study.schema.owned_by(party))
         self._columns = columns
         self._units = [study.column_unit(index) for index in range(len(study.units))]
+        self._support = study.support()
 
     def counted(self, axes: Sequence[int]) -> tuple[NDArray[np.float64], FamilyDesign]:
         """The observed table of some own variables and how they were randomized."""
         design = family_design(self._units, self.study.schema.n_states, axes)
-        return family_counts(self._columns, design), design
+        return family_counts(self._columns, design), design.under(self._support.zeros(axes))
 
     def estimated(self, axes: Sequence[int], z: float, *, prior_count: float) -> tuple[Floats, float]:
         """The shares of some own variables' combinations, and the first two terms of the module's bound."""

@@ -167,7 +167,7 @@ def _family(table: _Table, study: Study, child: int, parents: tuple[int, ...], m
     try:
         return parameters.family_parameters(
             table.counts,
-            table.design,
+            table.design.under(study.support().zeros((*parents, child))),
             child,
             parents,
             prior_count=rule.prior_count,
