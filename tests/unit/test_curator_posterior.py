@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -14,9 +15,11 @@ from typer.testing import CliRunner
 from verticil.cli.main import app
 from verticil.curator import Synthesized, synthesize
 from verticil.curator.study import owners_study
+from verticil.miner.scheduler.job import published_posterior
 from verticil.shared.errors import Misuse, Refusal
 from verticil.shared.formats.posterior import read_networks
 from verticil.shared.privacy.accounts import Cost
+from verticil.shared.release.posterior import posterior_fault
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.document import PosteriorRule
 from verticil.shared.study.reading import read_study
@@ -194,3 +197,40 @@ def test_what_becomes_of_a_study(tmp_path: Path) -> None:
     other = owners_study(read_study(sampled), method="privbayes")
     assert (other.structure.method, other.posterior) == ("privbayes", PosteriorRule())
     assert owners_study(read_study(sampled), method="joint").posterior.data_sets == 3
+
+
+def test_missing_values_are_unknowns_and_no_record_has_one(tmp_path: Path) -> None:
+    """In the records and every set, in the report's words, in posterior.json; and a network that has one does not verify."""
+    table, _ = clinic(tmp_path)
+    said = STUDY.replace('"hill-climb"', '"posterior"').replace(
+        'categories = ["x", "y", "z"]',
+        'categories = ["x", "y", "z", "?"]\nmissing = { category = "?", spellings = [""] }',
+        1,
+    )
+    (tmp_path / "study.toml").write_text(said + '[posterior]\nsteps = 2000\ndata_sets = 2\nmissing = "augment"\n')
+    frame = pd.read_csv(table)
+    lost = np.random.default_rng(4).random(len(frame)) < 0.25
+    frame.loc[lost, "a"] = None
+    frame.to_csv(table, index=False)
+    found = synthesize(table, tmp_path / "study.toml", method="posterior", out=tmp_path / "out")
+    release = tmp_path / "out" / "release"
+    for name in ("synthetic.csv", "set-1.csv", "set-2.csv"):
+        assert set(pd.read_csv(release / name, keep_default_na=False)["a"]) == {"x", "y", "z"}
+    assert json.loads((release / "posterior.json").read_bytes())["missing"] == [
+        {"variable": "a", "records": int(lost.sum())}
+    ]
+    report = (release / "report.html").read_text()
+    assert f"<bdi>a</bdi> ({lost.sum()} records)" in report
+    assert "No synthetic record has a missing value" in report
+    assert found.posterior is not None
+    posterior = published_posterior(found.posterior, found.study)
+    assert posterior is not None
+    assert posterior_fault(found.study, posterior, found.network.dag) == ""
+    network = posterior.networks[0]
+    table_of = np.full_like(network.families[0].probability, 0.25)
+    families = (dataclasses.replace(network.families[0], probability=table_of), *network.families[1:])
+    planted = dataclasses.replace(
+        posterior, networks=(dataclasses.replace(network, families=families), posterior.networks[1])
+    )
+    assert "network 1 has missing values of 'a'" in posterior_fault(found.study, planted, found.network.dag)
+    assert "were drawn" in posterior_fault(found.study, dataclasses.replace(posterior, missing=None), found.network.dag)

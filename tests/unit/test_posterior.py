@@ -274,7 +274,7 @@ def test_a_sample_says_what_its_graphs_have() -> None:
 def test_graphs_are_kept_only_where_the_weights_are_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """While a chain settles they are raised to powers that grow to 1."""
     raised: list[float] = []
-    real = Chains._stage
+    real = Chains.stage
 
     def noted(self: Chains, done: int) -> tuple[int, float]:
         ends, power = real(self, done)
@@ -283,7 +283,7 @@ def test_graphs_are_kept_only_where_the_weights_are_their_own(monkeypatch: pytes
         assert power == 1.0 or ends <= self.burn_in
         return ends, power
 
-    monkeypatch.setattr(Chains, "_stage", noted)
+    monkeypatch.setattr(Chains, "stage", noted)
     sample = sample_graphs(sets_of(THREE), Chains(chains=2, steps=1000), seed=1)
     assert raised == sorted(raised)
     assert raised[0] < 0.01

@@ -14,6 +14,7 @@ from verticil.shared.posterior.chains import Chains
 from verticil.shared.posterior.parent_sets import ParentSets
 from verticil.shared.study import canonical, rules
 from verticil.shared.study.document import PosteriorRule, ReleaseRule, Study
+from verticil.shared.study.posterior import check_posterior, drawn_categories
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.vocabulary import KEPT_GRAPHS
 
@@ -218,3 +219,86 @@ def test_the_canonical_form_has_no_rule_without_the_method(tmp_path):
     large = dataclasses.replace(read(tmp_path, METHOD), release=ReleaseRule(synthetic_records=20_000_000))
     with pytest.raises(Misuse, match="5 sets of 20000000 records"):
         rules.check(large, source="study")
+
+
+LACKING = TEXT.replace('name = "x"\ncategories = ["0", "1", "2"]', 'name = "x"\ncategories = ["0", "1", "2"]\nMISSING')
+AUGMENT = '[posterior]\nmissing = "augment"\n'
+
+
+def lacking(
+    tmp_path: Path, said: str, missing: str = '{ category = "2", spellings = [""] }', randomized: str = RAW
+) -> Study:
+    path = tmp_path / "study.toml"
+    text = LACKING.replace("MODEL", "central").replace("MISSING", f"missing = {missing}")
+    path.write_text(text + randomized + METHOD + said, encoding="utf-8")
+    return read_study(path)
+
+
+def test_missing_values_are_drawn_where_it_is_asked_for(tmp_path):
+    study = lacking(tmp_path, AUGMENT)
+    assert study.posterior == PosteriorRule(missing="augment")
+    assert drawn_categories(study) == {0: 2}
+    assert canonical.from_bytes(canonical.to_bytes(study)) == study
+    plain = lacking(tmp_path, '[posterior]\nsteps = 500\nmissing = "category"\n')
+    assert drawn_categories(plain) == {}
+    assert "missing" not in json.loads(canonical.to_bytes(plain))["posterior"]
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "how", "message"),
+    [
+        ("STUDY_INVALID", '[posterior]\nmissing = "impute"\n', {}, "got 'impute', expected one of category, augment"),
+        ("STUDY_UNSUPPORTED", AUGMENT, {"randomized": RANDOMIZED}, "records as they are: column 'x' is randomized"),
+        (
+            "STUDY_UNSUPPORTED",
+            AUGMENT + "[tables]\nepsilon = 1.0\ndelta = 1e-9\n",
+            {},
+            "records as they are: tables with noise have no records whose missing values could be drawn",
+        ),
+        (
+            "STUDY_UNSUPPORTED",
+            AUGMENT + '[[randomization]]\njointly = ["x", "y"]\nscheme = "none"\n',
+            {},
+            "columns 'x, y' is one column, and its missing values are combinations",
+        ),
+        (
+            "STUDY_UNSUPPORTED",
+            AUGMENT + '[[knowledge.rule]]\nkind = "implication"\nname = "r"\nif = { x = "0" }\nthen = { y = ["0"] }\n',
+            {},
+            "need not keep what [knowledge] states",
+        ),
+        (
+            "STUDY_INVALID",
+            AUGMENT,
+            {"missing": '{ category = "2", spellings = [""] }\nother = "2"'},
+            "'x': its missing values have the category of all others",
+        ),
+        (
+            "STUDY_INVALID",
+            AUGMENT + 'statistics = [["mle", "x", "2"]]\n',
+            {},
+            "'2' is what a missing value of 'x' is, and with missing = 'augment' none is",
+        ),
+        (
+            "STUDY_INVALID",
+            AUGMENT + 'statistics = [["overlap", "y", "0", "x", "1"]]\n',
+            {},
+            "the interval of the original records, which lack values of 'x'",
+        ),
+    ],
+)
+def test_where_missing_values_cannot_be_drawn_it_is_refused_by_name(tmp_path, code, said, how, message):
+    with pytest.raises(Misuse) as caught:
+        lacking(tmp_path, said, **how)
+    assert caught.value.code == code
+    assert message in caught.value.message
+
+
+def test_missing_values_that_nobody_declares_cannot_be_drawn(tmp_path):
+    with pytest.raises(Misuse, match="no variable declares missing values"):
+        read(tmp_path, METHOD + AUGMENT, randomized=RAW)
+    study = lacking(tmp_path, AUGMENT)
+    two = dataclasses.replace(study.schema[0], labels=("1", "2"))
+    schema = dataclasses.replace(study.schema, variables=(two, *study.schema.variables[1:]))
+    with pytest.raises(Misuse, match="'x': one category is left without that of missing values"):
+        check_posterior(dataclasses.replace(study, schema=schema), source="study")

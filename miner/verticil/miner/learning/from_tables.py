@@ -26,7 +26,7 @@ import numpy as np
 from verticil.miner.learning.blend import blended
 from verticil.miner.learning.learn import LearnResult, Progress, checked, shown_pairs, without_weak
 from verticil.miner.learning.model_tables import ModelScores, ModelTables, noisy_pair_scores, observed_of
-from verticil.miner.learning.posterior.draws import matched
+from verticil.miner.learning.posterior.draws import drawing, matched
 from verticil.miner.learning.posterior.graphs import Sampled, mixed_graphs
 from verticil.miner.learning.posterior.outcome import posterior_of
 from verticil.miner.learning.posterior.scores import PosteriorScores, local_score
@@ -135,16 +135,16 @@ def learn_from_tables(
     shares, exact = model_shares(network, study.support())
     posterior = None
     if sampled is not None:
+        of = matched(lambda child, parents: _family(tables, of_model, again, child, parents, level=0.95))
         posterior = posterior_of(
             sampled,
-            matched(lambda child, parents: _family(tables, of_model, again, child, parents, level=0.95)),
+            drawing(sampled.sample, of, study, check),
             study,
             source="noisy-tables",
             pairs=shown_pairs(result.dag, study),
             exact=frozenset(),
             n_records=round(tables.people),
             columns=None,
-            check=check,
             progress=lambda percent: told("drawing")(percent / 100),
         )
     if study.leaves_source_open:

@@ -19,7 +19,13 @@ from numpy.typing import NDArray
 from verticil.miner.learning import counting
 from verticil.miner.learning.held_out import PairCheck, check_pairs, sample_of
 from verticil.miner.learning.joint import asks_for_joint, joint_of_columns
-from verticil.miner.learning.posterior.draws import concentrations
+from verticil.miner.learning.posterior.draws import concentrations, drawing
+from verticil.miner.learning.posterior.incomplete import (
+    pooled_family,
+    pooled_marginal,
+    pooled_pair,
+    pooled_strengths,
+)
 from verticil.miner.learning.posterior.outcome import posterior_of
 from verticil.miner.learning.scores import FamilyScores, PairScores
 from verticil.miner.learning.search.protocol import UNINTERRUPTED, Interruption, SearchResult, Stages
@@ -31,6 +37,7 @@ from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault
 from verticil.shared.estimation import parameters
 from verticil.shared.joint.estimate import JointEstimate
+from verticil.shared.knowledge.support import Support
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import CONFIRMED, Family, Marginal, Network, PairEstimate
 from verticil.shared.model.rounding import round_network
@@ -123,44 +130,29 @@ def learn(
         _check_pairs(study)
         with stages.stage("search") as own:
             found = search_columns(columns, study, progress=report, interruption=own)
-        result, tables = found.result, found.tables
+        result, each = found.result, found.each
     else:
         result = SearchResult(dag=dag, fitness=0.0, generations=0, dropped_edges=(), seed=study.structure.seed)
         units = [study.column_unit(index) for index in range(len(study.units))]
-        tables = FamilyTables(columns, units, schema.n_states, schema.names, cancelled=check)
+        each = (FamilyTables(columns, units, schema.n_states, schema.names, cancelled=check),)
     check()
-    result, strengths, weak = _strong(result, tables, study, check)
-    tables.count_ahead(((*parents, child) for child, parents in enumerate(result.dag.parents)), cancelled=check)
+    result, strengths, weak = _strong(result, each, study, check)
+    for tables in each:
+        tables.count_ahead(((*parents, child) for child, parents in enumerate(result.dag.parents)), cancelled=check)
 
     families: list[Family] = []
     support = study.support()
     for child, parents in enumerate(result.dag.parents):
         check()
         report("parameters", 100 * child // len(schema))
-        observed, design = tables.counted((*parents, child))
-        design = design.under(support.zeros((*parents, child)))
-        try:
-            family = parameters.family_parameters(
-                observed,
-                design,
-                child,
-                parents,
-                prior_count=study.parameters.prior_count,
-                level=study.parameters.interval_level,
-                estimator=estimator_of(study.parameters, schema.names[child]),
-            )
-        except ValueError:
-            if study.parameters.prior is None:
-                raise
-            raise negative_counts(study, schema.names[child]) from None
-        families.append(family)
+        families.append(pooled_family([_family(tables, study, support, child, parents) for tables in each]))
     network = round_network(Network(schema=schema, dag=result.dag, families=tuple(families)))
     models, exact = model_shares(network, support)
     marginals: list[Marginal] = []
     for variable, model in enumerate(models):
-        observed, design = tables.counted((variable,))
-        level = study.parameters.interval_level
-        marginals.append(parameters.marginal_parameters(observed, design, variable=variable, model=model, level=level))
+        level, counted = study.parameters.interval_level, [tables.counted((variable,)) for tables in each]
+        shares = (parameters.marginal_parameters(*of, variable=variable, model=model, level=level) for of in counted)
+        marginals.append(pooled_marginal(list(shares)))
     report("parameters", 100)
     joint = None
     if asks_for_joint(study):
@@ -183,7 +175,7 @@ def learn(
         way=None if found is None else found.search,
         candidates=() if found is None else found.candidates,
         pair_check=None if found is None else checked(network, found.pairs, study),
-        pairs=tuple(_pairs(tables, result.dag, study)),
+        pairs=tuple(_pairs(each, result.dag, study)),
         edge_strength={edge: strengths[edge] for edge in result.dag.edges()},
         weak_edges=weak,
         n_records=n,
@@ -201,32 +193,39 @@ def _posterior(
 ) -> StructurePosterior | None:
     if found is None or found.sampled is None:
         return None
-    sampled = found.sampled
-    tables = sampled.scores.tables
-    as_they_are = FamilyScores(tables).unrandomized
+    sampled, tables = found.sampled, found.tables
+    completed = found.completed
+    as_they_are = FamilyScores(tables).unrandomized if completed is None else frozenset(range(len(study.schema)))
     plain = len(as_they_are) == len(study.schema)
-    generator = np.random.Generator(np.random.Philox(key=[study.structure.seed, 4], counter=[0, 0, 0, 2]))
+    if completed is not None:
+        draw = completed.drawing(study, check)
+    elif sampled.scores is not None:
+        generator = np.random.Generator(np.random.Philox(key=[study.structure.seed, 4], counter=[0, 0, 0, 2]))
+        draw = drawing(sampled.sample, concentrations(sampled.scores, generator), study, check)
+    else:
+        raise ValueError("a sample of graphs without scores, and its records were not completed")
     return posterior_of(
         sampled,
-        concentrations(sampled.scores, generator),
+        draw,
         study,
         source="records" if plain else "randomized",
         pairs=shown_pairs(sampled.result.dag, study),
         exact=as_they_are,
         n_records=tables.n_records,
         columns=columns if plain else None,
-        check=check,
         progress=progress,
+        missing=None if completed is None else completed.missing(),
     )
 
 
 def _strong(
-    result: SearchResult, tables: FamilyTables, study: Study, check: Callable[[], None]
+    result: SearchResult, each: Sequence[FamilyTables], study: Study, check: Callable[[], None]
 ) -> tuple[SearchResult, Mapping[tuple[int, int], EdgeStrength], Mapping[tuple[int, int], EdgeStrength]]:
     """The result without edges below the study's minimum, the strengths of all that were found, and of those left out."""
     minimum = study.structure.minimum_strength or 0.0
-    strengths = edge_strengths(
-        result.dag, tables, seed=study.structure.seed, least=max(minimum, CONFIRMED), check=check
+    least, seed = max(minimum, CONFIRMED), study.structure.seed
+    strengths = pooled_strengths(
+        [edge_strengths(result.dag, tables, seed=seed, least=least, check=check) for tables in each]
     )
     result, weak = without_weak(result, strengths, study)
     return result, strengths, weak
@@ -252,15 +251,39 @@ def shown_pairs(dag: Dag, study: Study) -> tuple[tuple[int, int], ...]:
     return (*dag.edges(), *(pair for pair in named if frozenset(pair) not in edges))
 
 
-def _pairs(tables: FamilyTables, dag: Dag, study: Study) -> Iterator[PairEstimate]:
-    wanted, support = shown_pairs(dag, study), study.support()
-    tables.count_ahead(wanted)
-    for first, second in wanted:
-        observed, design = tables.counted((first, second))
-        design = design.under(support.zeros((first, second)))
-        share, low, high = parameters.joint_shares(observed, design, level=study.parameters.interval_level)
-        exact = all(axis.channel.is_identity for axis in design.axes)
-        yield PairEstimate(first=first, second=second, estimate=share, low=low, high=high, exact=exact)
+def _family(tables: FamilyTables, study: Study, support: Support, child: int, parents: tuple[int, ...]) -> Family:
+    observed, design = tables.counted((*parents, child))
+    design = design.under(support.zeros((*parents, child)))
+    try:
+        return parameters.family_parameters(
+            observed,
+            design,
+            child,
+            parents,
+            prior_count=study.parameters.prior_count,
+            level=study.parameters.interval_level,
+            estimator=estimator_of(study.parameters, study.schema.names[child]),
+        )
+    except ValueError:
+        if study.parameters.prior is None:
+            raise
+        raise negative_counts(study, study.schema.names[child]) from None
+
+
+def _pairs(each: Sequence[FamilyTables], dag: Dag, study: Study) -> Iterator[PairEstimate]:
+    wanted, level, support = shown_pairs(dag, study), study.parameters.interval_level, study.support()
+    for tables in each:
+        tables.count_ahead(wanted)
+    for pair in wanted:
+        yield pooled_pair([_pair(tables, support, pair, level) for tables in each], level=level)
+
+
+def _pair(tables: FamilyTables, support: Support, pair: tuple[int, int], level: float) -> PairEstimate:
+    observed, design = tables.counted(pair)
+    design = design.under(support.zeros(pair))
+    share, low, high = parameters.joint_shares(observed, design, level=level)
+    exact = all(axis.channel.is_identity for axis in design.axes)
+    return PairEstimate(first=pair[0], second=pair[1], estimate=share, low=low, high=high, exact=exact)
 
 
 def checked(network: Network, pairs: PairScores, study: Study) -> PairCheck:

@@ -47,6 +47,7 @@ import numpy as np
 
 from verticil.miner.learning.held_out import HeldOut, check_pairs, quick_network, sample_of
 from verticil.miner.learning.posterior.graphs import Sampled, sampled_graphs
+from verticil.miner.learning.posterior.incomplete import Completed, completed_graphs
 from verticil.miner.learning.posterior.scores import PosteriorScores, local_score
 from verticil.miner.learning.scores import FamilyScores, PairScores, pair_scores
 from verticil.miner.learning.search.protocol import (
@@ -65,6 +66,7 @@ from verticil.shared.estimation.design import ColumnUnit, family_design
 from verticil.shared.estimation.unit_axis import contrast_factor
 from verticil.shared.model.graph import Dag
 from verticil.shared.study.document import Study
+from verticil.shared.study.posterior import drawn_categories
 from verticil.shared.study.vocabulary import METHODS
 
 CANDIDATES: Final = (
@@ -123,6 +125,8 @@ class Found:
         pairs: the scores of all pairs.
         tables: the released counts of the families that were looked at.
         sampled: the graphs, where the study samples them; then `result` is their consensus.
+        completed: the records, where their missing values were drawn with the graphs; `tables` is of one completed table.
+        more: those of other completed tables.
     """
 
     result: SearchResult
@@ -131,6 +135,13 @@ class Found:
     pairs: PairScores
     tables: FamilyTables
     sampled: Sampled | None = None
+    completed: Completed | None = None
+    more: tuple[FamilyTables, ...] = ()
+
+    @property
+    def each(self) -> tuple[FamilyTables, ...]:
+        """`tables`, and `more`."""
+        return (self.tables, *self.more)
 
 
 def search_columns(
@@ -169,6 +180,8 @@ def search_columns(
     progress("counting", 100)
     if not auto:
         search = Search(method=rule.method, score=rule.score)
+        if drawn_categories(study):
+            return _completed(part, columns, search, told, interruption)
         if study.samples_graphs:
             scores = PosteriorScores(part.tables, local_score(rule.score))
             sampled = sampled_graphs(scores, part.problem, part.pairs, study, progress=told, interruption=interruption)
@@ -192,6 +205,28 @@ def search_columns(
         raise LearningCancelled(trail.joined(stop.checkpoint)) from None
     candidates = tuple(trail.candidates)
     return Found(result=result, search=search, candidates=candidates, pairs=part.pairs, tables=part.tables)
+
+
+def _completed(
+    part: _Part, columns: Sequence[Codes], search: Search, progress: Callable[[float], None], interruption: Interruption
+) -> Found:
+    """Graphs with the missing values of records as unknowns."""
+    study = part.study
+    sampled, completed = completed_graphs(
+        columns, part.problem, part.pairs, study, progress=progress, interruption=interruption
+    )
+    made, n_states, check = list(completed.tables()), study.schema.n_states, interruption.check
+    first, *more = (FamilyTables(each, completed.units, n_states, study.schema.names, cancelled=check) for each in made)
+    return Found(
+        result=sampled.result,
+        search=search,
+        candidates=(),
+        pairs=pair_scores(made[0], completed.units, n_states, cancelled=check),
+        tables=first,
+        sampled=sampled,
+        completed=completed,
+        more=tuple(more),
+    )
 
 
 def _shuffled(columns: Sequence[Codes], units: Sequence[ColumnUnit], n: int, *, seed: int) -> list[Codes]:

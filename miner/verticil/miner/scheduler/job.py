@@ -400,6 +400,7 @@ def published_posterior(found: StructurePosterior | None, study: Study) -> Publi
             )
             for words, told in zip(study.posterior.statistics, found.predictive, strict=True)
         ),
+        missing=found.missing,
     )
 
 

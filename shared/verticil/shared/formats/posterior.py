@@ -12,10 +12,12 @@ with probabilities drawn given it, that the sets of records (2, 3) come from: ``
      "edges": [{"parent", "child", "probability", "error"}, ..], "consensus": PARENTS,
      "graphs": {"distinct": number, "listed": [{"share", "parents": PARENTS}, ..]},
      "networks": {"unit": 2^-24, "listed": [[{"parents": [positions], "probability": rows}, .. one for each variable], ..]},
-     "pairs": [..], "predictive": [{"statistic": [words], "mean", "interval", "draws"}, ..]}
+     "missing": [{"variable", "records"}, ..], "pairs": [..],
+     "predictive": [{"statistic": [words], "mean", "interval", "draws"}, ..]}
 
 PARENTS is a list for each variable, in their order, of its parents' positions in `variables`. A network's probabilities are
-tables as in model.json, in whole numbers of units of 2^-24. Edges that are in no graph of the sample are not listed. null: a
+tables as in model.json, in whole numbers of units of 2^-24. Edges that are in no graph of the sample are not listed. `missing` is
+there where missing values were unknowns of the sample: of so many records the variable's was drawn. null: a
 statistic that is not defined on the records. The document is canonical JSON (RFC 8785): the same posterior gives the same bytes.
 """
 
@@ -121,6 +123,8 @@ class PublishedPosterior:
         pairs: shares of two variables over the posterior of graph and probabilities; within `low` and `high` together with the
             study's level.
         predictive: what the study asks for.
+        missing: (variable, records) where missing values were unknowns: of so many records the variable's value was one; None:
+            a missing value is a category like another.
     """
 
     source: str
@@ -137,6 +141,7 @@ class PublishedPosterior:
     networks: tuple[Network, ...]
     pairs: tuple[PairEstimate, ...] = ()
     predictive: tuple[Predicted, ...] = ()
+    missing: tuple[tuple[int, int], ...] | None = None
 
     def edge(self, parent: int, child: int) -> Edge:
         """An edge by its positions; of one that no graph has, the probability is 0."""
@@ -215,6 +220,8 @@ def write(posterior: PublishedPosterior, schema: Schema, digests: Mapping[str, s
             for item in posterior.predictive
         ],
     }
+    if posterior.missing is not None:
+        document["missing"] = [{"variable": names[v], "records": records} for v, records in posterior.missing]
     return rfc8785.dumps(cast("dict[str, object]", document))  # type: ignore[arg-type]  # as in model_json
 
 
@@ -297,6 +304,9 @@ def read(data: bytes, schema: Schema) -> PublishedPosterior:
             networks=tuple(_read_network(node, schema) for node in root["networks"]["listed"]),
             pairs=tuple(_read_pair(node, positions, schema) for node in root["pairs"]),
             predictive=tuple(_read_predicted(node) for node in root["predictive"]),
+            missing=None
+            if (missing := root.get("missing")) is None
+            else tuple((_position(node["variable"], positions), node["records"].integer()) for node in missing),
         )
     except ValueError as error:
         raise GateFailed("RELEASE_INVALID", f"{FILE}: {error}") from None

@@ -127,7 +127,7 @@ class Chains:
         parents, places = np.zeros((self.chains, d), dtype=np.uint64), np.zeros((self.chains, d), dtype=np.int64)
         for chain in range(self.chains):
             generator = np.random.default_rng([seed, chain])
-            places[chain] = _smallest(sets) if chain < 2 else _random(sets, generator)
+            places[chain] = smallest(sets) if chain < 2 else random_graph(sets, generator)
             parents[chain] = sets.masks[places[chain]]
             if chain == 1:
                 children = reversed_graph(parents[chain])
@@ -145,7 +145,7 @@ class Chains:
 
     def step(self, state: ChainsState) -> ChainsState:
         """Some steps of every chain."""
-        ends, power = self._stage(state.done)
+        ends, power = self.stage(state.done)
         steps = min(self._block(state.sets), ends - state.done)
         if steps <= 0:
             return state
@@ -235,7 +235,7 @@ class Chains:
     def _mark(self, sets: ParentSets) -> bytes:
         return hashlib.sha256(repr(self).encode() + sets.digest()).digest()
 
-    def _stage(self, done: int) -> tuple[int, float]:
+    def stage(self, done: int) -> tuple[int, float]:
         """The step with which the stage ends that the next step belongs to, and the power of the weights in it."""
         for stage in range(1, _STAGES + 1):
             if done < (ends := self.burn_in * stage // _STAGES):
@@ -257,7 +257,7 @@ class Chains:
         fraction, power = scaled(sets.log_weight)
         return Tables(
             shapes=shapes_of(min(self.together, sets.n_variables)),
-            nearby=_nearby(sets),
+            nearby=nearby(sets),
             starts=sets.starts,
             masks=sets.masks,
             fraction=fraction,
@@ -317,7 +317,7 @@ def shapes_of(together: int) -> Ints:
     return np.array(list(acyclic([every] * together)), dtype=np.int64)
 
 
-def _nearby(sets: ParentSets) -> Floats:
+def nearby(sets: ParentSets) -> Floats:
     """How often variables are drawn beside each, see `kernels.run`: by how little a variable's weight falls where the other is
     made its parent, or the other way round; and a share evenly.
     """
@@ -349,7 +349,7 @@ def reversed_graph(parents: Masks) -> Masks:
     return children
 
 
-def _smallest(sets: ParentSets) -> Ints:
+def smallest(sets: ParentSets) -> Ints:
     """Each variable's smallest set: what all its sets have in common where there is nothing but required edges."""
     return np.array(
         [
@@ -360,7 +360,7 @@ def _smallest(sets: ParentSets) -> Ints:
     )
 
 
-def _random(sets: ParentSets, generator: np.random.Generator) -> Ints:
+def random_graph(sets: ParentSets, generator: np.random.Generator) -> Ints:
     """A random order, and of each variable one of the sets of its predecessors."""
     d = sets.n_variables
     places, waiting, before = np.zeros(d, dtype=np.int64), generator.permutation(d).tolist(), 0

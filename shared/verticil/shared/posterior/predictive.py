@@ -132,7 +132,11 @@ def drawn_family(child: int, parents: tuple[int, ...], concentration: Floats, ge
     # A row without records and with next to no prior mass can underflow: then all of it is in one category.
     lost = total[:, 0] <= 0
     mass[lost, generator.integers(0, mass.shape[1], int(lost.sum()))] = 1.0
-    theta = mass / mass.sum(axis=1, keepdims=True)
+    return sure_family(child, parents, mass / mass.sum(axis=1, keepdims=True))
+
+
+def sure_family(child: int, parents: tuple[int, ...], theta: Floats) -> Family:
+    """A family with these probabilities, (J, K), and without standard errors."""
     unknown = np.full(theta.shape, np.nan)
     return Family(
         child=child,

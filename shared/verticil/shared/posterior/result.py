@@ -31,6 +31,8 @@ class StructurePosterior:
         pairs: the pairs of the consensus's edges and those that the study names: mean over the draws of (graph, probabilities),
             and a band that holds the whole table with the study's level.
         predictive: of the statistics that the study names, in their order.
+        missing: (variable, records whose value is missing) of each variable whose missing values were unknowns of the sample;
+            None: a missing value is a category like another.
     """
 
     sample: GraphSample
@@ -39,3 +41,4 @@ class StructurePosterior:
     networks: tuple[Network, ...]
     pairs: tuple[PairEstimate, ...] = ()
     predictive: tuple[Predictive, ...] = ()
+    missing: tuple[tuple[int, int], ...] | None = None

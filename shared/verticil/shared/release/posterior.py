@@ -23,7 +23,7 @@ from verticil.shared.model.network import Network
 from verticil.shared.release.synthesis import decode, sample_codes
 from verticil.shared.release.synthetic import FALSE_ALARMS, TABLES, read_records, same_records, unlikely_family
 from verticil.shared.study.document import Study
-from verticil.shared.study.posterior import check_set_cells
+from verticil.shared.study.posterior import check_set_cells, drawn_categories
 from verticil.shared.study.structure_document import structure_fault
 
 if TYPE_CHECKING:
@@ -96,6 +96,17 @@ def posterior_fault(study: Study, posterior: PublishedPosterior, dag: Dag) -> st
     ):
         if problem := structure_fault(graph, study):
             return f"a graph that the study does not permit: {problem}"
+    return _missing_fault(study, posterior)
+
+
+def _missing_fault(study: Study, posterior: PublishedPosterior) -> str:
+    drawn = drawn_categories(study)
+    if {place for place, _ in posterior.missing or ()} != set(drawn) or (posterior.missing is None) != (not drawn):
+        return "the variables whose missing values were drawn are not those of the study"
+    for number, network in enumerate(posterior.networks, 1):
+        for place, code in drawn.items():
+            if network.families[place].probability[:, code].any():
+                return f"network {number} has missing values of '{study.schema.names[place]}', and the study draws them"
     return ""
 
 

@@ -39,6 +39,7 @@ from verticil.shared.study.vocabulary import (
     MAX_CELLS,
     MAX_VARIABLES,
     METHODS,
+    MISSING,
     PREFERENCES,
     PRIORS,
     scores,
@@ -269,6 +270,8 @@ class PosteriorRule:
         gamma, alpha: of the penalty.
         data_sets: M: so many networks are drawn from the posterior and published, with a set of synthetic records from each.
         statistics: what is asked of predicted records: a name of `vocabulary.STATISTICS`, then variables and categories.
+        missing: what a missing value is: ``category``, a category like another; or ``augment``, an unknown that is drawn with
+            the graphs, where the records are there as they are (`study.posterior.drawn_categories`).
     """
 
     chains: int = 4
@@ -278,6 +281,7 @@ class PosteriorRule:
     alpha: float = 1.0
     data_sets: int = 5
     statistics: Annotated[tuple[tuple[str, ...], ...], Key(form='[["chi-square", "one", "other"], ..]')] = ()
+    missing: Annotated[str, Key(later=True, choices=MISSING)] = MISSING[0]
 
 
 Tables = tuple[tuple[str, tuple[tuple[float, ...], ...]], ...]

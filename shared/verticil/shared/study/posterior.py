@@ -54,6 +54,7 @@ def check_posterior(study: Study, *, source: str) -> None:
         if not least <= (number := getattr(rule, key)) <= most:  # also for NaN
             fail(f"{where}.{key}", f"got {number:.17g}, expected {least:g} to {most:g}")
     _check_prior(study, where=where)
+    _check_missing(study, where=f"{where}.missing")
     if (d := len(study.schema)) > MAX_SAMPLED:
         fail(
             f"{source}: structure.method",
@@ -99,6 +100,54 @@ def _check_prior(study: Study, *, where: str) -> None:
         )
 
 
+def drawn_categories(study: Study) -> dict[int, int]:
+    """Variables whose missing values are drawn with the graphs, and of each the code of a missing value: no record has it."""
+    if not study.samples_graphs or study.posterior.missing != "augment":
+        return {}
+    return {
+        place: variable.labels.index(variable.missing.category)
+        for place, variable in enumerate(study.schema.variables)
+        if variable.missing is not None
+    }
+
+
+def _check_missing(study: Study, *, where: str) -> None:
+    if study.posterior.missing != "augment":
+        return
+    keep = "keep missing values as a category (missing = 'category')"
+    for unit in study.units:
+        if study.tables is None and unit.transition.is_identity and not unit.is_compound:
+            continue
+        why = (
+            "tables with noise have no records whose missing values could be drawn"
+            if study.tables is not None
+            else f"{unit.text} is randomized, and whether a value is missing with it"
+            if not unit.transition.is_identity
+            else f"{unit.text} is one column, and its missing values are combinations"
+        )
+        raise Misuse("STUDY_UNSUPPORTED", f"{where}: 'augment' needs records as they are: {why}", hint=keep)
+    if study.knowledge is not None:
+        why = "values are drawn by the graph alone, and need not keep what [knowledge] states of all records"
+        raise Misuse("STUDY_UNSUPPORTED", f"{where}: 'augment': {why}", hint=keep)
+    drawn = drawn_categories(study)
+    if not drawn:
+        fail(where, "'augment', and no variable declares missing values", hint="declare `missing` of a variable")
+    for place, code in drawn.items():
+        variable = study.schema[place]
+        if variable.labels[code] == variable.other:
+            fail(
+                where,
+                f"'{variable.name}': its missing values have the category of all others, and cannot be told from them",
+                hint="declare a category of their own in `missing`",
+            )
+        if variable.n_states < 3:
+            fail(
+                where,
+                f"'{variable.name}': one category is left without that of missing values, expected two",
+                hint=keep,
+            )
+
+
 def check_set_cells(study: Study, n_records: int, *, where: str) -> None:
     """Check that the sets of synthetic records from sampled networks are not too large.
 
@@ -127,6 +176,7 @@ def _check_statistic(study: Study, words: Sequence[str], *, where: str) -> None:
             f"got '{name[:MAX_TEXT]}', expected one of {', '.join(STATISTICS)}",
             hint=near_hint(name, STATISTICS),
         )
+    drawn = drawn_categories(study)
     labelled = {"mle": (len(words) - 1) // 2, "overlap": (len(words) - 1) // 2, "logistic": 1}.get(name, 0)
     rest = words[1 + 2 * labelled :]
     least, most = {"chi-square": (2, 2), "linear": (2, MAX_SAMPLED), "logistic": (1, MAX_SAMPLED)}.get(name, (0, 0))
@@ -146,6 +196,14 @@ def _check_statistic(study: Study, words: Sequence[str], *, where: str) -> None:
         labels = study.schema[study.schema.index(variable)].labels
         if label not in labels:
             fail(where, f"'{label[:MAX_TEXT]}' is not a category of '{variable}'", hint=near_hint(label, labels))
+        if drawn.get(study.schema.index(variable)) == labels.index(label):
+            fail(where, f"'{label}' is what a missing value of '{variable}' is, and with missing = 'augment' none is")
+    if name == "overlap" and (lacking := [v for v in variables if study.schema.index(v) in drawn]):
+        fail(
+            where,
+            f"'overlap' compares with the interval of the original records, which lack values of '{lacking[0]}'",
+            hint="use 'mle', whose mean and interval are predicted",
+        )
     if name == "overlap" and (study.tables is not None or not all(unit.transition.is_identity for unit in study.units)):
         raise Misuse(
             "STUDY_UNSUPPORTED",

@@ -70,6 +70,7 @@ PRIORS: Final = ("dirichlet",)
 SAMPLING: Final = ("systematic", "independent", "without-replacement")
 SOURCES: Final = ("joint", "network", "posterior")
 GRAPH_PRIORS: Final = ("uniform", "penalty")
+MISSING: Final = ("category", "augment")
 STATISTICS: Final = {
     "mle": '["mle", "VARIABLE", "CATEGORY", "GIVEN", "ITS CATEGORY", ..]',
     "chi-square": '["chi-square", "ONE", "OTHER"]',

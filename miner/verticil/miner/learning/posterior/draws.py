@@ -27,13 +27,18 @@ from verticil.shared.model.elimination import TooWideError, network_pair
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Network, PairEstimate
 from verticil.shared.model.schema import Schema
-from verticil.shared.posterior.predictive import drawn_family
+from verticil.shared.posterior.predictive import chosen_graphs, drawn_family
 from verticil.shared.posterior.randomized import can_be_augmented, drawn_counts, matched_counts
+from verticil.shared.posterior.sample import GraphSample
 from verticil.shared.release.synthesis import sample_codes
+from verticil.shared.study.document import Study
 
 Concentrations = Callable[[int, tuple[int, ...], int], Sequence[Floats]]
 """(child, parents ascending, m) -> m times (J, K): of the Dirichlet distribution of each row, for one draw; 0 where a cell cannot
 be."""
+
+Drawing = Callable[[int, np.random.Generator], Iterator[Network]]
+"""(m, generator, which is advanced) -> m networks from the posterior of graph and probabilities, without standard errors."""
 
 _RECORDS: Final = 100_000
 """Records that a pair's shares are read from, where they are too much to compute."""
@@ -91,6 +96,27 @@ def networks(
                 waiting[key] = iter(of(child, parents, uses[key]))
             families.append(drawn_family(child, parents, next(waiting[key]), generator))
         yield Network(schema=schema, dag=graph, families=tuple(families))
+
+
+def drawing(sample: GraphSample, of: Concentrations, study: Study, check: Callable[[], None]) -> Drawing:
+    """Networks with graphs of a sample.
+
+    Args:
+        sample: the graphs.
+        of: the distribution of a family's probabilities.
+        study: its variables, and what it states of all records.
+        check: called before the probabilities of each family are drawn; may raise.
+    """
+
+    support = study.support()
+
+    def checked(child: int, parents: tuple[int, ...], m: int) -> Sequence[Floats]:
+        check()
+        allowed = support.zeros((*parents, child))
+        drawn = of(child, parents, m)
+        return drawn if allowed is None else [within(each, allowed.reshape(each.shape)) for each in drawn]
+
+    return lambda m, generator: networks(chosen_graphs(sample, m), checked, study.schema, generator=generator)
 
 
 def pair_bands(

@@ -11,7 +11,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 
@@ -30,12 +30,16 @@ from verticil.miner.learning.search.protocol import (
     run_search,
 )
 from verticil.shared.model.constraints import Constraints
-from verticil.shared.posterior.chains import Chains
+from verticil.shared.posterior.chains import Chains, Checkpoint
 from verticil.shared.posterior.parent_sets import ParentSets, parent_sets
 from verticil.shared.posterior.prior import StructurePrior
 from verticil.shared.posterior.sample import GraphSample
 from verticil.shared.study.document import Study
 from verticil.shared.study.vocabulary import MAX_EXACT
+
+Problem_contra = TypeVar("Problem_contra", contravariant=True)
+State = TypeVar("State")
+Sample_co = TypeVar("Sample_co", covariant=True)
 
 LINKED: Final = 0.5
 """Probability from which on two variables are linked in the consensus."""
@@ -56,12 +60,12 @@ class Sampled:
     Attributes:
         sample: the graphs.
         result: the consensus as a search's result: its fitness is the sum of the probabilities of its edges.
-        scores: of families.
+        scores: of families; None: they changed with the unknown cells of records.
     """
 
     sample: GraphSample
     result: SearchResult
-    scores: PosteriorScores
+    scores: PosteriorScores | None
 
 
 def sampled_graphs(
@@ -89,9 +93,9 @@ def sampled_graphs(
         Misuse: STUDY_UNSUPPORTED, too many sets of parents; STUDY_INVALID, there is no graph.
     """
     rule = study.posterior
-    sets = _sets(scores, problem, pairs, study, interruption)
+    sets = sets_of(scores, problem, pairs, study, interruption)
     chains = Chains(chains=rule.chains, steps=rule.steps, threads=_threads())
-    sample = _run(chains, sets, study.structure.seed, progress, interruption)
+    sample = run_chains(chains, sets, study.structure.seed, progress, interruption)
     return Sampled(sample=sample, result=consensus(sample, problem, seed=study.structure.seed), scores=scores)
 
 
@@ -124,8 +128,8 @@ def mixed_graphs(
             progress((number + share) / len(parts))
 
         with stages.stage(f"graphs {number + 1}") as own:
-            sets = _sets(scores, problem, pairs, study, own)
-            samples.append(_run(chains, sets, seed + number, told, own))
+            sets = sets_of(scores, problem, pairs, study, own)
+            samples.append(run_chains(chains, sets, seed + number, told, own))
     d, n = samples[0].n_variables, samples[0].n_draws // rule.chains
     masks = np.stack([each.parents.reshape(rule.chains, n, d) for each in samples], axis=2)
     weights = np.stack([(each.log_weight - each.log_weight.mean()).reshape(rule.chains, n) for each in samples], axis=2)
@@ -140,19 +144,22 @@ def mixed_graphs(
     return Sampled(sample=mixed, result=consensus(mixed, problem, seed=seed), scores=parts[0])
 
 
-def _sets(
-    scores: PosteriorScores, problem: SearchProblem, pairs: PairScores, study: Study, interruption: Interruption
+def sets_of(
+    scores: PosteriorScores | None, problem: SearchProblem, pairs: PairScores, study: Study, interruption: Interruption
 ) -> ParentSets:
+    """All sets of parents that the study permits; without scores their weights are those of the prior alone."""
     rule = study.posterior
     return parent_sets(
-        scores,
+        scores or (lambda _child, _parents: 0.0),
         problem.n_states,
         max_parents=problem.max_parents,
         max_family_cells=problem.max_family_cells,
         prior=StructurePrior(gamma=rule.gamma, alpha=rule.alpha) if rule.prior == "penalty" else StructurePrior(),
         constraints=problem.constraints,
-        candidates=candidate_parents(problem, pairs, most=MOST_FULL_PLAIN if scores.are_plain else MOST_FULL),
-        count_ahead=scores.count_ahead,
+        candidates=candidate_parents(
+            problem, pairs, most=MOST_FULL_PLAIN if scores and scores.are_plain else MOST_FULL
+        ),
+        count_ahead=None if scores is None else scores.count_ahead,
         cancelled=interruption.check,
     )
 
@@ -177,13 +184,23 @@ def _threads() -> int:
     return min(2, processors())  # as counting does; the sample is the same
 
 
-def _run(
-    chains: Chains,
-    sets: ParentSets,
+class _Chains(Protocol[Problem_contra, State, Sample_co]):
+    def start(self, sets: Problem_contra, seed: int, /) -> State: ...
+    def step(self, state: State, /) -> State: ...
+    def progress(self, state: State, /) -> float: ...
+    def result(self, state: State, /) -> Sample_co: ...
+    def checkpoint(self, state: State, /) -> Checkpoint: ...
+    def resume(self, sets: Problem_contra, checkpoint: Checkpoint, /) -> State: ...
+
+
+def run_chains(
+    chains: _Chains[Problem_contra, State, Sample_co],
+    sets: Problem_contra,
     seed: int,
     progress: Callable[[float], None] | None,
     interruption: Interruption,
-) -> GraphSample:
+) -> Sample_co:
+    """Start, or go on where the checkpoint stopped; step until done; hand over the sample. See `sampled_graphs`."""
     if interruption.checkpoint is None:
         state = chains.start(sets, seed)
     else:

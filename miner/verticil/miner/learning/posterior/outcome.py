@@ -8,14 +8,14 @@ from typing import Final
 
 import numpy as np
 
-from verticil.miner.learning.posterior.draws import Concentrations, networks, pair_bands, within
+from verticil.miner.learning.posterior.draws import Drawing, pair_bands
 from verticil.miner.learning.posterior.graphs import Sampled
-from verticil.shared.arrays import AnyCodes, Floats
+from verticil.shared.arrays import AnyCodes
 from verticil.shared.knowledge.support import Support
 from verticil.shared.model.network import Network
 from verticil.shared.model.rounding import round_network
 from verticil.shared.model.schema import Schema
-from verticil.shared.posterior.predictive import Predictive, chosen_graphs, draw_records, predictive
+from verticil.shared.posterior.predictive import Predictive, draw_records, predictive
 from verticil.shared.posterior.result import Source, StructurePosterior
 from verticil.shared.posterior.statistics import ChiSquare, Coefficient, Overlap, Records, Share, Statistic
 from verticil.shared.release.synthesis import sample_codes
@@ -29,7 +29,7 @@ PREDICTED: Final = 500
 
 def posterior_of(
     sampled: Sampled,
-    of: Concentrations,
+    draw: Drawing,
     study: Study,
     *,
     source: Source,
@@ -37,33 +37,24 @@ def posterior_of(
     exact: frozenset[int],
     n_records: int,
     columns: Sequence[AnyCodes] | None,
-    check: Callable[[], None],
     progress: Callable[[int], None],
+    missing: tuple[tuple[int, int], ...] | None = None,
 ) -> StructurePosterior:
     """Draw networks, and sum them up.
 
     Args:
         sampled: the graphs.
-        of: the distribution of a family's probabilities.
+        draw: networks from the posterior.
         study: names how many networks, which statistics, the level and the seed.
         source: what the graphs were scored by.
         pairs: of variables, whose shares are wanted.
         exact: the variables whose columns are not randomized.
         n_records: of a set that a statistic is predicted for, where the study leaves it open.
         columns: the records, where they are as they are: for statistics that compare with them.
-        check: called before the probabilities of each family are drawn; may raise.
         progress: is told the per cent.
+        missing: see `StructurePosterior`.
     """
-    schema, rule = study.schema, study.posterior
-
-    support = study.support()
-
-    def checked(child: int, parents: tuple[int, ...], m: int) -> Sequence[Floats]:
-        check()
-        allowed = support.zeros((*parents, child))
-        drawn = of(child, parents, m)
-        return drawn if allowed is None else [within(each, allowed.reshape(each.shape)) for each in drawn]
-
+    schema, rule, support = study.schema, study.posterior, study.support()
     wanted = DRAWS + (PREDICTED if rule.statistics else 0) + rule.data_sets
     done = 0
 
@@ -71,7 +62,7 @@ def posterior_of(
         nonlocal done
         generator = np.random.Generator(np.random.Philox(key=[study.structure.seed, label], counter=[0, 0, 0, 2]))
         found: list[Network] = []
-        for network in networks(chosen_graphs(sampled.sample, m), checked, schema, generator=generator):
+        for network in draw(m, generator):
             found.append(network)
             done += 1
             progress(100 * done // wanted)
@@ -84,8 +75,8 @@ def posterior_of(
     if statistics:
         n = study.release.synthetic_records or n_records
         generator = np.random.Generator(np.random.Philox(key=[study.structure.seed, 3], counter=[0, 0, 0, 2]))
-        draw = partial(_by_rules, support=support) if support.restricts else draw_records
-        predicted = predictive(drawn(PREDICTED, 2), statistics, n, generator, draw)
+        records = partial(_by_rules, support=support) if support.restricts else draw_records
+        predicted = predictive(drawn(PREDICTED, 2), statistics, n, generator, records)
     return StructurePosterior(
         sample=sampled.sample,
         source=source,
@@ -93,6 +84,7 @@ def posterior_of(
         networks=published,
         pairs=bands,
         predictive=predicted,
+        missing=missing,
     )
 
 

@@ -73,6 +73,7 @@ class PosteriorView:
         statistics: those that the study names.
         sets: M.
         each: records of each set.
+        missing: columns whose missing values were drawn with the graphs, and of how many records each.
         in_records: whether the release's own records are of all M networks, and not of the consensus or a joint model.
     """
 
@@ -91,6 +92,7 @@ class PosteriorView:
     statistics: tuple[Statistic, ...]
     sets: int
     each: str
+    missing: tuple[tuple[str, str], ...]
     in_records: bool
 
 
@@ -120,6 +122,7 @@ def posterior_view(content: ReleaseContent) -> PosteriorView | None:
         statistics=tuple(map(_statistic, found.predictive)),
         sets=len(found.networks),
         each=wording.count(len(content.synthetic), "record"),
+        missing=tuple((content.study.schema.names[v], wording.count(n, "record")) for v, n in found.missing or ()),
         in_records=content.study.records_from == "posterior",
     )
 
