@@ -46,6 +46,7 @@ LAYERS = {
     "verticil.shared.release.synthesis": 1,
     "verticil.shared.release.sampling_plan": 1,
     "verticil.shared.release.joint_records": 1,
+    "verticil.shared.release.ordered": 1,
     "verticil.shared.release.swapping": 1,
     "verticil.shared.release.ranking": 1,
     "verticil.shared.release.shares": 1,

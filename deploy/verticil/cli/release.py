@@ -20,10 +20,9 @@ from verticil.shared.errors import Misuse
 from verticil.shared.model.schema import Schema
 
 if TYPE_CHECKING:
-    from verticil.shared.knowledge.support import Support
     from verticil.shared.model.network import Network
     from verticil.shared.release.verification import VerifiedRelease
-    from verticil.shared.study.document import Sampling
+    from verticil.shared.study.document import Sampling, Study
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -230,7 +229,8 @@ def sample(
     sampled = _sampled(folder, source, given=bool(given))
     if source is SourceChoice.joint and joint is None:
         raise Misuse("USAGE", f"--from joint: {folder} has no joint model", hint="leave it out: the network is there")
-    evidence, support = _evidence(network.schema, given or []), _support(folder)
+    evidence, study = _evidence(network.schema, given or []), _study(folder)
+    knowledge, support = (None, None) if study is None else (study.knowledge, study.support())
     method: Sampling = sampling.value
     generator = np.random.Generator(np.random.PCG64(seed))
     try:
@@ -241,42 +241,40 @@ def sample(
             for each, size in zip(sources, sizes, strict=True)
             if size
         )
-        tables = (decode(network.schema, codes, generator) for codes in chunks)
+        tables = (decode(network.schema, codes, generator, knowledge=knowledge) for codes in chunks)
         (write_csv if out.suffix == ".csv" else write_parquet)(tables, out)
     except ValueError as error:
         where = "--given" if evidence else f"--sampling {sampling.value}"
         raise Misuse("USAGE", f"{where}: {error}", hint="ask for less at once, or for what can be") from None
+    n_columns = len(network.schema) + (0 if knowledge is None else len(knowledge.functions))
     payload = {
         "file": str(out),
         "records": n,
-        "columns": len(network.schema),
+        "columns": n_columns,
         "seed": seed,
         "sampling": sampling.value,
         **({"from": "posterior"} if sampled else {} if joint is None else {"from": "joint"}),
     }
     if not emit(payload, form=form):
-        put(f"{n} synthetic records of {len(network.schema)} columns in {out} (seed {seed})")
+        put(f"{n} synthetic records of {n_columns} columns in {out} (seed {seed})")
 
 
-def _support(folder: Path) -> Support | None:
-    """What the release's study states of all records; None: the folder has no study, only models."""
+def _study(folder: Path) -> Study | None:
+    """The study of a release; None: model.json lies there alone."""
     from verticil.shared.study import canonical
 
     path = folder / "study.json"
-    if not path.is_file():
-        return None
-    return canonical.from_bytes(path.read_bytes(), source="study.json", wire=False).support()
+    return canonical.from_bytes(path.read_bytes(), source=path.name, wire=False) if path.is_file() else None
 
 
 def _sampled(folder: Path, source: SourceChoice | None, *, given: bool) -> tuple[Network, ...]:
     """The networks of a posterior that records come from; none: they come from the joint model or the one network."""
     from verticil.shared.formats import posterior
-    from verticil.shared.study import canonical
 
     there = (folder / posterior.FILE).is_file()
     if source is None and there and not given:
-        study = canonical.from_bytes((folder / "study.json").read_bytes(), source="study.json", wire=False)
-        return posterior.read_networks(folder) if study.records_from == "posterior" else ()
+        study = _study(folder)
+        return posterior.read_networks(folder) if study is not None and study.records_from == "posterior" else ()
     if source is not SourceChoice.posterior:
         return ()
     if not there:

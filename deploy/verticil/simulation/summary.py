@@ -165,10 +165,12 @@ def compare_with_tables(made: Provisioned, release: Path, study: Study, *, seed:
     import pandas as pd
 
     from verticil.shared.evaluation.fidelity import compare
+    from verticil.shared.knowledge.columns import columns
 
     real = real_codes(made, study)
     table = pd.read_parquet(release / "synthetic.parquet")
-    synthetic = [synthetic_codes(table[variable.name], variable) for variable in study.schema.variables]
+    written = columns(study.knowledge, study.schema)
+    synthetic = written.read([synthetic_codes(table[item.name], item) for item in written.published.variables])
     return compare(real, synthetic, study.schema.n_states, generator=np.random.default_rng(seed or 0))
 
 

@@ -14,6 +14,8 @@ randomized column, and whether the numbers are exact functions of raw data.
 
 Where synthetic records come from a joint model of all tables, the key `joint` holds it (`formats.joint`) and how it was fitted.
 Where a study leaves open what they come from, `sampled_from` says how much of each, {"joint": share, "network": share}.
+What a study states of all records, and nobody learned, `knowledge` repeats in the form of study.json: the variables that follow
+from others are there and not among `variables`.
 
 Intervals are conditional on the structure: they say how well the numbers are known if the arrows are right, not how sure the
 arrows are.
@@ -189,6 +191,8 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
         document["joint"] = {**joint.document(context.joint, network.schema), "fit": facts}
     if statement is not None:
         document[statement.key] = statement.document()
+    if study.knowledge is not None:
+        document["knowledge"] = written(study.knowledge)
     return rfc8785.dumps(cast("dict[str, object]", document))  # type: ignore[arg-type]  # rfc8785 types its input as dict and list
 
 

@@ -7,13 +7,16 @@ from collections.abc import Collection, Sequence
 from typing import Final, NoReturn
 
 from verticil.shared.errors import Misuse
+from verticil.shared.knowledge.columns import refined_variable
 from verticil.shared.knowledge.rules import MAX_RULES, Condition, Function, Groups, Knowledge, Order, Refinement
-from verticil.shared.knowledge.support import Support, function_codes, support
+from verticil.shared.knowledge.support import Support, function_codes, ordered_together, support
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.table import near_hint
 
 MAX_NAME: Final = 200
 """Letters in the name of a rule."""
+MAX_ORDERED: Final = 5
+"""Variables that orders connect: their numbers are drawn together (`release.ordered`)."""
 MAX_FUNCTION_CELLS: Final = 1_000_000
 """Combinations of the variables that another follows from."""
 
@@ -50,10 +53,14 @@ def check_knowledge(knowledge: Knowledge, schema: Schema, *, source: str) -> Sup
             checks.fail(soft.name, f"probability {soft.probability:g}, expected more than 0 and less than 1")
     for order in knowledge.orders:
         checks.order(order)
+    checks.orders(knowledge.orders)
     for groups in knowledge.groups:
         checks.groups(groups)
     for refinement in knowledge.refinements:
         checks.refinement(refinement)
+    refined = [refinement.variable for refinement in knowledge.refinements]
+    if twice := next((item for item in knowledge.refinements if refined.count(item.variable) > 1), None):
+        checks.fail(twice.name, f"'{twice.variable}' has finer values by another rule, too, expected one rule for each")
     found = support(knowledge, schema, source=source)
     try:
         against = found.conflict({})
@@ -140,8 +147,26 @@ class _Checks:
             variable = self.variable(order.name, name)
             if name not in self._schema_names or variable.bins is None:
                 self.fail(order.name, f"'{name}' has no bins, expected a binned variable that a party sends")
-            if variable.representatives is not None:
-                self.fail(order.name, f"'{name}' has representatives, expected values that are spread over its bins")
+            if variable.representatives is not None or variable.means is not None:
+                what = "representatives" if variable.means is None else "means"
+                self.fail(order.name, f"'{name}' has {what}, expected values that are spread evenly over its bins")
+
+    def orders(self, orders: Sequence[Order]) -> None:
+        for names in ordered_together(orders):
+            own = [order for order in orders if order.lower in names]
+            if len(names) > MAX_ORDERED:
+                self.fail(
+                    own[0].name,
+                    f"with other orders it connects {len(names)} variables, expected at most {MAX_ORDERED}",
+                )
+            above = {name: {order.upper for order in own if order.lower == name} for name in names}
+            while ends := [name for name, upper in above.items() if not upper & above.keys()]:
+                above = {name: upper for name, upper in above.items() if name not in ends}
+            if above:
+                circle = next(order for order in own if order.lower in above and order.upper in above)
+                self.fail(
+                    circle.name, f"it is part of a circle of orders through '{circle.lower}' and '{circle.upper}'"
+                )
 
     def function(self, function: Function) -> None:
         name, own = function.name, function.variable
@@ -204,8 +229,17 @@ class _Checks:
             self.fail(name, f"a value of '{variable.name}' has two properties, expected one")
         if any(not value or value != value.strip() or not value.isprintable() for value in finer):
             self.fail(name, "a finer value is empty, has blanks at its ends, or is no printed text")
+        spellings = () if variable.missing is None else variable.missing.spellings
+        for label, value, _ in refinement.values:
+            if value in spellings or (value != label and value in variable.labels):
+                what = "a spelling of missing values" if value in spellings else "another category"
+                self.fail(name, f"the finer value '{value[:MAX_NAME]}' of '{label}' is {what} of '{variable.name}'")
         if any(not 0 < weight < math.inf for _, _, weight in refinement.values):
             self.fail(name, "a weight is not a finite number above 0")
+        try:
+            refined_variable(variable, refinement)
+        except ValueError as error:
+            self.fail(name, str(error))
 
 
 def _listed(names: Collection[str]) -> str:

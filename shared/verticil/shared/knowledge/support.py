@@ -66,14 +66,15 @@ class Support:
 
     def broken(self, codes: Sequence[Codes]) -> str:
         """The name of a rule that some record does not meet; empty: all meet all."""
-        return next(
-            (
-                name
-                for name, (scope, table) in zip(self.names, self.factors, strict=True)
-                if not (table[tuple(codes[variable] for variable in scope)] > 0).all()
-            ),
-            "",
-        )
+        return next(iter(self.violations(codes)), "")
+
+    def violations(self, codes: Sequence[Codes]) -> dict[str, int]:
+        """How many of some records do not meet a rule, of each that is not met by all. Arguments as for `holds`."""
+        broken = {
+            name: int(np.count_nonzero(table[tuple(codes[variable] for variable in scope)] == 0))
+            for name, (scope, table) in zip(self.names, self.factors, strict=True)
+        }
+        return {name: count for name, count in broken.items() if count}
 
     def table(self, members: Sequence[int]) -> Mask:
         """Which combinations of some variables can be completed to a record: one axis for each, in their order.
@@ -187,7 +188,23 @@ def support(knowledge: Knowledge | None, schema: Schema, *, source: str = "knowl
     tables = _Tables(knowledge, schema, source)
     hard: list[Rule | Order] = [*knowledge.rules, *knowledge.orders]
     made = [tables.rule(item) if isinstance(item, Rule) else tables.order(item) for item in hard]
-    return Support(schema, tuple(made), tuple(item.name for item in hard))
+    names = [item.name for item in hard]
+    for variables in ordered_together(knowledge.orders):
+        own = [order for order in knowledge.orders if order.lower in variables]
+        if {order.lower for order in own} & {order.upper for order in own}:
+            names.append("' and '".join(order.name for order in own))
+            made.append(tables.chain(own, names[-1], variables))
+    return Support(schema, tuple(made), tuple(names))
+
+
+def ordered_together(orders: Sequence[Order]) -> list[tuple[str, ...]]:
+    """The variables that orders connect, also through others: each in one tuple, in the order in which they are named."""
+    found: list[list[str]] = []
+    for order in orders:
+        near = [names for names in found if {order.lower, order.upper} & set(names)]
+        found = [names for names in found if names not in near]
+        found.append(list(dict.fromkeys([*(name for names in near for name in names), order.lower, order.upper])))
+    return [tuple(names) for names in found]
 
 
 def function_codes(function: Function, of: Sequence[Variable]) -> NDArray[np.uint16]:
@@ -232,6 +249,29 @@ class _Tables:
         met = first[:, None] < last[None, :] if order.strict else first[:, None] <= last[None, :]
         table[: low.n_bins, : high.n_bins] = met
         return scope, table if scope == tuple(map(self._schema.index, (order.lower, order.upper))) else table.T
+
+    def chain(self, orders: Sequence[Order], name: str, variables: Sequence[str]) -> Factor:
+        """1 where there are numbers in the bins that keep all of some orders: one may follow from others through a third bin."""
+        scope = self._scope(name, variables)
+        low, high, there = dict[str, NDArray[np.float64]](), dict[str, NDArray[np.float64]](), dict[str, Mask]()
+        for variable in variables:
+            position = self._schema.index(variable)
+            own, axes = self._schema[position], [-1 if member == position else 1 for member in scope]
+            rest = own.n_states - own.n_bins
+            low[variable] = np.append(_first_numbers(own), [-np.inf] * rest).reshape(axes)
+            high[variable] = np.append(_last_numbers(own), [np.inf] * rest).reshape(axes)
+            there[variable] = (np.arange(own.n_states) < own.n_bins).reshape(axes)
+        for order in list(orders) * len(orders):
+            one, other = (self._schema[self._schema.index(item)] for item in (order.lower, order.upper))
+            least = low[one.name]
+            if order.strict:
+                least = least + 1 if one.integer and other.integer else np.nextafter(least, np.inf)
+            both = there[one.name] & there[other.name]
+            low[other.name] = np.where(both, np.maximum(low[other.name], least), low[other.name])
+        table = np.ones([self._schema.n_states[member] for member in scope], dtype=np.bool_)
+        for variable in variables:
+            table &= low[variable] <= high[variable]
+        return scope, table.astype(np.float64)
 
     def _scope(self, name: str, variables: Sequence[str]) -> tuple[int, ...]:
         core = tuple(sorted({position for variable in variables for position in self._core(variable)}))
@@ -291,4 +331,4 @@ def _last_numbers(variable: Variable) -> NDArray[np.float64]:
     return np.ceil(edges) - 1 if variable.integer else np.nextafter(edges, -np.inf)
 
 
-__all__ = ["MAX_CLIQUE_CELLS", "MAX_SCOPE_CELLS", "Support", "function_codes", "support"]
+__all__ = ["MAX_CLIQUE_CELLS", "MAX_SCOPE_CELLS", "Support", "function_codes", "ordered_together", "support"]

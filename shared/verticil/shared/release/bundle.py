@@ -38,6 +38,7 @@ from verticil.shared.formats import posterior as posterior_json
 from verticil.shared.formats.tables import Resource, datapackage, write_atomically, write_csv, write_parquet
 from verticil.shared.identity.pki import identity_of
 from verticil.shared.json_document import Json, to_text
+from verticil.shared.knowledge.columns import columns
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.release.content import FILES, PROPOSAL, ReleaseContent, SignedStatement, may_have_joint
 from verticil.shared.release.evidence import base64_text, parties_left_out, signed_document
@@ -241,7 +242,7 @@ def _write_tables(folder: Path, synthetic: pd.DataFrame, content: ReleaseContent
         for name, path in paths.items()
         for size, sha256 in (_measure(folder / path),)
     ]
-    package = datapackage(content.study.schema, content.study, resources, created=content.published_text)
+    package = datapackage(content.columns, content.study, resources, created=content.published_text)
     _write_bytes(folder / "datapackage.json", to_text(package))
 
 
@@ -335,7 +336,7 @@ def release_limits(study: Study, n_common: int, *, total: int) -> ReleaseLimits:
     """
     size = len(canonical.to_bytes(study))
     document = _DOCUMENT + _EACH_PROBABILITY * _probabilities(study) + _EACH_BYTE_OF_THE_STUDY * size
-    table = table_bytes(study.schema, study.release.synthetic_records or n_common)
+    table = table_bytes(columns(study.knowledge, study.schema).published, study.release.synthetic_records or n_common)
     signed = _DOCUMENT // 8 + _EACH_STATEMENT * (len(study.units) + len(study.parties)) + _EACH_BYTE_OF_THE_STUDY * size
     names = {*FILES, *((PROPOSAL,) if study.left_out else ()), *posterior_files(study)}
     tables = {*TABLES, *(posterior_files(study).keys() - {posterior_json.FILE})}

@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 from verticil.shared.formats import joint
 from verticil.shared.formats.posterior import PublishedPosterior
 from verticil.shared.json_document import Json
+from verticil.shared.knowledge.columns import columns
 from verticil.shared.model.joint import JointModel, WeightedRecords
 from verticil.shared.model.network import Marginal, Network, PairAccuracy, PairEstimate
+from verticil.shared.model.schema import Schema
 from verticil.shared.release.posterior import posterior_fault, posterior_files
 from verticil.shared.release.shares import pair_accuracy
 from verticil.shared.study import canonical
@@ -94,7 +96,7 @@ class ReleaseContent:
         effective_digest: of `study`, lower-case hex.
         network: the model; what `synthetic` was drawn from where there is neither a joint model nor a posterior.
         marginals: one-way shares, one for each variable, in schema order.
-        synthetic: the synthetic records, columns in schema order.
+        synthetic: the synthetic records, with `columns`.
         codes: the same records as codes, one array for each variable.
         n_common: how many people all parties have in common.
         receipts: the miner's signed receipts, one for each unit; none in Model I, and in Model III, where it gets no column.
@@ -151,7 +153,7 @@ class ReleaseContent:
         custom = self.study.custom_network()
         if custom is not None and custom.leaks(self.network.dag):
             raise ValueError("the network does not keep what the study's custom network promises")
-        if tuple(map(str, self.synthetic.columns)) != schema.names or len(self.codes) != len(schema):
+        if tuple(map(str, self.synthetic.columns)) != self.columns.names or len(self.codes) != len(schema):
             raise ValueError("the synthetic records do not have the study's columns in their order")
         if any(code.shape != (len(self.synthetic),) for code in self.codes):
             raise ValueError(f"codes do not have one entry for each of the {len(self.synthetic)} synthetic records")
@@ -182,6 +184,11 @@ class ReleaseContent:
             return ""
         problem = posterior_fault(self.study, self.posterior, self.network.dag)
         return problem and f"the posterior: {problem}"
+
+    @functools.cached_property
+    def columns(self) -> Schema:
+        """The columns of the synthetic records: the study's variables in their order, with what follows from them."""
+        return columns(self.study.knowledge, self.study.schema).published
 
     @functools.cached_property
     def accuracy(self) -> tuple[PairAccuracy, ...]:

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault, GateFailed, Misuse
 from verticil.shared.formats.posterior import FILE, MAX_GRAPHS, PublishedPosterior
 from verticil.shared.knowledge.support import Support
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Network
-from verticil.shared.release.synthesis import decode, sample_codes
+from verticil.shared.release.synthesis import decoded, sample_codes
 from verticil.shared.release.synthetic import FALSE_ALARMS, TABLES, read_records, same_records, unlikely_family
 from verticil.shared.study.document import Study
 from verticil.shared.study.posterior import check_set_cells, drawn_categories
@@ -77,7 +77,7 @@ def set_records(network: Network, study: Study, n: int, number: int) -> pd.DataF
     """
     generator = np.random.Generator(np.random.Philox(np.random.SeedSequence((study.release.seed, number))))
     codes = sample_codes(network, n, generator=generator, method=study.release.sampling, support=study.support())
-    return decode(network.schema, codes, generator, labelled=study.labels_missing_numbers)
+    return decoded(study, codes, generator)
 
 
 def posterior_fault(study: Study, posterior: PublishedPosterior, dag: Dag) -> str:
@@ -122,15 +122,15 @@ def sets_fault(folder: Path, study: Study, posterior: PublishedPosterior, n_reco
     Raises:
         GateFailed: RELEASE_INVALID, a table is none of the study's.
     """
-    schema, networks, support = study.schema, posterior.networks, study.support()
+    schema, knowledge, networks, support = study.schema, study.knowledge, posterior.networks, study.support()
     m, level = len(networks), FALSE_ALARMS / (2 * len(networks))
     for number, network in enumerate(networks, 1):
-        codes = read_records(folder / set_file(number), schema, n_records)
+        codes = read_records(folder / set_file(number), schema, n_records, knowledge)
         if problem := _not_drawn(set_file(number), codes, network, number, level=level, support=support):
             return problem
     if study.records_from != "posterior":
         return ""
-    text, binary = (read_records(folder / name, schema, n_records) for name in TABLES)
+    text, binary = (read_records(folder / name, schema, n_records, knowledge) for name in TABLES)
     if problem := same_records(text, binary, schema):
         return problem
     for place, network in enumerate(networks):
@@ -141,10 +141,8 @@ def sets_fault(folder: Path, study: Study, posterior: PublishedPosterior, n_reco
 
 
 def _not_drawn(
-    name: str, codes: Sequence[NDArray[np.uint16]], network: Network, number: int, *, level: float, support: Support
+    name: str, codes: Sequence[Codes], network: Network, number: int, *, level: float, support: Support
 ) -> str:
-    if broken := support.broken(codes):
-        return f"{name}: a record does not meet the rule '{broken}'"
     if (found := unlikely_family(network, codes, level, support)) is None:
         return ""
     return f"{name}: column '{network.schema.names[found]}': the records were not drawn from network {number} of {FILE}"

@@ -28,6 +28,8 @@ from numpy.typing import NDArray
 
 from verticil.shared.arrays import Codes, Floats
 from verticil.shared.errors import DataFault
+from verticil.shared.knowledge.columns import columns as columns_of
+from verticil.shared.knowledge.rules import Knowledge
 from verticil.shared.knowledge.support import Support
 from verticil.shared.model.elimination import ConditionalStep, TooWideError, condition, configuration_shares
 from verticil.shared.model.joint import JointModel
@@ -35,6 +37,7 @@ from verticil.shared.model.network import Network
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release import sampling_plan
 from verticil.shared.release.joint_records import joint_codes
+from verticil.shared.release.ordered import ordered_numbers
 from verticil.shared.study.document import Sampling, Study
 
 if TYPE_CHECKING:
@@ -157,7 +160,19 @@ def released_records(
             f"release.sampling = '{rule.sampling}': {error}",
             hint='allow fewer parents, or keep sampling = "systematic", which needs no such table',
         ) from None
-    return tuple(codes), decode(network.schema, codes, generator, labelled=study.labels_missing_numbers)
+    return tuple(codes), decoded(study, codes, generator)
+
+
+def decoded(study: Study, codes: Sequence[Codes], generator: np.random.Generator) -> pd.DataFrame:
+    """The table that a study publishes of records, see `decode`.
+
+    Raises:
+        DataFault: LEARNING_FAILED, there are no numbers that keep the orders of the study's knowledge.
+    """
+    try:
+        return decode(study.schema, codes, generator, labelled=study.labels_missing_numbers, knowledge=study.knowledge)
+    except ValueError as error:
+        raise DataFault("LEARNING_FAILED", str(error), hint="move the bins' edges, or take one of these out") from None
 
 
 def _in_turn(
@@ -271,7 +286,12 @@ def _draw(
 
 
 def decode(
-    schema: Schema, codes: Sequence[Codes], generator: np.random.Generator, *, labelled: bool = False
+    schema: Schema,
+    codes: Sequence[Codes],
+    generator: np.random.Generator,
+    *,
+    labelled: bool = False,
+    knowledge: Knowledge | None = None,
 ) -> pd.DataFrame:
     """Codes to a table that looks like the parties' own.
 
@@ -282,27 +302,34 @@ def decode(
     their mean. Where a binned variable has one more category, of missing or other values, such a record is null; with two, or
     with `labelled`, the column is text: numbers as written above, and these categories' labels.
 
+    With knowledge the table has besides the columns that follow from others, finer values in place of properties (see
+    `knowledge.columns`), and numbers that keep the stated orders (see `ordered`).
+
     Args:
         schema: the variables.
         codes: one array (n,) for each.
-        generator: places values within bins; advanced.
+        generator: places values within bins, and draws finer ones; advanced.
         labelled: see above.
+        knowledge: what the study states; None: nothing.
 
     Raises:
-        ValueError: not one array for each variable, or a bin of an integer variable holds no whole number.
+        ValueError: not one array for each variable, a bin of an integer variable holds no whole number, or no numbers keep an
+            order.
     """
     import pandas as pd
 
     if len(codes) != len(schema):
         raise ValueError(f"{len(codes)} columns of codes for {len(schema)} variables")
     columns: dict[str, pd.Series | pd.Categorical] = {}
-    for variable, column in zip(schema.variables, codes, strict=True):
+    written = columns_of(knowledge, schema)
+    ordered = ordered_numbers(schema, () if knowledge is None else knowledge.orders, codes, generator)
+    for variable, column in zip(written.published.variables, written.written(codes, generator), strict=True):
         if variable.bins is None:
             columns[variable.name] = pd.Categorical.from_codes(
                 column.astype(np.int64), categories=pd.Index(variable.labels, dtype="str")
             )
             continue
-        numbers, decimals = _numbers(variable, column, generator)
+        numbers, decimals = ordered.get(variable.name) or _numbers(variable, column, generator)
         if variable.n_states == variable.n_bins:
             columns[variable.name] = pd.Series(numbers)
         elif variable.n_states == variable.n_bins + 1 and not labelled:

@@ -24,20 +24,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from verticil.shared.arrays import Floats, Ints
+from verticil.shared.arrays import Codes, Floats, Ints
 from verticil.shared.errors import GateFailed
-from verticil.shared.knowledge.support import Support
+from verticil.shared.knowledge.columns import columns
+from verticil.shared.knowledge.rules import Knowledge
+from verticil.shared.knowledge.support import Support, support
 from verticil.shared.model.elimination import TooWideError, condition
 from verticil.shared.model.joint import JointModel, WeightedRecords
 from verticil.shared.model.network import Network
 from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.release.ordered import broken_order
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Codes = NDArray[np.uint16]
 
 TABLES: Final = ("synthetic.csv", "synthetic.parquet")
 _BATCH: Final = 65_536  # records
@@ -55,13 +56,14 @@ def table_bytes(schema: Schema, n_records: int) -> int:
     return _BLOCK_BYTES + labels + n_records * sum(widths)
 
 
-def read_records(path: Path, schema: Schema, n_records: int) -> list[Codes]:
-    """Read a table of synthetic records.
+def read_records(path: Path, schema: Schema, n_records: int, knowledge: Knowledge | None = None) -> list[Codes]:
+    """Read a table of synthetic records, and check that they keep what the study states of all records.
 
     Args:
         path: synthetic.csv or synthetic.parquet.
-        schema: what its columns are, in their order.
+        schema: the study's variables, in their order.
         n_records: how many there must be; of more not even the first is kept.
+        knowledge: what the study states; the table has the columns of `knowledge.columns`. None: nothing.
 
     Returns:
         (n_records,) codes of each variable.
@@ -71,20 +73,51 @@ def read_records(path: Path, schema: Schema, n_records: int) -> list[Codes]:
     """
     import pyarrow as pa
 
-    codes = [np.empty(n_records, dtype=np.uint16) for _ in schema.variables]
+    written = columns(knowledge, schema)
+    published, orders = written.published, () if knowledge is None else knowledge.orders
+    codes = [np.empty(n_records, dtype=np.uint16) for _ in published.variables]
     done = 0
     try:
-        for batch in (_csv if path.suffix == ".csv" else _parquet)(path, schema, n_records):
+        for batch in (_csv if path.suffix == ".csv" else _parquet)(path, published, n_records):
             if done + batch.num_rows > n_records:
                 raise _invalid(path, f"has more than the {n_records} records of the study")
-            for variable, target, column in zip(schema.variables, codes, batch.columns, strict=True):
+            for variable, target, column in zip(published.variables, codes, batch.columns, strict=True):
                 target[done : done + batch.num_rows] = _codes(path, variable, column)
+            compared = {name for order in orders for name in (order.lower, order.upper)}
+            numbers = {name: _numbers(batch.column(published.index(name))) for name in compared}
+            if (order := broken_order(orders, numbers)) is not None:
+                raise _invalid(path, f"a synthetic record does not meet the rule '{order.name}'")
             done += batch.num_rows
     except (pa.ArrowException, OSError, ValueError):
         raise _invalid(path, "is not a table of the study's columns") from None
     if done != n_records:
         raise _invalid(path, f"has {done} records, expected {n_records}")
-    return codes
+    try:
+        found = written.read(codes)
+    except ValueError as error:
+        raise _invalid(path, str(error)) from None
+    if broken := support(knowledge, schema).broken(found):
+        raise _invalid(path, f"a synthetic record does not meet the rule '{broken}'")
+    return found
+
+
+def _numbers(column: pa.Array) -> Floats:
+    """The numbers of a column; NaN where there is none, or a category's label."""
+    import pyarrow as pa
+
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    meaning = np.array([*map(_number, encoded.dictionary.to_pylist()), np.nan], dtype=np.float64)
+    if not len(column):
+        return np.empty(0)
+    index = encoded.indices.cast(pa.int64()).fill_null(len(meaning) - 1)
+    return np.asarray(meaning[np.from_dlpack(index).view(np.int64)])
+
+
+def _number(value: object) -> float:
+    try:
+        return float(value) if isinstance(value, str | int | float) else np.nan
+    except ValueError:
+        return np.nan
 
 
 def _csv(path: Path, schema: Schema, n_records: int) -> Iterator[pa.RecordBatch]:
@@ -224,7 +257,7 @@ def record_fault(
     n_records: int,
     level: float,
     *,
-    support: Support | None = None,
+    knowledge: Knowledge | None = None,
 ) -> str:
     """What is wrong with the synthetic records of a release; empty: nothing.
 
@@ -233,18 +266,17 @@ def record_fault(
         schema: of the study.
         model: what the records are said to be drawn from.
         n_records: how many there must be.
-        level, support: see `unlikely_family`.
+        level: see `unlikely_family`.
+        knowledge: what the study states of all records; None: nothing.
 
     Raises:
         GateFailed: RELEASE_INVALID, a table is none of the study's.
     """
-    text, binary = (read_records(folder / name, schema, n_records) for name in TABLES)
+    text, binary = (read_records(folder / name, schema, n_records, knowledge) for name in TABLES)
     if problem := same_records(text, binary, schema):
         return problem
-    if support is not None and (broken := support.broken(text)):
-        return f"a synthetic record does not meet the rule '{broken}'"
     if isinstance(model, Network):
-        if (found := unlikely_family(model, text, level, support)) is not None:
+        if (found := unlikely_family(model, text, level, support(knowledge, schema))) is not None:
             return f"column '{schema.names[found]}': the synthetic records were not drawn from the network"
     elif pair := unlikely_variables(model, text, level):
         named = ", ".join(f"'{schema.names[variable]}'" for variable in pair)

@@ -40,6 +40,7 @@ from verticil.shared.model.graph import Dag
 from verticil.shared.model.joint import JointModel
 from verticil.shared.model.network import Network
 from verticil.shared.privacy.statement import AccountStatement, privacy_statement
+from verticil.shared.record import write as written
 from verticil.shared.release.bundle import (
     MANIFEST,
     MANIFEST_FORMAT,
@@ -333,6 +334,11 @@ def _check_documents(directory: Path, manifest: Node) -> tuple[Study, Network, P
     for document in (manifest, model):
         _check_privacy(document["privacy"], study, network.dag)
         _check_statement(document, study, network.dag)
+    said = None if (node := model.get("knowledge")) is None else node.value
+    if not _equal(said, None if study.knowledge is None else written(study.knowledge)):
+        raise GateFailed(
+            "RELEASE_INVALID", "model.json: what it says is known of all records is not what study.json states"
+        )
     found = model_json.read_joint(model_bytes, study.schema)
     _check_joint(directory, manifest, study, found)
     _check_sampled_from(model, study, found)
@@ -361,12 +367,11 @@ def _check_joint(directory: Path, manifest: Node, study: Study, model: JointMode
         raise GateFailed("RELEASE_INVALID", f"model.json: joint: {problem}")
     if _read(directory, joint.FILE) != joint.to_xmlbif(model, study.schema):
         raise GateFailed("RELEASE_INVALID", f"{joint.FILE}: it is not the joint model of model.json")
-    n_records = study.release.synthetic_records or manifest["n_common"].integer()
-    _check_records(directory, study, model, n_records)
+    _check_records(directory, study, model, study.release.synthetic_records or manifest["n_common"].integer())
 
 
 def _check_records(directory: Path, study: Study, model: Network | JointModel, n_records: int) -> None:
-    if fault := record_fault(directory, study.schema, model, n_records, FALSE_ALARMS, support=study.support()):
+    if fault := record_fault(directory, study.schema, model, n_records, FALSE_ALARMS, knowledge=study.knowledge):
         raise GateFailed("RELEASE_INVALID", f"{directory}: {fault}", hint="do not use these records")
 
 
@@ -374,7 +379,7 @@ def _check_rules(
     directory: Path, manifest: Node, study: Study, network: Network, joint_model: JointModel | None
 ) -> None:
     """Records of a network meet the study's rules, where it has any; those of other models were looked at with their models."""
-    if joint_model is None and study.records_from != "posterior" and study.support().restricts:
+    if joint_model is None and study.records_from != "posterior" and study.knowledge is not None:
         _check_records(directory, study, network, study.release.synthetic_records or manifest["n_common"].integer())
 
 

@@ -303,7 +303,7 @@ def check_own_figures(folder: Path, study: Study, party: str, columns: Mapping[i
     if study.records_from == "posterior":
         return  # verification holds them against these networks
     if fault := record_fault(
-        folder, study.schema, joint or network, n_records, FALSE_ALARMS / 2, support=study.support()
+        folder, study.schema, joint or network, n_records, FALSE_ALARMS / 2, knowledge=study.knowledge
     ):
         _differs(fault)
 

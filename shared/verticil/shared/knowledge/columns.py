@@ -1,0 +1,141 @@
+"""The columns of a release's table: the schema's variables and those that follow from them, with the finer values of properties.
+
+Synthetic records are drawn as codes of the schema's variables. What is written of them has besides, at its place, every variable
+that is a function of others (looked up from their codes), and in place of a property one of its finer values, drawn from the
+published weights.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.shared.arrays import Codes
+from verticil.shared.knowledge.rules import Function, Knowledge, Refinement
+from verticil.shared.knowledge.support import function_codes
+from verticil.shared.model.schema import Schema, Variable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """What is written of records, and how it hangs together with their codes.
+
+    Attributes:
+        schema: the variables that records are drawn of.
+        published: the columns of the table, in their order.
+    """
+
+    schema: Schema
+    published: Schema
+    _functions: tuple[tuple[Function, NDArray[np.uint16]], ...]
+    _finer: dict[str, _Finer]
+
+    def written(self, codes: Sequence[Codes], generator: np.random.Generator) -> list[Codes]:
+        """The codes of all columns.
+
+        Args:
+            codes: (n,) of each variable of the schema.
+            generator: draws the finer values; advanced where there are any.
+
+        Returns:
+            (n,) of each column, in the order of `published`.
+        """
+        found = self._with_functions(dict(zip(self.schema.names, codes, strict=True)))
+        for name, finer in self._finer.items():
+            found[name] = finer.drawn(found[name], generator)
+        return [found[name] for name in self.published.names]
+
+    def read(self, columns: Sequence[Codes]) -> list[Codes]:
+        """The codes of the schema's variables, of records that are written.
+
+        Args:
+            columns: (n,) of each column, in the order of `published`.
+
+        Raises:
+            ValueError: a record has a value that does not follow from the others, in words that start with the column.
+        """
+        found = dict(zip(self.published.names, columns, strict=True))
+        for name, finer in self._finer.items():
+            found[name] = finer.property_of[found[name]]
+        follows = self._with_functions({name: found[name] for name in self.schema.names})
+        for function, _ in self._functions:
+            name = function.variable.name
+            if not np.array_equal(follows[name], found[name]):
+                raise ValueError(f"column '{name}' is not what follows from {', '.join(function.of)}")
+        return [found[name] for name in self.schema.names]
+
+    def _with_functions(self, codes: dict[str, Codes]) -> dict[str, Codes]:
+        for function, table in self._functions:
+            codes[function.variable.name] = table[tuple(codes[name] for name in function.of)].astype(
+                function.variable.code_dtype
+            )
+        return codes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Finer:
+    """Finer values of one variable's categories, those of a category side by side.
+
+    Attributes:
+        property_of: (values,), the category of each.
+        ends: (values,), the category plus the share of its values up to this one.
+        last: (categories,), the last value of each.
+    """
+
+    property_of: Codes
+    ends: NDArray[np.float64]
+    last: NDArray[np.intp]
+
+    def drawn(self, codes: Codes, generator: np.random.Generator) -> Codes:
+        """A finer value for each record, with the published weights."""
+        places = np.searchsorted(self.ends, codes + generator.random(len(codes)), side="right")
+        # A sum just below the next whole number may be rounded to it.
+        return np.minimum(places, self.last[codes]).astype(np.uint16)
+
+
+def columns(knowledge: Knowledge | None, schema: Schema) -> Columns:
+    """The columns of a release.
+
+    Args:
+        knowledge: what is stated; None: the columns are the schema's variables.
+        schema: the study's variables.
+    """
+    known = Knowledge() if knowledge is None else knowledge
+    variables = {variable.name: variable for variable in schema.variables}
+    functions: list[tuple[Function, NDArray[np.uint16]]] = []
+    for function in known.functions:
+        functions.append((function, function_codes(function, [variables[name] for name in function.of])))
+        variables[function.variable.name] = function.variable
+    finer = {item.variable: _finer(variables[item.variable], item) for item in known.refinements}
+    refined = {item.variable: refined_variable(variables[item.variable], item) for item in known.refinements}
+    order = [refined.get(name, variables[name]) for name in schema.names]
+    for function in known.functions:
+        order.insert(function.position, function.variable)
+    return Columns(schema, Schema(variables=tuple(order)), tuple(functions), finer)
+
+
+def refined_variable(variable: Variable, refinement: Refinement) -> Variable:
+    """The variable with its finer values as categories; a category without any is its own."""
+    labels = tuple(value for label in variable.labels for value, _ in _values(label, refinement))
+    return dataclasses.replace(variable, labels=labels, other=None, missing=None)
+
+
+def _values(label: str, refinement: Refinement) -> list[tuple[str, float]]:
+    return [(value, weight) for own, value, weight in refinement.values if own == label] or [(label, 1.0)]
+
+
+def _finer(variable: Variable, refinement: Refinement) -> _Finer:
+    weights = [np.array([weight for _, weight in _values(label, refinement)]) for label in variable.labels]
+    ends = [code + np.cumsum(own) / own.sum() for code, own in enumerate(weights)]
+    for code, own in enumerate(ends):
+        own[-1] = code + 1
+    sizes = [len(own) for own in weights]
+    return _Finer(
+        np.repeat(np.arange(len(sizes), dtype=np.uint16), sizes),
+        np.concatenate(ends),
+        np.cumsum(sizes, dtype=np.intp) - 1,
+    )
