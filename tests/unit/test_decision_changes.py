@@ -20,6 +20,7 @@ from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
 from verticil.shared.channels.transition import binary, quantize, symmetric
 from verticil.shared.errors import Misuse, Refusal
+from verticil.shared.knowledge.rules import Knowledge
 from verticil.shared.model.schema import Missing, Schema
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval
@@ -207,7 +208,7 @@ def test_whatever_field_differs_something_is_said(release_study):
         "linkage": None, "schema": with_variable(release_study, "smoker", labels=("a", "b")).schema,
         "units": (*release_study.units[:-1], dataclasses.replace(release_study.units[-1], scheme="none")),
         "structure": dataclasses.replace(release_study.structure, seed=8), "parameters": None, "release": None, "breach": 0,
-        "share": 0, "publish": PublishRule(quorum=1),
+        "share": 0, "publish": PublishRule(quorum=1), "knowledge": Knowledge(),
     }  # fmt: skip
     for field in dataclasses.fields(Study):
         value = other.get(field.name, 0)

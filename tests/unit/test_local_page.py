@@ -24,12 +24,15 @@ from support import PATIENCE_SECONDS
 from support.documents import FEDERATION, party_toml
 from verticil.cli.main import main
 from verticil.party.config import load_party
+from verticil.party.operator import check
 from verticil.party.operator.page.server import PageServer
 from verticil.party.operator.pending_studies import show
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import FILE_NAME, SCHEMA_VERSION, Database
 from verticil.party.storage.studies import Artifact, Heartbeat, Task, stamp
 from verticil.shared.errors import DataFault, Misuse, PeerFault
+from verticil.shared.knowledge.rules import Condition, Knowledge, Rule
+from verticil.shared.knowledge.words import EXPLAINED, HEADING, stated
 from verticil.shared.model.schema import Schema
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
@@ -40,6 +43,15 @@ N = 120
 CANARY_ID, CANARY_VALUE = "canary-4711-id", "kanarienvogel-77"
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)> & \"q\" 'q' {{ 7 * 7 }}"
 PARTY = party_toml()
+STATED = Knowledge(
+    rules=(
+        Rule(
+            name="children",
+            when=(Condition(variable="age", values=("[0,18)",)),),
+            then=(Condition(variable="smoker", values=("no",)),),
+        ),
+    )
+)
 
 
 @pytest.fixture
@@ -192,6 +204,24 @@ def test_feature_39_a_pending_study_is_said_in_the_words_of_show(
     assert f"verticil party approve {digest.hex()[:16]} --config {folder / 'party.toml'}" in page.text
     assert "What is published cannot be recalled" in page.text
     assert "Nobody has decided here yet." in page.text
+
+
+def test_what_a_study_states_is_told_on_the_page_and_by_every_command_that_says_what_is_approved(
+    folder: Path, visitor: Visitor, release_study: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = dataclasses.replace(release_study, knowledge=STATED)
+    (sentence,) = stated(STATED, study.schema)
+    with opened(folder) as site:
+        digest = offer(site, study)
+    assert f"{HEADING} {EXPLAINED} {sentence}" in visitor.page(f"study/{digest.hex()}").text
+    with opened(folder) as site:
+        assert check._cost(site.config, site, study, NOW).stated == (sentence,)
+    for command in (["show"], ["approve", "--as", "officer"]):
+        shown = [*command[:1], digest.hex(), *command[1:], "--config", str(folder / "party.toml")]
+        assert main(["party", *shown]) == 0
+        assert sentence in capsys.readouterr().out
+        assert main(["party", *shown, "--format", "json"]) == 0
+        assert json.loads(capsys.readouterr().out)["stated"] == [sentence]
 
 
 def test_feature_39_every_state_of_a_study_is_told(folder: Path, visitor: Visitor, release_study: Study) -> None:

@@ -164,6 +164,7 @@ def _print_check(found: Readiness) -> None:
         put(f"{whose} per person {epsilon_text(study.epsilon)}, of which {charged} would be charged now")
         party_text.print_share(study.share)
         party_text.print_cost(study.cost)
+        party_text.print_stated(study.stated)
         party_text.print_alignment(study.alignment)
     for fault in found.faults:
         put(f"[red]{fault.code}[/] ", end="")

@@ -80,6 +80,7 @@ def show(
     party_text.print_figures(found.four_figures, found.membership_words)
     if found.questions is not None:
         party_text.print_questions(found.questions)
+    party_text.print_stated(found.stated)
     for column in found.columns:
         to = ", ".join(column.recipients) or "nobody, it stays here"
         put(f"\n[bold]column '{', '.join(column.variables)}'[/]", end="")
@@ -166,6 +167,7 @@ def approve(
     whose = "the floor" if found.four_figures else "epsilon"
     put(f"{whose} per person {epsilon_text(found.epsilon)}, of which {charged} is charged now")
     party_text.print_share(found.share)
+    party_text.print_stated(found.stated)
     party_text.print_alignment(found.alignment)
     for line in found.changed:
         say(f"changed since the last vote: {line}", style="yellow")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from verticil.cli.output import epsilon_text, plain_table, put, say
+from verticil.shared.knowledge.words import EXPLAINED, HEADING
 
 if TYPE_CHECKING:
     from verticil.party.operator.check import ColumnCounts, TableFit, TableHeader
@@ -24,6 +25,15 @@ def print_alignment(shown: Mapping[str, str]) -> None:
     for key, to_whom in _TO_WHOM.items():
         if key in shown:
             say(f"  {to_whom}: {shown[key]}")
+
+
+def print_stated(words: Sequence[str] | None) -> None:
+    """Say what a study states of all records, and that nothing of it is learned."""
+    if words:
+        put(f"{HEADING}:")
+        say(EXPLAINED)
+        for sentence in words:
+            say(f"  {sentence}")
 
 
 def print_confirmations(confirmations: Sequence[Confirmation]) -> None:

@@ -24,7 +24,7 @@ from rich.table import Table
 from verticil.cli.budget_text import print_models, print_plan
 from verticil.cli.connection import CertificateOption, FederationOption, StudyName, find_study, open_connection
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, put, say
-from verticil.cli.party_text import print_alignment
+from verticil.cli.party_text import print_alignment, print_stated
 from verticil.cli.study_status import called, print_summary, revocations, summary_payload, watch
 from verticil.pki.files import new_folder, removed_if_empty, write_new
 from verticil.shared.errors import Misuse
@@ -94,6 +94,7 @@ def check(
     from verticil.analyst.models import compared
     from verticil.analyst.prediction import predicted, prediction_text
     from verticil.shared.identity.pki import utc_now
+    from verticil.shared.knowledge.words import stated
     from verticil.shared.privacy.masked_figures import four_figures
     from verticil.shared.privacy.plan import budget_plan
     from verticil.shared.privacy.study_table import study_table
@@ -125,6 +126,7 @@ def check(
         "tables": None if document.tables is None else dataclasses.asdict(tables_noise(document)),
         "predicted_distance": None if prediction is None else dataclasses.asdict(prediction),
         "alignment": disclosure(document).document(),
+        "stated": stated(document.knowledge, document.schema),
         "epsilon_per_party": dict(table.party_totals),
         "epsilon_per_person": table.total_epsilon,
         "bytes_sent": table.bytes_sent,
@@ -182,6 +184,7 @@ def _broken_limits(study: Study, limits: Sequence[PublishedLimits], n: int | Non
 def _print_check(
     study: Study, table: StudyTable, plan: BudgetPlan, findings: list[Finding], prediction: str, digest: str
 ) -> None:
+    from verticil.shared.knowledge.words import stated
     from verticil.shared.privacy.figures import odds
     from verticil.shared.release.content import may_have_joint
     from verticil.shared.study.protocols import disclosure, protocol_of
@@ -217,6 +220,7 @@ def _print_check(
     if prediction:
         say(f"predicted distance of a joint model's records to {table.n:,} people: {prediction}")
     print_alignment(disclosure(study).document())
+    print_stated(stated(study.knowledge, study.schema))
     if study.breach is not None:
         say(
             f"every column keeps the breach rule: by what is sent of it, no belief of {study.breach.prior:g} becomes"

@@ -67,6 +67,7 @@ from verticil.shared.durable import rename, sync_directory
 from verticil.shared.errors import Misuse, VerticilError
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.pki import load_credentials, utc_now
+from verticil.shared.knowledge.words import stated
 from verticil.shared.privacy.figures import finite_epsilon
 from verticil.shared.study.canonical import digest as digest_of
 from verticil.shared.study.canonical import to_bytes
@@ -134,8 +135,9 @@ class TableFit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyCost:
-    """What an approval of the study would charge now; `four_figures` of a masked one, in words."""
+    """What an approval of the study would charge now; `four_figures` of a masked one, in words; what it states (`stated`)."""
 
+    stated: tuple[str, ...] | None = left_out()
     four_figures: tuple[str, ...] | None = left_out()
     study: str
     digest: str
@@ -312,6 +314,7 @@ def _cost(config: PartyConfig, site: Site, study: Study, now: dt.datetime) -> St
     )
     charges = {index: assessment.charge.epsilon for index, assessment in found.assessments.items()}
     return StudyCost(
+        stated=stated(found.study.knowledge, found.study.schema) or None,
         four_figures=figure_words(site, found.study),
         study=study.id,
         digest=digest_of(study).hex(),

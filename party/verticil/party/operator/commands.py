@@ -54,6 +54,7 @@ from verticil.shared.disk import create_file
 from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
 from verticil.shared.identity.pki import read_certificates, utc_now
 from verticil.shared.identity.signing import SigningKey
+from verticil.shared.knowledge.words import stated
 from verticil.shared.membership.current import CertificateState, certificate_state
 from verticil.shared.membership.revocation import FILE_NAME, DenyList
 from verticil.shared.privacy.figures import finite_epsilon, sent_epsilons, total_epsilon
@@ -103,8 +104,10 @@ class Approved(StudyName):
         epsilon, epsilon_charged_now: of one person.
         alignment: what finding the common people shows, to whom.
         four_figures: of a masked study, in words.
+        stated: what the study states of all records, a sentence each; None: nothing.
     """
 
+    stated: tuple[str, ...] | None = left_out()
     four_figures: tuple[str, ...] | None = left_out()
     approved: bool
     approvers: tuple[str, ...]
@@ -459,6 +462,7 @@ def _approved(config: PartyConfig, site: Site, record: StudyRecord, verdict: Ver
     charges = {index: assessment.charge.epsilon for index, assessment in found.assessments.items()}
     return Approved(
         **named(record),
+        stated=stated(found.study.knowledge, found.study.schema) or None,
         four_figures=figure_words(site, verdict.review.study),
         approved=verdict.complete,
         approvers=tuple(verdict.approvers),

@@ -46,6 +46,7 @@ from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.errors import VerticilError
 from verticil.shared.identity.pki import utc_now
+from verticil.shared.knowledge.words import stated
 from verticil.shared.privacy.events import is_masked, planned
 from verticil.shared.privacy.figures import gamma_of_epsilon, sent_epsilons, share_cost, total_epsilon
 from verticil.shared.study.document import Study
@@ -120,6 +121,7 @@ class StudyInWords(StudyName):
 
     Attributes:
         alignment: what finding the common people shows, to whom.
+        stated: what the study states of all records, which is not learned, a sentence each; None: nothing.
         four_figures, membership_words: of a masked study, in words, and what none of them covers; None: it is none.
         prior: the belief that the words start from.
         further_events: what is drawn besides columns and the noise on what is shared; None: nothing.
@@ -134,6 +136,7 @@ class StudyInWords(StudyName):
     expires: str
     alignment: Mapping[str, str]
     minimum_common_records: int
+    stated: tuple[str, ...] | None = left_out()
     four_figures: tuple[str, ...] | None = left_out()
     membership_words: str | None = left_out()
     questions: Questions | None = inlined()
@@ -278,6 +281,7 @@ def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> StudyInWords:
         expires=study.expires.isoformat(),
         alignment=disclosure(study).document(),
         minimum_common_records=max(study.linkage.minimum_common_records, config.policy.minimum_common_records),
+        stated=stated(study.knowledge, study.schema) or None,
         four_figures=figure_words(site, study),
         membership_words=_membership_words(config, study) if is_masked(study) else None,
         questions=questions(config, study),

@@ -17,6 +17,7 @@ from typing import Final
 from verticil.party.dataset.releases import Origins
 from verticil.shared.channels.subset import Subset
 from verticil.shared.channels.transition import SCALE
+from verticil.shared.knowledge.words import stated
 from verticil.shared.model.schema import Variable
 from verticil.shared.study.document import Study, Unit
 from verticil.shared.study.protocols import recipients_of
@@ -49,6 +50,7 @@ def changes(before: Study, after: Study) -> tuple[str, ...]:
         *_of_fields(before, after, ("id", "title", "purpose", "model", "expires", "parties"), ""),
         *_of_nested(before.linkage, after.linkage, "linkage"),
         *_of_variables(before, after),
+        *_of_knowledge(before, after),
         *_of_units(before, after),
         *_of_recipients(before, after),
         *_of_nested(before.structure, after.structure, "structure"),
@@ -140,13 +142,20 @@ def _of_nested(before: object, after: object, where: str) -> list[str]:
 def _of_rest(before: Study, after: Study) -> list[str]:
     """Fields that later versions of this program add to a study are named, too."""
     said = {"id", "title", "purpose", "model", "expires", "parties", "linkage", "schema", "units", "structure"}
-    said |= {"parameters", "release"}
+    said |= {"parameters", "release", "knowledge"}
     return [
         text
         for field in dataclasses.fields(Study)
         if field.name not in said
         for text in _of_nested(getattr(before, field.name), getattr(after, field.name), field.name)
     ]
+
+
+def _of_knowledge(before: Study, after: Study) -> list[str]:
+    old, new = (stated(study.knowledge, study.schema) for study in (before, after))
+    found = [f"not stated any more: {sentence}" for sentence in old if sentence not in new]
+    found += [f"stated: {sentence}" for sentence in new if sentence not in old]
+    return found or (["what is stated changed"] if before.knowledge != after.knowledge else [])
 
 
 def _of_variables(before: Study, after: Study) -> list[str]:

@@ -20,8 +20,8 @@ from verticil.shared.model.schema import Schema, Variable
 
 HEADING: Final = "Stated, not learned"
 EXPLAINED: Final = (
-    "This is stated of every record before any data, and comes from none: it spends no epsilon, every synthetic record keeps it, "
-    "and nobody's data support it."
+    "This was stated before anybody looked at data: it spends no epsilon, no data support it, and what it rules out stands in no "
+    "synthetic record."
 )
 _NAME_LETTERS: Final = 120
 _SHOWN_ROWS: Final = 30

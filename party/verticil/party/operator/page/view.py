@@ -40,6 +40,7 @@ from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.audit import AuditLine
 from verticil.shared.errors import VerticilError
+from verticil.shared.knowledge.words import EXPLAINED, HEADING
 from verticil.shared.membership.current import CertificateState, certificate_state
 from verticil.shared.privacy.figures import belief, gamma_of_epsilon
 from verticil.shared.release.report import wording
@@ -448,7 +449,8 @@ def render(template: str, shown: DataclassInstance, *, root: str, shown_at: str)
     """
     page = _environment().get_template(f"{template}.html.j2")
     values = {field.name: getattr(shown, field.name) for field in fields(shown)}
-    return page.render(values, style=_STYLE, root=root, shown_at=shown_at, page=template)
+    beside = {"stated_heading": HEADING, "stated_explained": EXPLAINED}
+    return page.render({**values, **beside}, style=_STYLE, root=root, shown_at=shown_at, page=template)
 
 
 def _protocol_text(model: str) -> str:

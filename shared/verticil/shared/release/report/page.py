@@ -18,6 +18,7 @@ import numpy as np
 
 from verticil.shared.formats.model_json import STRUCTURE_STATEMENT
 from verticil.shared.json_document import Json
+from verticil.shared.knowledge.words import EXPLAINED, HEADING, stated
 from verticil.shared.model.network import CONFIRMED
 from verticil.shared.privacy.accounts import PUBLIC
 from verticil.shared.privacy.events import NoisyTables
@@ -189,6 +190,9 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         "unchanged": _unchanged(statement),
         "prior": wording.percent(PRIOR, 0),
         "alignment": statement.alignment,
+        "stated": stated(study.knowledge, study.schema),
+        "stated_heading": HEADING,
+        "stated_explained": EXPLAINED,
         "further": [
             {"party": event.party, "readers": ", ".join(event.planned.readers), "words": event.words}
             for event in statement.events
