@@ -86,6 +86,7 @@ LAYERS = {
     "verticil.shared.storage": 3,
     "verticil.shared.transport": 3,
     "verticil.shared.view": 3,
+    "verticil.shared.threads": 3,
     "verticil.shared.vitals": 3,
     "verticil.party.airgap": 3,
     "verticil.party.audit": 3,

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import threading
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.identity.authority import create_authority, issue
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import Credentials, certificate_sha256, load_credentials, read_certificates
+from verticil.shared.transport import fetch
 from verticil.shared.transport.chunks import CHUNK_LIMIT, STREAM_LIMIT
 from verticil.shared.transport.client import Connection, GrpcPeer
 from verticil.shared.transport.errors_on_wire import retriable
@@ -510,6 +512,29 @@ async def test_a_reader_that_is_cancelled_leaves_what_it_has(tmp_path: Path) -> 
     reading = asyncio.create_task(keep(Source(LONG, [stalls]), tmp_path / "unit-3"))
     await started.wait()
     reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert [path.stat().st_size for path in tmp_path.iterdir()] == [CHUNK_LIMIT]
+
+
+async def test_a_reader_that_is_cancelled_ends_when_nothing_is_written_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what is deleted, or read anew, right after it would be written into."""
+    begun, may_end, write = threading.Event(), threading.Event(), fetch._File.write
+
+    def held(file: fetch._File, data: bytes) -> None:
+        begun.set()
+        assert may_end.wait(PATIENCE_SECONDS)
+        write(file, data)
+
+    monkeypatch.setattr(fetch._File, "write", held)
+    reading = asyncio.create_task(keep(Source(LONG), tmp_path / "unit-3"))
+    assert await asyncio.to_thread(begun.wait, PATIENCE_SECONDS)
+    reading.cancel()
+    await asyncio.wait([reading], timeout=0.2)
+    assert not reading.done()
+    may_end.set()
     with pytest.raises(asyncio.CancelledError):
         await reading
     assert [path.stat().st_size for path in tmp_path.iterdir()] == [CHUNK_LIMIT]

@@ -17,7 +17,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final, ParamSpec, TypeVar, cast
+from typing import Final, cast
 
 from verticil.miner.rules.leases import Changes, Presence
 from verticil.miner.rules.quorum import at_deadline, discard_left_out
@@ -36,32 +36,13 @@ from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
 from verticil.shared.study.protocols import is_masked
 from verticil.shared.study.states import State, is_final
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from verticil.shared.threads import to_the_end
 
 _log: Final = logging.getLogger(__name__)
 _TICK_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 30.0
 _MAX_ATTEMPTS: Final = 3
 _RECOVERABLE: Final = frozenset({"DISK_FULL", "FILES_EXHAUSTED", "RESOURCE_EXHAUSTED"})
-
-
-async def _to_the_end(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Do blocking work in a thread. A thread cannot be stopped: when cancelled, wait for its end, then be cancelled."""
-
-    def done() -> R:
-        try:
-            return work(*args, **kwargs)
-        except StopIteration as error:  # out of a thread it would leave who awaits it waiting for ever
-            raise RuntimeError("work ended with StopIteration") from error
-
-    running = asyncio.ensure_future(asyncio.to_thread(done))
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.gather(running, return_exceptions=True)
-        raise
 
 
 def _received_at(column: StoredColumn) -> dt.datetime:
@@ -179,7 +160,7 @@ class Scheduler:
             await self._fail(digest, Failure(code="INTERNAL", message=message, hint="see the miner's log"))
 
     async def _advance(self, digest: bytes) -> None:
-        state, open_round, changed = await _to_the_end(self._step, digest)
+        state, open_round, changed = await to_the_end(self._step, digest)
         if changed:
             self._changes.notify()
         if digest not in self._jobs and digest not in self._driven:
@@ -199,8 +180,8 @@ class Scheduler:
             self._details.pop(digest, None)
             self._presence.forget(digest)
             if not open_round:
-                await _to_the_end(self._rounds.end, digest)
-            await _to_the_end(self._retention.settle, digest)
+                await to_the_end(self._rounds.end, digest)
+            await to_the_end(self._retention.settle, digest)
             if digest not in await asyncio.to_thread(self._session.catalogue.unsettled):
                 self._changes.notify()  # a party that revoked gets the statement of what was deleted
 
@@ -213,7 +194,7 @@ class Scheduler:
         """Take a round of masked tables as far as it goes, again when something has arrived, and in every slot."""
         while not self._changes.closed:
             generation = self._changes.generation
-            new = await _to_the_end(self._rounds.advance, digest)
+            new = await to_the_end(self._rounds.advance, digest)
             if (opened := self._rounds.find(digest)) is not None and digest not in self._jobs:
                 self._details[digest] = str(opened.progress)
             if new:
@@ -283,7 +264,7 @@ class Scheduler:
                     return
             except VerticilError as error:
                 _log.warning("study %s: %s", digest.hex(), error)
-                if error.code == "STATE_CORRUPT" and await _to_the_end(self._asks_again, digest):
+                if error.code == "STATE_CORRUPT" and await to_the_end(self._asks_again, digest):
                     self._changes.notify()
                     return  # with the last column that comes, learning begins anew
                 if error.code not in _RECOVERABLE:
@@ -301,9 +282,9 @@ class Scheduler:
         session = self._session
         record = await asyncio.to_thread(session.record, digest)
         files = session.store.study(digest)
-        if not await _to_the_end(self._verified, files.release):
+        if not await to_the_end(self._verified, files.release):
             await self._enter(digest, "estimating")
-            job = await _to_the_end(self._job, record)
+            job = await to_the_end(self._job, record)
             if (noise := self._noise(job)) is not None:
                 job = await self._with_noise(record, job, noise)
 
@@ -318,10 +299,10 @@ class Scheduler:
             finally:
                 await asyncio.gather(*entering)
             self._details[digest] = "signing"
-            await _to_the_end(self._sign, job.target, files.release)
-        if await _to_the_end(self._wait_for_parties, digest, files.release):
+            await to_the_end(self._sign, job.target, files.release)
+        if await to_the_end(self._wait_for_parties, digest, files.release):
             _log.info("study %s: the release waits for countersignatures", digest.hex())
-        elif await _to_the_end(self._publish, digest, files.release):
+        elif await to_the_end(self._publish, digest, files.release):
             _log.info("study %s: published", digest.hex())
         self._changes.notify()
 
@@ -395,13 +376,13 @@ class Scheduler:
 
     async def _with_noise(self, record: StudyRecord, job: LearningJob, noise: TableNoise) -> LearningJob:
         """The job without columns, when the noisy tables are on the disk: drawn now, or there from before."""
-        if not await _to_the_end(noise.drawn):
+        if not await to_the_end(noise.drawn):
             self._details[record.digest] = "counting"
             counting = CountingJob(
                 effective=job.effective, n_common=job.n_common, columns=job.columns, target=noise.exact
             )
             await self._executor.run(counting, lambda _stage, _percent: None)
-            await _to_the_end(functools.partial(noise.draw, again=record.learning == "learning"))
+            await to_the_end(functools.partial(noise.draw, again=record.learning == "learning"))
         await self._enter(record.digest, "learning")
         return dataclasses.replace(job, columns=(), tables=noise.noisy)
 

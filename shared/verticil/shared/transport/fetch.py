@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, Protocol, TypeAli
 from verticil.shared.disk import write_fault
 from verticil.shared.durable import remove, rename, sync_directory, sync_file
 from verticil.shared.errors import GateFailed, Misuse, PeerFault, VerticilError
+from verticil.shared.threads import to_the_end
 from verticil.shared.transport.chunks import BATCH, ChunkReader, make_chunks, plain_data
 from verticil.shared.transport.errors_on_wire import retriable
 from verticil.shared.transport.interface import Control, Coordinator
@@ -79,7 +80,7 @@ async def fetch_file(call: Call, target: Path, *, limit_bytes: int, what: str) -
     """Read a whole into the file `target`, which appears when every byte of it is verified and on the disk.
 
     What has arrived so far stands beside it as ``.NAME.SHA256.part``; a later call goes on with that as far as it belongs to
-    the same whole. One call at a time for one target.
+    the same whole. One call at a time for one target; one that is cancelled has ended when it does nothing more there.
 
     Args:
         call: begins a stream at an offset.
@@ -323,7 +324,7 @@ async def _fetch(call: Call, sink: _Sink, *, limit_bytes: int, what: str) -> byt
     while True:
         reading = _Reading(sink, limit_bytes=limit_bytes, what=what)
         await _read(call, reading)
-        if await asyncio.to_thread(reading.end):
+        if await to_the_end(reading.end):
             return reading.sha256
 
 
@@ -336,7 +337,7 @@ async def _read(call: Call, reading: _Reading) -> None:
                 try:
                     async with asyncio.timeout(_STREAM_SECONDS):
                         async for part in parts:
-                            if not await asyncio.to_thread(reading.take, part):
+                            if not await to_the_end(reading.take, part):
                                 break
                 except TimeoutError:
                     raise reading.too_slow() from None
