@@ -358,7 +358,7 @@ class Federation:
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait until something holds; a daemon that ended is an error, and a failure of a party that may not fail so."""
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(2 * PATIENCE_SECONDS):  # for a whole round
                 while not await asyncio.to_thread(holds):
                     assert self.failing or not (found := self.failures()), found
                     for task in self.tasks.values():

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from support import PATIENCE_SECONDS
+from support.ports import free_port
 from verticil.shared import logs
 from verticil.shared.config import Federation, read_toml
 from verticil.shared.errors import Misuse, PeerFault
@@ -73,7 +74,7 @@ async def test_feature_35_calls_are_counted_by_rpc_and_code_and_nothing_else_is_
     metrics.read(lambda: [Gauge(name="studies", help="Studies by state.", labels=("state",), values={("review",): 2})])
     server = RpcServer("127.0.0.1:0", credentials["miner"], [bind(Control, Desk())], metrics=metrics)  # type: ignore[arg-type]
     port = await server.start()
-    page = metrics.serve(("127.0.0.1", 0))
+    page = metrics.serve(("127.0.0.1", free_port()))  # which stays free when the page is closed
     connection = Connection(f"127.0.0.1:{port}", credentials["lee"])
     control = GrpcControl(connection)
     try:

@@ -292,8 +292,7 @@ async def test_calls_of_one_peer_are_bounded() -> None:
         alice = sites["alice"].peer("bob")
         await alice.hello(common_pb2.HelloRequest())
         asked = [asyncio.create_task(alice.get_study_digest(peer_pb2.GetStudyDigestRequest())) for _ in range(12)]
-        await until(lambda: sum(task.done() for task in asked) == 4)
-        assert bob.at_once == 8
+        await until(lambda: (sum(task.done() for task in asked), bob.at_once) == (4, 8))
         bob.gate.set()
         done = await asyncio.gather(*asked, return_exceptions=True)
         assert {found.code for found in done if isinstance(found, PeerFault)} == {"RESOURCE_EXHAUSTED"}

@@ -840,7 +840,7 @@ async def test_a_call_under_way_may_end_while_the_server_stops(nodes: Federation
 
 
 async def test_feature_34_health_is_told_to_any_node_and_ends_with_the_server(nodes: Federations) -> None:
-    server = RpcServer("127.0.0.1:0", nodes.credentials("miner"), [bind(Coordinator, Miner())])
+    server = RpcServer(f"127.0.0.1:{free_port()}", nodes.credentials("miner"), [bind(Coordinator, Miner())])
     port = await server.start()
     connections = [Connection(f"127.0.0.1:{port}", nodes.credentials(name)) for name in ("alice", "lee", "miner")]
     for connection in connections:
