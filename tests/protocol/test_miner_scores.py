@@ -392,7 +392,8 @@ async def test_leaving_while_a_search_runs_stops_it_and_the_next_start_begins_an
 
 
 async def test_an_endless_search_does_not_keep_the_miner_from_answering_or_ending(trial: Trial) -> None:
-    study, other = make_study(generations=1_000_000), make_study()
+    endless = GeneticRule(population=10_000, selected=10, generations=1_000_000)
+    study, other = make_study(genetic=endless), make_study()
     async with asyncio.timeout(None) as patience, trial.node:
         for party in PARTIES:
             await trial.put(study, party)

@@ -39,10 +39,12 @@ from support.miner_service import (
     pseudonyms_of,
     refused,
 )
+from verticil.miner.airgap.exchange import fill
 from verticil.miner.config import Limits
 from verticil.miner.scheduler.job import ColumnFile, Job, LearningJob, Progress
 from verticil.miner.scheduler.learning import InlineLearning, SpawnedLearning, WorkerDied
 from verticil.pki.register import revoke
+from verticil.shared.airgap.bundle import BundleEntries
 from verticil.shared.artifact import pack
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import VerticilError
@@ -56,6 +58,7 @@ from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import Approval, declared_units
 from verticil.shared.study.document import (
+    PublishRule,
     QuorumRule,
     Unit,
 )
@@ -998,6 +1001,32 @@ async def test_what_cannot_be_deleted_is_tried_again_now_and_then_not_without_en
         assert not federation.node.catalogue.study(digest).columns_removed
         columns.unlink()
         await federation.settled(digest, "columns_removed")
+
+
+async def test_a_release_that_is_published_while_it_is_put_into_a_bundle_is_left_for_the_next_one(
+    federation: Federation, tmp_path: Path
+) -> None:
+    study = dataclasses.replace(make_study(), publish=PublishRule())
+    async with federation.node:
+        digest = await federation.to_upload(study)
+        for party in federation.parties:
+            for unit in study.units_of(party.name):
+                await party.upload(digest, unit)
+        north = federation.party("north")
+        await north.until(digest, lambda task: bool(task.review_manifest_sha256))
+        service, signature = federation.node.carried, federation.node.store.study(digest).release / "manifest.sig"
+        coordinator, answer = InMemoryCoordinator(service, north.identity), service.GetRelease
+
+        def last(who: Identity, request: common_pb2.GetReleaseRequest) -> AsyncIterator[common_pb2.ReleasePart]:
+            if request.path == signature.name:  # the last countersignature comes in between
+                signature.write_bytes(signature.read_bytes() + b" ")
+            return answer(who, request)
+
+        for get, held in ((answer, {"task", "file"}), (last, {"task"})):
+            service.GetRelease = get  # type: ignore[method-assign]
+            entries = BundleEntries.anew(tmp_path / str(len(held)))
+            await fill(entries, coordinator, federation.node.session, "north", deny_list=b"", releases=frozenset())
+            assert {entry.what for entry in entries} - {"receipt", "alignment"} == held
 
 
 class PausingKey:

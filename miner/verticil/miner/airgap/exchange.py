@@ -60,7 +60,7 @@ from verticil.shared.study.states import State, is_final
 from verticil.shared.table import is_name
 from verticil.shared.transport.chunks import make_chunks, plain_data
 from verticil.shared.transport.errors_on_wire import from_detail, to_detail
-from verticil.shared.transport.fetch import fetch_release
+from verticil.shared.transport.fetch import CHANGED, fetch_release
 from verticil.shared.transport.in_memory import InMemoryCoordinator
 from verticil.shared.transport.interface import Coordinator
 from verticil.shared.transport.version import PROTOCOL_VERSION
@@ -436,7 +436,7 @@ async def fill(
             await _blinded_lists(entries, coordinator, session, task.study_digest, party)
         await _receipts(entries, coordinator, session, task)
         if task.review_manifest_sha256 and not is_final(State(task.state)):
-            await _release(entries, coordinator, task.study_digest, review=True)
+            await _review(entries, coordinator, task.study_digest)
     for digest in sorted(releases):
         await _release(entries, coordinator, digest, review=False)
 
@@ -522,6 +522,15 @@ async def _release(entries: BundleEntries, coordinator: Coordinator, digest: byt
         request = common_pb2.GetReleaseRequest(study_digest=digest, path=path.name, review=review)
         file = carried_pb2.CarriedFile(request=request, sha256=hashlib.sha256(path.read_bytes()).digest())
         entries.add(carried_pb2.CarriedEntry(file=file), path)
+
+
+async def _review(entries: BundleEntries, coordinator: Coordinator, digest: bytes) -> None:
+    """The release that waits for countersignatures, unless the study has gone on since: of that the next bundle tells."""
+    try:
+        await _release(entries, coordinator, digest, review=True)
+    except VerticilError as error:
+        if error.code not in CHANGED:
+            raise
 
 
 class _NotReadyError(Exception):

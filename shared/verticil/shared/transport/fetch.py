@@ -351,6 +351,8 @@ async def _read(call: Call, reading: _Reading) -> None:
             raise reading.cut_off()
 
 
+CHANGED: Final = frozenset({"ARTIFACT_INVALID", "FILE_MISSING", "NOT_READY", "STUDY_WITHDRAWN", "STUDY_DENIED"})
+"""A release that waited for countersignatures, and was fetched so, is another one by now, or none."""
 ATTEMPTS: Final = 5
 """Tries per file without a single new byte before giving up."""
 MANIFEST_LIMIT: Final = 64 * 2**20

@@ -86,7 +86,7 @@ from verticil.shared.study.document import Study
 from verticil.shared.study.prior import estimator_of, prior_mass
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import State
-from verticil.shared.transport.fetch import fetch_release
+from verticil.shared.transport.fetch import CHANGED, fetch_release
 from verticil.shared.transport.interface import Coordinator
 
 _HINT = "the daemon fetches it: verticil party status"
@@ -121,7 +121,7 @@ async def fetch(coordinator: Coordinator, site: Site, record: StudyRecord) -> No
         limits = release_limits(parsed(record.task.effective), record.n_common or 0, total=site.config.review_bytes)
         await fetch_release(coordinator, record.digest, folder, review=True, limits=limits)
     except VerticilError as error:
-        if error.code in {"ARTIFACT_INVALID", "FILE_MISSING", "STUDY_WITHDRAWN", "STUDY_DENIED"}:
+        if error.code in CHANGED:
             raise PeerFault(
                 "NOT_READY", f"study '{record.study_id}': the release changed while it was fetched"
             ) from None
