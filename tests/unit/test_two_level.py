@@ -164,6 +164,38 @@ def test_a_study_holds_the_matrix_and_both_numbers(tmp_path):
     assert canonical.from_bytes(canonical.to_bytes(study)) == study
 
 
+NAMED = (
+    STUDY.replace('[["a", "c", "d"], ["b"]]', '"sides"')
+    + """
+[[knowledge.rule]]
+kind = "groups"
+name = "sides"
+column = "ward"
+groups = { left = ["a", "c", "d"], right = ["b"] }
+"""
+)
+
+
+def test_groups_of_the_study_s_knowledge_are_named(tmp_path):
+    """The same matrix as with the groups written out; and for `blocks`."""
+    assert read(tmp_path, NAMED).units == read(tmp_path, STUDY).units
+    levels = "epsilon_group = 1.0\nepsilon_within = 1.5"
+    blocks = [text.replace('"two-level"', '"blocks"').replace(levels, "epsilon = 1.0") for text in (NAMED, STUDY)]
+    named, written = (read(tmp_path, text).units for text in blocks)
+    assert named == written
+    for old, new, words in (
+        ('groups = "sides"', 'groups = "side"', "groups: 'side' names no groups of the study"),
+        (
+            'variables = ["ward"]',
+            'variables = ["ward", "claims"]',
+            "'sides' groups the categories of 'ward', and this is",
+        ),
+    ):
+        with pytest.raises(Misuse) as caught:
+            read(tmp_path, NAMED.replace(old, new, 1))
+        assert words in caught.value.message
+
+
 @pytest.mark.parametrize(
     ("old", "new", "code", "words"),
     [

@@ -22,7 +22,7 @@ from verticil.analyst.draft import column_rules, dataset_rule
 from verticil.curator.study import LEAST_RECORDS
 from verticil.party.dataset import perturb, substitutes
 from verticil.party.dataset.source import check_records, read_records
-from verticil.party.local_dataset import compounds_of
+from verticil.party.local_dataset import compounds_of, with_properties
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault
@@ -88,9 +88,10 @@ def read_table(path: Path, study: Study, *, dataset: str, id_column: str | None,
         raise DataFault("DATA_FILE_MISSING", f"{path}: {problem}", hint="check the path that was given for the table")
     rule = dataset_rule(path, id_column or "")
     rule = replace(rule, columns=column_rules(study, study.parties[0], rule), has_ids=id_column is not None)
+    rule = with_properties(rule, study.knowledge, study.schema.names)
     variables, together = study.schema.variables, compounds_of(study, study.parties[0])
     records = read_records(rule, variables, study.linkage.normalise)
-    report = check_records(rule, variables, study.linkage.normalise, list(together.values()))
+    report = check_records(rule, variables, study.linkage.normalise, list(together.values()), study.knowledge)
     for count, code, what in (
         (report.n_repeated_ids, "DATA_ID_DUPLICATE", "have the id of another one"),
         (report.n_empty_ids, "DATA_ID_MISSING", "have an empty id"),

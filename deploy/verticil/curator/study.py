@@ -62,6 +62,13 @@ def owners_study(
     schema = dataclasses.replace(
         study.schema, variables=tuple(dataclasses.replace(v, owner=owner) for v in study.schema.variables)
     )
+    knowledge = study.knowledge and dataclasses.replace(
+        study.knowledge,
+        functions=tuple(
+            dataclasses.replace(item, variable=dataclasses.replace(item.variable, owner=owner))
+            for item in study.knowledge.functions
+        ),
+    )
     exact = method == POSTERIOR and (math.isinf(epsilon) if epsilon is not None else study.tables is None)
     if exact and delta is not None:
         raise Misuse(
@@ -93,6 +100,7 @@ def owners_study(
         share=None,
         quorum=None,
         publish=None,
+        knowledge=knowledge,
         left_out=(),
     )
     rules.check(changed, source=_SOURCE)

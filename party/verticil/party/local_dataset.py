@@ -13,7 +13,7 @@ in one data set.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -30,6 +30,7 @@ from verticil.party.storage.secret import SiteSecret, secret_id
 from verticil.shared.alignment.merkle import Tree
 from verticil.shared.arrays import Codes
 from verticil.shared.errors import Misuse, PeerFault, Refusal
+from verticil.shared.knowledge.rules import Knowledge
 from verticil.shared.model.schema import Variable
 from verticil.shared.privacy.events import PrivacyEvent, column_reader, planned
 from verticil.shared.privacy.figures import column_event
@@ -101,7 +102,7 @@ def origins(config: PartyConfig, study: Study) -> dict[str, Origin]:
     own = [study.schema[position] for position in study.schema.owned_by(config.name)]
     if len(config.datasets) == 1:
         ((name, rule),) = config.datasets.items()
-        return {variable.name: _origin(name, rule, variable) for variable in own}
+        return {variable.name: _origin(name, rule, study, variable) for variable in own}
     headers: dict[str, tuple[str, ...]] = {}
     found: dict[str, Origin] = {}
     for variable in own:
@@ -116,7 +117,7 @@ def origins(config: PartyConfig, study: Study) -> dict[str, Origin]:
                 f"{config.path.name}: variable '{variable.name}': expected one of {len(config.datasets)} data sets, {where}",
                 hint=f"name it in [dataset.NAME.columns.{variable.name}]",
             )
-        found[variable.name] = _origin(homes[0], config.datasets[homes[0]], variable)
+        found[variable.name] = _origin(homes[0], config.datasets[homes[0]], study, variable)
     _check_compounds(config, study, found)
     return found
 
@@ -173,8 +174,29 @@ def columns_of(config: PartyConfig, study: Study) -> dict[str, Column]:
     return {variable: Column(dataset=place.dataset, source=place.source) for variable, place in places.items()}
 
 
-def _origin(dataset: str, rule: DatasetRule, variable: Variable) -> Origin:
-    column = rule.column(variable.name)
+def with_properties(rule: DatasetRule, knowledge: Knowledge | None, names: Collection[str]) -> DatasetRule:
+    """How to read a table for a study that knows finer values of some columns: their property is written in place of each.
+
+    As by a recode, which the study states; a recode of the site's own comes first. So it is part of what a code means
+    (`perturb.codebook_digest`), and another assignment of values is another release.
+
+    Args:
+        rule: of the site.
+        knowledge: what the study states.
+        names: variables that the table has.
+    """
+    changed = dict(rule.columns)
+    for refinement in () if knowledge is None else knowledge.refinements:
+        if refinement.variable in names:
+            column = rule.column(refinement.variable)
+            property_of = {value: label for label, value, _ in refinement.values}
+            own = {text: property_of.get(target, target) for text, target in column.recode.items()}
+            changed[refinement.variable] = replace(column, recode={**property_of, **own})
+    return replace(rule, columns=changed)
+
+
+def _origin(dataset: str, rule: DatasetRule, study: Study, variable: Variable) -> Origin:
+    column = with_properties(rule, study.knowledge, (variable.name,)).column(variable.name)
     if column.source == rule.id:
         raise Refusal(
             "POLICY_REFUSED",
@@ -219,7 +241,8 @@ def read_people(config: PartyConfig, study: Study, *, site_secret: SiteSecret) -
     for dataset in dict.fromkeys(place.dataset for place in places.values()):
         variables = [variable for variable in study.schema.variables if _is_in(variable, places, dataset)]
         units = [i for i in study.units_of(config.name) if places[study.units[i].variables[0]].dataset == dataset]
-        records = read_records(config.datasets[dataset], variables, study.linkage.normalise)
+        rule = with_properties(config.datasets[dataset], study.knowledge, [variable.name for variable in variables])
+        records = read_records(rule, variables, study.linkage.normalise)
         tags = perturb.record_tags(site_secret.tag_key, records.ids)
         codes = _declared(records, variables, tags, places=places, site_secret=site_secret.value)
         for index in units:

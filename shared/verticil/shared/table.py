@@ -163,6 +163,10 @@ class Table:
             for name, item in cast("dict[str, dict[str, object]]", raw).items()
         }
 
+    def with_value(self, key: str, value: object) -> Table:
+        """The table with another value at `key`, for what a document says by a name."""
+        return self._inner({**self._values, key: value}, self.where)
+
     def _inner(self, values: Mapping[str, object], where: str) -> Table:
         return Table(values, where=where, source=self.source, code=self.code, file=self.file)
 

@@ -24,7 +24,10 @@ from verticil.party.dataset.linkage import normalise_ids
 from verticil.party.dataset.table import ColumnRule, DatasetRule, header, missing_columns, read_parts
 from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault
-from verticil.shared.model.schema import Variable
+from verticil.shared.knowledge.columns import columns as columns_of
+from verticil.shared.knowledge.rules import Knowledge
+from verticil.shared.knowledge.support import support
+from verticil.shared.model.schema import Schema, Variable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,21 +139,30 @@ def read_records(rule: DatasetRule, variables: Sequence[Variable], normalise: Se
 
 
 def check_records(
-    rule: DatasetRule, variables: Sequence[Variable], normalise: Sequence[str], compounds: Sequence[Compound] = ()
+    rule: DatasetRule,
+    variables: Sequence[Variable],
+    normalise: Sequence[str],
+    compounds: Sequence[Compound] = (),
+    knowledge: Knowledge | None = None,
 ) -> TableReport:
     """Read the table and report counts; nothing is kept. Arguments as for `read_records`.
 
     Args:
         rule, variables, normalise: as for `read_records`.
         compounds: of these variables: combinations that the study declares impossible are counted.
+        knowledge: what the study states of these variables and no others: rows that are otherwise are counted. A column that
+            follows from others is read where the table has it, and nowhere else.
 
     Raises:
         DataFault: DATA_FILE_MISSING, DATA_UNREADABLE or DATA_EMPTY, when there is nothing to count.
         Misuse: CONFIG_INVALID, a recode leads to no declared category.
     """
-    scan = _Scan(rule, variables)
+    there = header(rule)
+    functions = () if knowledge is None else knowledge.functions
+    follow = [item.variable for item in functions if rule.column(item.variable.name).source in there]
+    scan = _Scan(rule, [*variables, *follow])
     scan.rows(normalise, closely=True)
-    counts = tuple(column.counts(scan.kept) for column in scan.columns)
+    counts = tuple(column.counts(scan.kept) for column in scan.columns if column.variable not in follow)
     columns = {column.variable.name: column for column in scan.columns}
     file, n = rule.path.name, int(np.count_nonzero(scan.kept))
     found = [
@@ -161,6 +173,7 @@ def check_records(
             for compound in compounds
             if set(compound.variables) <= columns.keys()
         ),
+        *_stated_remarks(file, knowledge, variables, columns, scan.kept),
     ]
     return TableReport(
         n_rows=scan.n_rows,
@@ -328,6 +341,42 @@ def _value_remarks(file: str, n_records: int, counts: Sequence[ColumnCounts]) ->
             message=f"{file}: of {n_records} rows, values outside the bins, put into the nearest one: {', '.join(clamped)}",
             hint="is the unit right? The study can have wider bins",
         )
+
+
+def _stated_remarks(
+    file: str,
+    knowledge: Knowledge | None,
+    variables: Sequence[Variable],
+    columns: Mapping[str, _Column],
+    kept: NDArray[np.bool_],
+) -> Iterable[Remark]:
+    """What a table has against what is stated of all records: counts, rule by rule."""
+    if knowledge is None or not columns.keys() >= {variable.name for variable in variables}:
+        return
+    schema = Schema(variables=tuple(variables))
+    codes = {name: column.codes(kept) for name, column in columns.items()}
+    known = {name: ~column.undeclared(kept) for name, column in columns.items()}
+    hint = "correct these rows, or object to the study: rules are known of everybody, and the data are not repaired"
+    against: dict[str, NDArray[np.bool_]] = {}
+    rules = support(knowledge, schema)
+    for name, (scope, table) in zip(rules.names, rules.factors, strict=True):
+        if name not in knowledge.names:
+            continue  # what several orders say together
+        broken = table[tuple(codes[schema.names[variable]] for variable in scope)] == 0
+        against[name] = np.logical_and.reduce([broken, *(known[schema.names[variable]] for variable in scope)])
+    whole = columns_of(knowledge, schema)
+    follows = dict(zip(whole.published.names, whole.followed([codes[name] for name in schema.names]), strict=True))
+    for function in knowledge.functions:
+        if (name := function.variable.name) in codes:
+            read = [known[column] for column in (name, *function.of) if column in known]
+            against[function.name] = np.logical_and.reduce([codes[name] != follows[name], *read])
+    for name, broken in against.items():
+        if count := int(np.count_nonzero(broken)):
+            yield Remark(
+                code="DATA_CATEGORY_UNSEEN",
+                message=f"{file}: {count} of {len(broken)} rows are not as the rule '{name}' of the study states",
+                hint=hint,
+            )
 
 
 def _combination_remark(

@@ -8,14 +8,14 @@ published weights.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from verticil.shared.arrays import Codes
-from verticil.shared.knowledge.rules import Function, Knowledge, Refinement
+from verticil.shared.knowledge.rules import Condition, Function, Knowledge, Refinement
 from verticil.shared.knowledge.support import function_codes
 from verticil.shared.model.schema import Schema, Variable
 
@@ -44,9 +44,14 @@ class Columns:
         Returns:
             (n,) of each column, in the order of `published`.
         """
-        found = self._with_functions(dict(zip(self.schema.names, codes, strict=True)))
+        found = dict(zip(self.published.names, self.followed(codes), strict=True))
         for name, finer in self._finer.items():
             found[name] = finer.drawn(found[name], generator)
+        return list(found.values())
+
+    def followed(self, codes: Sequence[Codes]) -> list[Codes]:
+        """The codes of all columns with properties as they are, for `written`; arguments as there."""
+        found = self._with_functions(dict(zip(self.schema.names, codes, strict=True)))
         return [found[name] for name in self.published.names]
 
     def read(self, columns: Sequence[Codes]) -> list[Codes]:
@@ -116,6 +121,42 @@ def columns(knowledge: Knowledge | None, schema: Schema) -> Columns:
     for function in known.functions:
         order.insert(function.position, function.variable)
     return Columns(schema, Schema(variables=tuple(order)), tuple(functions), finer)
+
+
+def narrowed(knowledge: Knowledge, schema: Schema, kept: Collection[str]) -> Knowledge | None:
+    """What is left of knowledge where only some variables are there: what names another one goes, and nothing takes its place.
+
+    A function stays if its party has a variable that stays, and it follows from variables that do. What other rules imply through
+    a variable that goes is lost with them.
+
+    Args:
+        knowledge: about all variables.
+        schema: all variables of the study.
+        kept: names of those that stay, of the schema.
+
+    Returns:
+        None: nothing is left.
+    """
+    owners = {variable.owner for variable in schema.variables if variable.name in kept}
+    names, functions = set(kept), list[Function]()
+    for function in knowledge.functions:
+        if function.variable.owner in owners and names.issuperset(function.of):
+            functions.append(function)
+            names.add(function.variable.name)
+    order = [name for name in columns(knowledge, schema).published.names if name in names]
+
+    def stays(*conditions: Condition) -> bool:
+        return all(condition.variable in names for condition in conditions)
+
+    found = Knowledge(
+        rules=tuple(item for item in knowledge.rules if stays(*item.when, *item.then)),
+        orders=tuple(item for item in knowledge.orders if names.issuperset((item.lower, item.upper))),
+        functions=tuple(dataclasses.replace(item, position=order.index(item.variable.name)) for item in functions),
+        groups=tuple(item for item in knowledge.groups if item.variable in names),
+        refinements=tuple(item for item in knowledge.refinements if item.variable in names),
+        soft=tuple(item for item in knowledge.soft if stays(*item.when, *item.then)),
+    )
+    return found if found.names else None
 
 
 def refined_variable(variable: Variable, refinement: Refinement) -> Variable:

@@ -61,7 +61,7 @@ def read_study(path: Path) -> Study:
     model = table.choice("model", PROTOCOLS.names, PROTOCOLS.names[0])
     declared = schema_of(map(variable_from, table.tables("variable")), table, "variable")
     knowledge = _knowledge(table, declared)
-    following = {} if knowledge is None else {item.variable.name: item for item in knowledge.functions}
+    following = _following(knowledge)
     schema = Schema(variables=tuple(variable for variable in declared.variables if variable.name not in following))
     study = read(
         Study,
@@ -73,7 +73,7 @@ def read_study(path: Path) -> Study:
             "expires": _expires(table),
             "parties": _parties(table),
             "schema": schema,
-            "units": _units(table, schema, model, following),
+            "units": _units(table, schema, model, knowledge),
             "structure": _structure(table.table("structure", optional=True), schema),
             "share": _share(table, model),
             "quorum": _quorum(table),
@@ -144,7 +144,7 @@ def read_declarations(tables: Sequence[Table], study: Study, party: str) -> dict
         domain = _domain(table, names, study.schema)
         if domain.is_compound:
             domain = _agreed(table, domain, study.units[index])
-        unit = schemes.unit_for(table, domain)
+        unit = schemes.unit_for(table, domain, study.knowledge)
         protocol_of(study).check_unit(unit, where=f"{table.source}: {table.path('scheme')}")
         check_not_weaker(unit, study.units[index])
         units[index] = unit
@@ -223,18 +223,22 @@ def _knowledge(table: Table, declared: Schema) -> Knowledge | None:
     return read_knowledge(tables, declared.variables)
 
 
-def _units(table: Table, schema: Schema, model: str, following: Collection[str]) -> tuple[Unit, ...]:
+def _following(knowledge: Knowledge | None) -> Collection[str]:
+    return () if knowledge is None else [item.variable.name for item in knowledge.functions]
+
+
+def _units(table: Table, schema: Schema, model: str, knowledge: Knowledge | None) -> tuple[Unit, ...]:
     assigned = _assign(table.tables("randomization", optional=True))
     explicit: list[Unit] = []
     for names, item in assigned.items():
         for name in names:
-            if name in following:
+            if name in _following(knowledge):
                 problem = f"[[randomization]] of '{name}', which follows from others: nobody sends it"
                 item.fail(_key(names), problem, hint="remove it here; it costs nothing")
             if name not in schema:
                 item.fail(_key(names), f"'{name}' is not a variable of the study", hint=near_hint(name, schema.names))
         domain = _domain(item, names, schema)
-        explicit.append(schemes.unit_for(item, domain))
+        explicit.append(schemes.unit_for(item, domain, knowledge))
     default: Table | None = None
     if table.has("randomization_default"):
         default = table.table("randomization_default")
@@ -255,7 +259,7 @@ def _units(table: Table, schema: Schema, model: str, following: Collection[str])
             )
         others = schemes.allocated_units(table.table("allocate"), left, explicit)
     elif default is not None:
-        others = [schemes.unit_for(default, single(variable)) for variable in left]
+        others = [schemes.unit_for(default, single(variable), knowledge) for variable in left]
     elif left:
         table.fail("randomization", f"'{left[0].name}' is in no table, and there is no [randomization_default]")
     return tuple(sorted([*explicit, *others], key=lambda unit: min(map(schema.index, unit.variables))))

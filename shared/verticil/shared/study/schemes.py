@@ -3,7 +3,8 @@
 The same keys stand in a study's ``[[randomization]]``, in its ``[randomization_default]`` and in a party's own declaration
 (contract.md section 1; the matrices are those of methods.md 1.1). Every scheme states its keys; any other key is an error.
 A scheme is over a `Domain`: the categories of a column, or the combinations of a compound, which `groups` then name as lists of
-labels, as in ``groups = [[["Never-married", "Own-child"], ["Divorced", "Own-child"]], ...]``.
+labels, as in ``groups = [[["Never-married", "Own-child"], ["Divorced", "Own-child"]], ...]``. Groups of one column can be those
+of the study's knowledge, by their rule's name: ``groups = "services"``.
 
 ``subset`` releases a set of categories for each record in place of one. It is offered where it is worth that: from 8 categories
 on and up to epsilon 1 (methods.md 1.1).
@@ -46,6 +47,7 @@ from verticil.shared.channels import privacy, transition
 from verticil.shared.channels.allocation import equal_contrast
 from verticil.shared.channels.subset import LARGEST_EPSILON, LEAST_STATES, Subset, subset_selection
 from verticil.shared.channels.transition import SCALE, Transition
+from verticil.shared.knowledge.rules import Groups, Knowledge
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study import vocabulary
 from verticil.shared.study.document import TwoLevel, Unit
@@ -80,13 +82,20 @@ def check_keys(table: Table, *names: str) -> None:
             table.fail(key, f"does not go with the scheme '{scheme}'", hint=f"'{scheme}' takes {expected}")
 
 
-def unit_for(table: Table, domain: Domain) -> Unit:
+def unit_for(table: Table, domain: Domain, knowledge: Knowledge | None = None) -> Unit:
     """The unit that randomizes `domain` as the table (with checked keys) says.
+
+    Args:
+        table: unread.
+        domain: what is randomized.
+        knowledge: what the study states: its groups can be named.
 
     Raises:
         Misuse: the table's code, MATRIX_INVALID or MATRIX_SINGULAR.
     """
     scheme = table.value(str, "scheme")
+    if isinstance(table.raw("groups"), str):
+        table = _with_named_groups(table, domain, () if knowledge is None else knowledge.groups)
     _check_cells(table, "jointly" if domain.is_compound else "variables", domain)
     made = SCHEMES[scheme].made(table, domain, _where(table, domain))
     if isinstance(made, Subset):
@@ -254,6 +263,20 @@ def _strength(table: Table) -> dict[str, float]:
             "scheme", f"got {' and '.join(given) or 'none of them'}, expected exactly one of {', '.join(_STRENGTHS)}"
         )
     return {given[0]: table.value(float, given[0])}
+
+
+def _with_named_groups(table: Table, domain: Domain, groups: Sequence[Groups]) -> Table:
+    name = table.value(str, "groups")
+    found = next((item for item in groups if item.name == name), None)
+    if found is None:
+        hint = (
+            near_hint(name, [item.name for item in groups])
+            or 'a [[knowledge.rule]] of the kind "groups" has such a name'
+        )
+        table.fail("groups", f"'{name}' names no groups of the study", hint=hint)
+    if domain.names != (found.variable,):
+        table.fail("groups", f"'{name}' groups the categories of '{found.variable}', and this is {domain.where}")
+    return table.with_value("groups", [list(labels) for _, labels in found.groups])
 
 
 def _groups(table: Table, domain: Domain) -> list[tuple[int, ...]]:

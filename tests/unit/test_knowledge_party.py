@@ -1,0 +1,171 @@
+"""What a study states of all records, at a party: properties are written before anything is drawn; contradictions are counted."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from support.documents import FEDERATION, party_toml
+from support.knowing import CHILDREN, EARNER, GROWN, PLACE, study_that_knows
+from verticil.curator.reading import read_table
+from verticil.curator.study import owners_study
+from verticil.party.config import PartyConfig, load_party
+from verticil.party.local_dataset import read_holding, releases_of
+from verticil.party.operator.check import check
+from verticil.party.storage.secret import SiteSecret
+from verticil.shared.knowledge.columns import columns, narrowed
+from verticil.shared.knowledge.rules import Groups, Knowledge, Refinement, Rule
+from verticil.shared.knowledge.support import support
+from verticil.shared.model.schema import Schema
+from verticil.shared.study.document import LeftOut, QuorumRule, Study
+from verticil.shared.study.sub_model import narrowed as sub_model
+
+SITE = SiteSecret(value=b"s" * 32)
+N = 120
+SMOKED = Refinement(
+    name="smoked", variable="smoker", values=(("yes", "pipe", 1.0), ("yes", "cigar", 2.0), ("no", "none", 1.0))
+)
+RECODE = '[dataset.people.columns.smoker]\nrecode = { cigarillo = "cigar", none = "yes" }\n'
+
+
+def stating(*refinements: Refinement, rules: tuple[Rule, ...] = ()) -> Study:
+    known = Knowledge(rules=rules, functions=(GROWN, EARNER), refinements=(PLACE, *refinements))
+    return dataclasses.replace(study_that_knows(), knowledge=known)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "federation.toml").write_text(FEDERATION)
+    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
+    (tmp_path / "linkage.key").chmod(0o600)
+    return tmp_path
+
+
+def config_of(folder: Path, values: list[str], *, extra: str = "", grown: list[str] | None = None) -> PartyConfig:
+    """The clinic: person i is i years old."""
+    rows = [f"p{i},{i},{values[i % len(values)]}" for i in range(N)]
+    if grown is not None:
+        rows = [f"{row},{value}" for row, value in zip(rows, grown, strict=True)]
+    header = "id,age,smoker" + ("" if grown is None else ",grown")
+    (folder / "people.csv").write_text("\n".join([header, *rows]) + "\n")
+    (folder / "party.toml").write_text(party_toml(per_study=60.0).replace("[policy]", extra + "[policy]"))
+    return load_party(folder / "party.toml")
+
+
+def held(config: PartyConfig, study: Study):
+    holding = read_holding(config, study, proposal_digest=b"p" * 32, site_secret=SITE, linkage_key=b"k" * 32)
+    return holding, releases_of(config, study, holding, site_secret=SITE.value)[1]
+
+
+def test_a_property_is_written_in_place_of_its_finer_values(folder):
+    """Labels themselves stay what they are; a recode of the site's own comes first, also where it names a finer value."""
+    study = stating(SMOKED)
+    holding, _ = held(config_of(folder, ["pipe", "cigar", "none", "no", "yes"]), study)
+    assert holding.codes["smoker"][:5].tolist() == [1, 1, 0, 0, 1]
+    holding, _ = held(config_of(folder, ["cigarillo", "none", "pipe", "no"], extra=RECODE), study)
+    assert holding.codes["smoker"][:4].tolist() == [1, 1, 1, 0]
+
+
+def test_which_value_has_which_property_is_part_of_what_a_code_means(folder):
+    """Another assignment is another draw; other weights, which only say how synthetic values are written, are not."""
+    config = config_of(folder, ["no", "yes"])
+    digests = []
+    moved = dataclasses.replace(SMOKED, values=(("yes", "pipe", 1.0), ("no", "cigar", 2.0), ("no", "none", 1.0)))
+    heavier = dataclasses.replace(SMOKED, values=tuple((label, value, 9.0) for label, value, _ in SMOKED.values))
+    for study in (stating(), stating(SMOKED), stating(moved), stating(heavier)):
+        digests.append(held(config, study)[1].codebook_digest)
+    plain, stated, other, weighed = digests
+    assert len({plain, stated, other}) == 3
+    assert weighed == stated
+
+
+def warnings(config: PartyConfig, study: Study) -> list[str]:
+    found = check(config, study)
+    return [item.message for item in found.warnings if "of the study states" in item.message]
+
+
+def test_a_party_counts_what_contradicts_a_rule_of_its_own_columns(folder):
+    """Ages 0 to 119: children 0 to 17; every second person smokes. `earner` and `region` are another party's."""
+    study = stating(SMOKED, rules=(CHILDREN,))
+    assert warnings(config_of(folder, ["pipe", "no"]), study) == [
+        "people.csv: 9 of 120 rows are not as the rule 'no child smokes' of the study states"
+    ]
+    assert warnings(config_of(folder, ["no"]), study) == []
+    right = ["no" if i < 18 else "yes" for i in range(N)]
+    assert warnings(config_of(folder, ["no"], grown=right), study) == []
+    wrong = ["yes", "yes", "?", *right[3:]]  # the third is no category: counted as such, and not here
+    assert warnings(config_of(folder, ["no"], grown=wrong), study) == [
+        "people.csv: 2 of 120 rows are not as the rule 'grown' of the study states"
+    ]
+
+
+def test_what_is_sent_does_not_depend_on_contradictions(folder):
+    """The column that follows is not read; rows that break a rule are as they are."""
+    study = stating(SMOKED, rules=(CHILDREN,))
+    without, release = held(config_of(folder, ["pipe", "no"]), study)
+    there, again = held(config_of(folder, ["pipe", "no"], grown=["nonsense"] * N), study)
+    np.testing.assert_array_equal(without.codes["smoker"], there.codes["smoker"])
+    assert (release, set(there.codes)) == (again, {"age", "smoker"})
+
+
+def test_an_owner_alone_has_them_too(folder):
+    study = owners_study(stating(SMOKED, rules=(CHILDREN,)), method="network")
+    assert study.knowledge is not None
+    assert {item.variable.owner for item in study.knowledge.functions} == {"owner"}
+    rows = [f"{i},{'pipe' if i % 2 else 'none'},>50K,{50 + i},east" for i in range(N)]
+    (folder / "all.csv").write_text("\n".join(["age,smoker,income,weight,region", *rows]) + "\n")
+    table = read_table(folder / "all.csv", study, dataset="all", id_column=None, secret=SITE)
+    assert table.codes[1][:4].tolist() == [0, 1, 0, 1]
+    assert set(table.codes[4].tolist()) == {0}
+    assert [remark for remark in table.remarks if "states" in remark] == [
+        "all.csv: 9 of 120 rows are not as the rule 'no child smokes' of the study states"
+    ]
+
+
+# ---- without some parties
+
+
+def test_what_is_left_of_knowledge_without_a_party():
+    study = stating(SMOKED, rules=(CHILDREN,))
+    assert study.knowledge is not None
+    groups = Groups(name="g", variable="income", groups=(("a", ("<=50K",)), ("b", (">50K",))))
+    known = dataclasses.replace(study.knowledge, groups=(groups,))
+    left = narrowed(known, study.schema, ("age", "smoker"))
+    assert left is not None
+    assert left.names == ("no child smokes", "grown", "smoked")
+    assert left.functions[0].position == 1
+    other = narrowed(known, study.schema, ("income", "weight", "region"))
+    assert other is not None
+    assert other.names == ("g", "place")  # `earner` follows from a column of the clinic
+    assert narrowed(known, study.schema, ("weight",)) is None
+    only = narrowed(known, study.schema, ("income", "age"))
+    assert only is not None
+    assert [(item.name, item.position) for item in only.functions] == [("grown", 1), ("earner", 3)]
+
+
+def test_a_sub_model_states_what_it_can():
+    two = stating(SMOKED, rules=(CHILDREN,))
+    study = dataclasses.replace(
+        two,
+        parties=(*two.parties, "insurer"),
+        schema=Schema(
+            variables=tuple(
+                dataclasses.replace(item, owner="insurer") if item.name == "weight" else item
+                for item in two.schema.variables
+            )
+        ),
+        units=tuple(
+            dataclasses.replace(unit, owner="insurer") if unit.variables == ("weight",) else unit for unit in two.units
+        ),
+        quorum=QuorumRule(deadline_seconds=3600, minimum=2),
+    )
+    found = sub_model(study, (LeftOut(party="registry", missing="approval"),))
+    assert found.knowledge is not None
+    assert found.knowledge.names == ("no child smokes", "grown", "smoked")
+    assert columns(found.knowledge, found.schema).published.names == ("age", "grown", "smoker", "weight")
+    assert support(found.knowledge, found.schema).restricts
+    plain = dataclasses.replace(study, knowledge=Knowledge(refinements=(PLACE,)))
+    assert sub_model(plain, (LeftOut(party="registry", missing="approval"),)).knowledge is None
