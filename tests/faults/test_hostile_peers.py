@@ -45,6 +45,16 @@ PATHS = ("../../x", "/etc/passwd", "..", "manifest.json\0", "a/../manifest.json"
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
+@contextlib.contextmanager
+def suppress_deadline() -> Iterator[None]:
+    """A machine that is busy may answer later than a call waits."""
+    try:
+        yield
+    except VerticilError as error:
+        if error.code != "DEADLINE":
+            raise
+
+
 class Miner:
     """The process, and who talks to it."""
 
@@ -63,6 +73,10 @@ class Miner:
         for node in (made.analyst, *made.parties.values()):
             set_endpoint(node, "faults", f"127.0.0.1:{self.port}", ca_sha256=made.ca_sha256)
         self.federation = load_federation(made.analyst / "federation.toml")
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not (made.miner / "state" / "health").exists():  # what it writes of itself is nobody's attack
+            assert time.monotonic() < end
+            time.sleep(0.02)
 
     def credentials(self, name: str) -> Credentials:
         pki = self.made.root / name / "pki"
@@ -93,13 +107,15 @@ class Miner:
         status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
         return int(next(line for line in status.splitlines() if line.startswith("VmRSS:")).split()[1]) / 1024
 
-    async def serves_the_honest(self, *, seconds: float = 30.0) -> float:
-        """An honest party says hello over a connection of its own; how long that took."""
-        begun = time.monotonic()
+    async def serves_the_honest(self) -> float:
+        """An honest party says hello over a connection of its own, as a party does until it is answered; how long that took."""
+        begun, reply = time.monotonic(), None
         line = GrpcCoordinator(self.connection("insurer"))
         try:
-            async with asyncio.timeout(seconds):
-                reply = await line.hello(common_pb2.HelloRequest(protocol_version=2))
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while reply is None:
+                    with suppress_deadline():
+                        reply = await line.hello(common_pb2.HelloRequest(protocol_version=2))
         finally:
             await line.close()
         assert reply.federation == "faults"
@@ -345,7 +361,7 @@ async def test_one_who_calls_without_end_keeps_nobody_out(miner: Miner) -> None:
             for _ in range(500)
         ]
         waiting = set(parked)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while len(waiting) > 128:  # the others are answered as fast as this machine can
                 _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         await miner.serves_the_honest()
@@ -378,8 +394,8 @@ async def slowly(miner: Miner, n_connections: int) -> str:
                 if number % 2:
                     await loop.sock_sendall(line, b"\x16\x03\x01\x02\x00\x01")
             if number % max(1, n_connections // 5) == n_connections // 10:
-                slowest = max(slowest, await miner.serves_the_honest(seconds=30))
-        slowest = max(slowest, await miner.serves_the_honest(seconds=30))
+                slowest = max(slowest, await miner.serves_the_honest())
+        slowest = max(slowest, await miner.serves_the_honest())
         grown = miner.memory_mib() - before
     finally:
         for line in held:

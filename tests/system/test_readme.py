@@ -63,6 +63,7 @@ def test_the_two_commands_install_what_they_then_run() -> None:
         assert parts[2] == f".venv/bin/{ending}"
 
 
+@pytest.mark.timeout(900)  # the work of many tests
 def test_the_tour(tmp_path: Path, write_federation_tables: Callable[..., dict[str, Path]]) -> None:
     write_federation_tables(tmp_path, 4000)
     ports = {written: str(free_port()) for written in ("8443", "8444", "8445")}  # the README's may be taken here
@@ -81,7 +82,7 @@ def test_the_tour(tmp_path: Path, write_federation_tables: Callable[..., dict[st
         start_new_session=True,
     )
     try:
-        output, _ = shell.communicate(timeout=3 * PATIENCE_SECONDS)
+        output, _ = shell.communicate(timeout=7 * PATIENCE_SECONDS)
     except subprocess.TimeoutExpired:
         os.killpg(shell.pid, signal.SIGKILL)
         output, _ = shell.communicate()
