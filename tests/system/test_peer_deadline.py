@@ -37,7 +37,7 @@ async def test_feature_32_a_peer_that_stays_away_is_named_at_the_deadline(
         seed=1,
         peers={name: f"localhost:{2 + number}" for number, name in enumerate(tables)},
     )
-    start = dt.datetime.now(dt.UTC).replace(microsecond=0)
+    start = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(hours=1)
     asked: list[str] = []
 
     class Away:

@@ -344,7 +344,7 @@ async def run_peers(
     from verticil.simulation.peers import load_everywhere, take_home, until_published
 
     now = clock if clock is not None else utc_now
-    digest = await asyncio.to_thread(load_everywhere, made.parties, study)
+    digest = await asyncio.to_thread(load_everywhere, made.parties, study, at=now())
     stop = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
         miner = None

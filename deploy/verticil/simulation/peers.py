@@ -8,6 +8,7 @@ that the site's own people could not see.
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import random
 import socket
 from collections.abc import Callable, Iterable, Mapping
@@ -55,17 +56,18 @@ def free_addresses(names: Iterable[str]) -> dict[str, str]:
     return addresses
 
 
-def load_everywhere(parties: Mapping[str, Path], study: Path | Study) -> str:
+def load_everywhere(parties: Mapping[str, Path], study: Path | Study, *, at: dt.datetime | None = None) -> str:
     """Load the same study at every party.
 
     Args:
         parties: name -> folder.
         study: study.toml, or the study itself.
+        at: now.
 
     Returns:
         The study's digest, hexadecimal.
     """
-    loaded = [peer_commands.load_study(load_party(folder / "party.toml"), study) for folder in parties.values()]
+    loaded = [peer_commands.load_study(load_party(folder / "party.toml"), study, at=at) for folder in parties.values()]
     return loaded[0].digest
 
 
