@@ -114,6 +114,7 @@ LAYERS = {
     "verticil.attack": 3,
     "verticil.cli": 3,
     "verticil.curator": 3,
+    "verticil.gan": 3,
     "verticil.pki": 3,
     "verticil.simulation": 3,
 }
@@ -226,6 +227,7 @@ def crossing(project: Imports) -> list[str]:
         "verticil.analyst",
         "verticil.attack",
         "verticil.curator",
+        "verticil.gan",
         "verticil.pki",
     )
     forbidden = {

@@ -45,6 +45,7 @@ _OPTIONAL: Final = {
     "numba": "miner",
     "matplotlib": "experiments",
     "sklearn": "experiments",
+    "torch": "gan",
     "rdflib": "knowledge",
 }
 """Package that only some commands need -> the extra that has it."""
