@@ -11,7 +11,19 @@ from pathlib import Path
 import nox
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("shared", "party", "miner", "cli", "analyst", "attack", "curator", "gan", "pki", "simulation", "experiments")
+PACKAGES = (
+    "shared",
+    "party",
+    "miner",
+    "cli",
+    "analyst",
+    "attack",
+    "curator",
+    "gan",
+    "pki",
+    "simulation",
+    "experiments",
+)
 
 nox.options.default_venv_backend = "none"
 nox.options.sessions = ["lint", "types", "tests"]

@@ -6,17 +6,19 @@ import dataclasses
 import math
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from verticil.cli.budget_text import cost_text
 from verticil.cli.output import Format, FormatOption, emit, errors_console, plain_table, put, say
 from verticil.pki.files import free_folder
+from verticil.shared.errors import Misuse
 from verticil.shared.privacy.accounts import Cost
 
 if TYPE_CHECKING:
     from verticil.curator import Synthesized
+    from verticil.curator.spending import Spending
 
 
 class MethodChoice(StrEnum):
@@ -26,6 +28,7 @@ class MethodChoice(StrEnum):
     network = "network"
     privbayes = "privbayes"
     posterior = "posterior"
+    kipps = "kipps"
 
 
 def synthesize_command(
@@ -41,7 +44,8 @@ def synthesize_command(
         MethodChoice,
         typer.Option(
             help="Draw from the joint model of all noisy tables, from the network, by PrivBayes, or from a posterior of graphs: "
-            "without --epsilon and [tables] of the records as they are, with no bound at all."
+            "without --epsilon and [tables] of the records as they are, with no bound at all. Or, with torch, by the "
+            "generator of KIPPS: records and a statement, and no release."
         ),
     ] = MethodChoice.joint,
     seed: Annotated[
@@ -81,7 +85,29 @@ def synthesize_command(
     """
     from verticil.curator import synthesize
 
+    if method.value == "kipps" and (compare or strict):
+        raise Misuse(
+            "USAGE",
+            f"--{'compare' if compare else 'strict'} does not go with --method kipps",
+            hint="leave it out: there is neither a network to compare nor a chain",
+        )
     progress = errors_console()
+    if method.value == "kipps":
+        _by_generator(
+            table,
+            study,
+            epsilon=epsilon,
+            delta=delta,
+            seed=seed,
+            out=out or free_folder("verticil-synthetic"),
+            state=state,
+            dataset=dataset,
+            id_column=id_column,
+            budget=Cost(epsilon=budget, delta=math.inf),
+            step=lambda line: progress.print(line, markup=False),
+            form=form,
+        )
+        return
     found = synthesize(
         table,
         study,
@@ -101,6 +127,44 @@ def synthesize_command(
         _print(found)
     if strict and found.chains_agree is False:
         raise typer.Exit(6)
+
+
+def _by_generator(table: Path, study: Path, *, form: Format, **asked: Any) -> None:
+    """Make and show records of a generator."""
+    from verticil.curator.kipps import generate, violations
+
+    found = generate(table, study, **asked)
+    rules = violations(found.sampled)
+    document = {
+        "out": str(found.out),
+        "records": len(found.records),
+        "people": found.n_records,
+        "method": "kipps",
+        "cost": _cost(found.spending.cost),
+        "charged": not found.spending.again,
+        "charged_at": f"{found.spending.at:%Y-%m-%dT%H:%M:%SZ}",
+        "in_all": _cost(found.spending.total),
+        "earlier": list(found.spending.others),
+        "warnings": list(found.warnings),
+        "rules": rules,
+    }
+    if emit(document, form=form):
+        return
+    for warning in found.warnings:
+        say(f"warning: {warning}", style="yellow")
+    put(f"{len(found.records)} synthetic records of {found.n_records} people in ", end="")
+    say(str(found.out))
+    _print_cost(found.spending)
+    say(f"rules: {rules['left_out']} of {rules['drawn']} drawn records broke one and were left out; none of these does")
+    for name, times in found.sampled.violated.items():
+        if times:
+            say(f"  {name}: {times}")
+
+
+def _print_cost(spending: Spending) -> None:
+    cost, total = (cost_text(item.epsilon, item.delta) for item in (spending.cost, spending.total))
+    charged = f"charged before, on {spending.at:%Y-%m-%d}: nothing was spent again" if spending.again else "charged now"
+    say(f"each person, for everything in it together: {cost} ({charged}); this data set in all: {total}")
 
 
 def _document(found: Synthesized) -> dict[str, object]:
@@ -150,7 +214,6 @@ def _cost(cost: Cost) -> dict[str, float | None]:
 def _print(found: Synthesized) -> None:
     from verticil.analyst.prediction import predicted, prediction_text
 
-    spending = found.spending
     for warning in found.warnings:
         say(f"warning: {warning}", style="yellow")
     put("the study that was carried out:")
@@ -158,9 +221,7 @@ def _print(found: Synthesized) -> None:
         say(f"  {line}")
     put(f"{len(found.records)} synthetic records of {found.n_records} people in ", end="")
     say(str(found.out))
-    cost, total = (cost_text(item.epsilon, item.delta) for item in (spending.cost, spending.total))
-    charged = f"charged before, on {spending.at:%Y-%m-%d}: nothing was spent again" if spending.again else "charged now"
-    say(f"each person, for everything in it together: {cost} ({charged}); this data set in all: {total}")
+    _print_cost(found.spending)
     if (prediction := predicted(found.study, found.n_records)) is not None:
         say(f"predicted distance to so many people, whoever they are: {prediction_text(prediction)}")
     if found.comparison is not None:

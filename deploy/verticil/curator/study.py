@@ -18,13 +18,15 @@ from verticil.shared.study import rules
 from verticil.shared.study.document import LinkageRule, PosteriorRule, Source, StructureRule, Study, TablesRule, Unit
 from verticil.shared.study.vocabulary import METHODS as METHODS_OF_STUDIES
 
-Method = Literal["joint", "network", "privbayes", "posterior"]
+Method = Literal["joint", "network", "privbayes", "posterior", "kipps"]
 """What records are drawn from: the joint model of all noisy tables, the network learned from them, that of PrivBayes, which
 chooses what it measures and so measures anew; or networks of a posterior of graphs, from noisy tables where an epsilon is asked
 for, else from the records as they are, without any bound."""
 METHODS: Final[tuple[Method, ...]] = ("joint", "network", "privbayes")
 """Those that are compared with each other: all with the same bound."""
 
+KIPPS: Final[Method] = "kipps"
+"""A generator and no network, so no release: `verticil.curator.kipps`."""
 PRIVBAYES: Final[Method] = "privbayes"
 POSTERIOR: Final[Method] = "posterior"
 LEAST_RECORDS: Final = 50
@@ -37,7 +39,12 @@ _USUAL: Final = StructureRule(method="auto", score="auto")
 
 
 def owners_study(
-    study: Study, *, method: Method, epsilon: float | None = None, delta: float | None = None, seed: int | None = None
+    study: Study,
+    *,
+    method: Method,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    seed: int | None = None,
 ) -> Study:
     """The study to carry out.
 

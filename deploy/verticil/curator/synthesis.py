@@ -26,7 +26,7 @@ from verticil.curator.measuring import measurement
 from verticil.curator.reading import as_file, read_table
 from verticil.curator.spending import UNLIMITED, Spending, charge, dataset_of
 from verticil.curator.state import FOLDER, CuratorState, opened
-from verticil.curator.study import Method, changes, owners_study
+from verticil.curator.study import KIPPS, Method, changes, owners_study
 from verticil.shared.durable import rename, sync_directory
 from verticil.shared.errors import Misuse
 from verticil.shared.identity.pki import utc_now
@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from verticil.shared.posterior.result import StructurePosterior
     from verticil.shared.release.content import ReleaseContent
 
-_TABLES: Final = (".csv", ".parquet")
+TABLES: Final = (".csv", ".parquet")
+"""Ends of files that get the records alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -132,9 +133,11 @@ def synthesize(
     from verticil.shared.release.posterior import check_sets
     from verticil.shared.study.reading import read_study
 
+    if method == KIPPS:
+        raise Misuse("USAGE", f"the method '{KIPPS}' makes no network", hint="call verticil.curator.kipps.generate")
     given = study if isinstance(study, Study) else read_study(Path(study))
     owned = owners_study(given, method=method, epsilon=epsilon, delta=delta, seed=seed)
-    target = None if out is None else _free(Path(out))
+    target = None if out is None else free_place(Path(out))
     place = Path(table) if isinstance(table, str | Path) else Path("table")
     folder = Path(state) if state is not None else place.parent / FOLDER
     name = dataset or place.stem
@@ -150,8 +153,8 @@ def synthesize(
         codes, records = records_of(found, owned)
         if target is not None:
             step(f"writing {target}")
-            if target.suffix in _TABLES:
-                _write_records(records, target)
+            if target.suffix in TABLES:
+                write_records(records, target)
             else:
                 content = _content(owned, found, codes, records, signer=desk.signer, at=spending.at)
                 _publish(target, content, desk)
@@ -172,9 +175,9 @@ def synthesize(
     )
 
 
-def _free(out: Path) -> Path:
+def free_place(out: Path) -> Path:
     """The place for what is written; an empty folder is none in the way."""
-    if out.exists() and not (out.is_dir() and not any(out.iterdir()) and out.suffix not in _TABLES):
+    if out.exists() and not (out.is_dir() and not any(out.iterdir()) and out.suffix not in TABLES):
         raise Misuse(
             "FILE_EXISTS", f"{out}: exists already", hint="name another one with --out: nothing is overwritten"
         )
@@ -183,7 +186,8 @@ def _free(out: Path) -> Path:
     return out
 
 
-def _write_records(records: pd.DataFrame, target: Path) -> None:
+def write_records(records: pd.DataFrame, target: Path) -> None:
+    """As the file's ending says."""
     from verticil.shared.formats.tables import write_csv, write_parquet
 
     (write_csv if target.suffix == ".csv" else write_parquet)(records, target)

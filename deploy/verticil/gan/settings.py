@@ -30,7 +30,7 @@ class Settings:
     penalty: float = 10.0
     temperature: float = 0.5
     rule_weight: float = 1.0
-    rates: tuple[float, float] = (1e-3, 1e-3)
+    rates: tuple[float, float] = (1e-3, 2e-4)
 
     def rate(self, n_records: int) -> float:
         """The chance of each person to be in a step."""

@@ -20,7 +20,8 @@ from typing import Final
 from verticil.shared.channels.discrete_gaussian import LARGEST_SIGMA, LEAST_SIGMA
 from verticil.shared.channels.gaussian import analytic_sigma
 from verticil.shared.channels.loss import DiscreteGaussianLoss, Loss, SampledGaussianLoss, delta_at
-from verticil.shared.privacy.accounts import COLUMNS, Cost
+from verticil.shared.errors import Misuse
+from verticil.shared.privacy.accounts import COLUMNS, PUBLIC, Cost
 from verticil.shared.privacy.events import EventKind, PlannedEvent, PrivacyEvent, cost_at, register
 from verticil.shared.study.document import Study
 
@@ -107,6 +108,28 @@ def training_for(
         middle = math.sqrt(low * high)
         low, high = (low, middle) if _enough(made(middle)) else (middle, high)
     return made(high)
+
+
+def study_training(study: Study, *, steps: int, rate: float) -> GeneratorTraining:
+    """The training of an owner's study, for everybody: with what its ``[tables]`` ask for.
+
+    Raises:
+        Misuse: STUDY_INVALID, no noise that can be drawn is enough.
+        ValueError: the study asks for no noise on tables.
+    """
+    if study.tables is None:
+        raise ValueError("the study asks for no noise on tables")
+    try:
+        return training_for(
+            study.tables.epsilon,
+            study.tables.delta,
+            steps=steps,
+            rate=rate,
+            tables=len(study.schema),
+            reader=PUBLIC.name,
+        )
+    except ValueError as error:
+        raise Misuse("STUDY_INVALID", f"study '{study.id}': tables: {error}") from None
 
 
 def _enough(event: GeneratorTraining) -> bool:

@@ -301,6 +301,12 @@ def _key(names: Sequence[str]) -> str:
 
 def _structure(table: Table, schema: Schema) -> StructureRule:
     table.only(*keys(StructureRule, but=("custom",)), *_OF_CUSTOM)
+    if table.has("method") and table.value(str, "method") == "kipps":
+        table.fail(
+            "method",
+            "got 'kipps', a generator that needs the raw rows of a whole table, expected a method that learns a structure",
+            hint="its owner alone can have it: verticil synthesize TABLE --method kipps",
+        )
     # A study that tunes the genetic algorithm means it.
     method = table.choice("method", vocabulary.METHODS, "genetic" if table.has("genetic") else "auto")
     parents = None
