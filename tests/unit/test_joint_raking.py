@@ -133,4 +133,8 @@ def test_the_mixture_gives_as_much_as_the_network_leaves_unexplained(made_by: st
     )
     work = Work()
     work.go_on(None)
-    assert least <= estimate._Estimate(tables, 1, records, None, work)._part_of_mixture(records) <= most
+    assert (
+        least
+        <= estimate._Estimate(tables, 1, records, allowed=None, zeros=None, work=work)._part_of_mixture(records)
+        <= most
+    )

@@ -52,7 +52,8 @@ from verticil.shared.joint.estimate import JointEstimate, estimate, exactly
 from verticil.shared.joint.noisy_tables import NoisyTables
 from verticil.shared.joint.replicates import MOST, people, redrawn
 from verticil.shared.joint.work import Work
-from verticil.shared.model.elimination import network_pair
+from verticil.shared.knowledge.support import Support
+from verticil.shared.model.elimination import TooWideError, network_pair
 from verticil.shared.model.joint import JointModel, WeightedRecords
 from verticil.shared.model.network import Network
 from verticil.shared.release.synthesis import sample_codes
@@ -72,6 +73,7 @@ def blended(
     tables: NoisyTables,
     *,
     seed: int,
+    support: Support | None = None,
     progress: Callable[[float], None] = lambda _share: None,
     check: Callable[[], None] = lambda: None,
 ) -> JointEstimate:
@@ -82,6 +84,7 @@ def blended(
         network: that was learned from the same.
         tables: what both were made of.
         seed: of all that is drawn.
+        support: what every record meets; None: nothing.
         progress: is told the share that is done.
         check: is called between short steps, and raises to stop.
 
@@ -89,16 +92,18 @@ def blended(
         The estimate with another model and the share of the joint one in it; at 0 that is the network, whose records are not in
         the model.
     """
-    own = _records(network, joint, tables, seed)
-    ours, theirs, truth = _shares(joint.model), _network_shares(network, check), _shares(own)
+    own = _records(network, joint, tables, seed, support)
+    ours, theirs, truth = _shares(joint.model), _network_shares(network, support, check), _shares(own)
     weights = [np.maximum(share, 0.5 / tables.people) ** -0.5 for share in theirs]
     apart = _sum(weights, _minus(ours, theirs), _minus(ours, theirs))
     seen = _sum(weights, _minus(ours, theirs), _minus(_looked_at(tables, ours), theirs))
     chances: list[float] = []
     for world in range(WORLDS):
-        drawn, again, other = _again(network, tables, own, seed=seed + 1 + world, check=check)
+        drawn, again, other = _again(network, tables, own, seed=seed + 1 + world, support=support, check=check)
         found = _shares(again.model)
-        chance = _sum(weights, _minus(found, _network_shares(other, check)), _minus(_looked_at(drawn, found), truth))
+        chance = _sum(
+            weights, _minus(found, _network_shares(other, support, check)), _minus(_looked_at(drawn, found), truth)
+        )
         chances.append(drawn.people / tables.people * chance)
         progress((1 + world) / WORLDS)
     share = share_of_joint(seen - statistics.median(chances), apart)
@@ -108,7 +113,7 @@ def blended(
     between: dict[tuple[int, ...], Floats] = {
         pair: share * a + (1 - share) * b for pair, a, b in zip(pairs, ours, theirs, strict=True)
     }
-    codes, drawn_so = _mixed(joint, network, tables, share, rng=np.random.default_rng([seed, 8]))
+    codes, drawn_so = _mixed(joint, network, tables, share, support=support, rng=np.random.default_rng([seed, 8]))
     raked = atoms.rake(exactly(between, tables), codes, drawn_so, sweeps=_SWEEPS, goal=_GOAL, work=Work(check=check))
     return dataclasses.replace(joint, model=raked.model, share=share)
 
@@ -124,44 +129,61 @@ def share_of_joint(above: float, below: float) -> float:
 
 
 def _again(
-    network: Network, tables: NoisyTables, own: WeightedRecords, *, seed: int, check: Callable[[], None]
+    network: Network,
+    tables: NoisyTables,
+    own: WeightedRecords,
+    *,
+    seed: int,
+    support: Support | None,
+    check: Callable[[], None],
 ) -> tuple[NoisyTables, JointEstimate, Network]:
     """The tables of other people, who are drawn from the network's records, and what both models are by them.
 
     Of columns at most `MOST` people are drawn, and the tables say how many: chance is larger by the ratio.
     """
     generator = np.random.Generator(np.random.Philox(key=[seed, 0], counter=[0, 0, 0, 2]))
+    allowed, zeros = (None, None) if support is None or not support.restricts else (support.holds, support.zeros)
     if tables.has_noise:
         drawn = redrawn(tables, own, generator)
-        found = estimate(drawn, seed=seed, check=check)
+        drawn = drawn if zeros is None else drawn.without(zeros)
+        found = estimate(drawn, seed=seed, allowed=allowed, zeros=zeros, check=check)
         counted: FamilyTables = ModelTables(found.model, drawn.people, network.schema.names)
-        other = quick_network(network.schema, network.dag, counted, prior_count=0.0)
+        other = quick_network(network.schema, network.dag, counted, prior_count=0.0, support=support)
         return dataclasses.replace(drawn, n_records=round(tables.people)), found, other
     columns = [c.astype(np.uint16) for c in people(tables, own, min(round(tables.people), MOST), generator)]
     counted = FamilyTables([c.ravel() for c in columns], tables.units, tables.n_states, cancelled=check)
-    other = quick_network(network.schema, network.dag, counted, prior_count=None)
+    other = quick_network(network.schema, network.dag, counted, prior_count=None, support=support)
     drawn = from_columns(columns, tables.units, tables.n_states, check=check)
-    return drawn, estimate(drawn, seed=seed, records=_sampled(other), check=check), other
+    records = _sampled(other, support)
+    return drawn, estimate(drawn, seed=seed, records=records, allowed=allowed, zeros=zeros, check=check), other
 
 
-def _records(network: Network, joint: JointEstimate, tables: NoisyTables, seed: int) -> WeightedRecords:
+def _records(
+    network: Network, joint: JointEstimate, tables: NoisyTables, seed: int, support: Support | None
+) -> WeightedRecords:
     """Possible records of a network: those that a joint model was made of, or others."""
     if joint.drawn is not None and isinstance(joint.model, WeightedRecords):
         return dataclasses.replace(joint.model, weights=joint.drawn)
     n, rng = atoms.n_atoms(tables.n_states), np.random.default_rng([seed, 7])
-    codes, _, drawn = atoms.draw([_sampled(network)], n, joint.start, tables.units, rng=rng)
+    codes, _, drawn = atoms.draw([_sampled(network, support)], n, joint.start, tables.units, rng=rng)
     return WeightedRecords(n_states=tables.n_states, codes=codes[drawn > 0], weights=drawn[drawn > 0])
 
 
-def _sampled(source: Network | JointModel) -> atoms.Records:
+def _sampled(source: Network | JointModel, support: Support | None) -> atoms.Records:
     def records(n: int, generator: np.random.Generator) -> list[Codes]:
-        return sample_codes(source, n, generator=generator)
+        return sample_codes(source, n, generator=generator, support=support)
 
     return records
 
 
 def _mixed(
-    joint: JointEstimate, network: Network, tables: NoisyTables, share: float, *, rng: np.random.Generator
+    joint: JointEstimate,
+    network: Network,
+    tables: NoisyTables,
+    share: float,
+    *,
+    support: Support | None,
+    rng: np.random.Generator,
 ) -> tuple[atoms.AtomCodes, Floats]:
     """b of the joint model's records and 1 - b of the network's, with weights; all possible."""
     model = joint.model
@@ -170,7 +192,7 @@ def _mixed(
         return model.codes[weights > 0], weights[weights > 0]
     n = atoms.n_atoms(tables.n_states)
     sizes = round(share * n), n - round(share * n)
-    parts = [_sampled(source)(size, rng) for source, size in zip((model, network), sizes, strict=True)]
+    parts = [_sampled(source, support)(size, rng) for source, size in zip((model, network), sizes, strict=True)]
     codes = np.concatenate([np.stack(part, axis=1) for part in parts]).astype(np.uint16)
     for unit in tables.units:
         codes = codes[atoms.categories_of(codes, unit) >= 0]
@@ -178,18 +200,19 @@ def _mixed(
     return codes, counts / counts.sum()
 
 
-def _network_shares(network: Network, check: Callable[[], None]) -> list[Floats]:
+def _network_shares(network: Network, support: Support | None, check: Callable[[], None]) -> list[Floats]:
     """The tables of all pairs: exact, or of a million records where there are many or elimination is too large."""
     states = network.schema.n_states
     pairs = list(itertools.combinations(range(len(states)), 2))
     found: list[Floats] = []
-    with contextlib.suppress(ValueError):
+    rules = () if support is None else support.limits
+    with contextlib.suppress(TooWideError):
         for pair in pairs if len(pairs) <= _EXACT_PAIRS else ():
             check()
-            found.append(network_pair(network, *pair))
+            found.append(network_pair(network, *pair, rules))
     if len(found) < len(pairs):
         check()
-        sample = sample_codes(network, _SAMPLE, generator=np.random.default_rng(0))
+        sample = sample_codes(network, _SAMPLE, generator=np.random.default_rng(0), support=support)
         tables = all_pair_tables(sample, states, cancelled=check)
         found = [tables.table(*pair) / _SAMPLE for pair in pairs]
     return found

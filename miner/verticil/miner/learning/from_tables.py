@@ -34,12 +34,13 @@ from verticil.miner.learning.scores import PairScores
 from verticil.miner.learning.search.protocol import UNINTERRUPTED, Interruption, SearchResult, Stages
 from verticil.miner.learning.strength import EdgeStrength
 from verticil.miner.learning.structure import Search, run_method, search_problem
-from verticil.shared.arrays import Floats
+from verticil.shared.arrays import Bools, Floats
 from verticil.shared.errors import DataFault
 from verticil.shared.estimation import parameters
 from verticil.shared.joint.estimate import JointEstimate, estimate, refitted
 from verticil.shared.joint.noisy_tables import NoisyTables
 from verticil.shared.joint.replicates import redrawn
+from verticil.shared.knowledge.support import Support
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.joint import JointModel
 from verticil.shared.model.network import Family, Marginal, Network, PairEstimate
@@ -101,14 +102,25 @@ def learn_from_tables(
         return lambda share: None if progress is None else progress(stage, int(100 * share))
 
     check = interruption.check
-    seed = study.structure.seed
+    seed, support = study.structure.seed, study.support()
+    tables = tables.without(support.zeros)
+    allowed = support.holds if support.restricts else None
 
     def step(piece: str, done: int, most: int) -> None:
         told("estimating")(min(done / most, 1.0))
 
     stages = Stages(interruption)
     with stages.stage("joint") as own:
-        joint = estimate(tables, seed=seed, progress=step, check=check, keep=own.keep, checkpoint=own.checkpoint)
+        joint = estimate(
+            tables,
+            seed=seed,
+            allowed=allowed,
+            zeros=support.zeros,
+            progress=step,
+            check=check,
+            keep=own.keep,
+            checkpoint=own.checkpoint,
+        )
     model = joint.model
     check()
     of_model = ModelTables(model, tables.people, study.schema.names)
@@ -117,25 +129,27 @@ def learn_from_tables(
     sampled: Sampled | None = None
     way: Search | None
     if study.samples_graphs:
-        models += _replicates(joint, tables, seed=seed, check=check, progress=told("parameters"))
+        models += _replicates(joint, tables, support, seed=seed, check=check, progress=told("parameters"))
         sampled = _sampled(models, pairs, study, tables.people, progress=told("searching"), stages=stages)
         result, way = sampled.result, Search(method=study.structure.method, score=study.structure.score)
     else:
         with stages.stage("search") as own:
             result, way = _structure(tables, of_model, pairs, study, progress=told("searching"), interruption=own)
-        models += _replicates(joint, tables, seed=seed, check=check, progress=told("parameters"))
+        models += _replicates(joint, tables, support, seed=seed, check=check, progress=told("parameters"))
     again = [ModelTables(other, tables.people, study.schema.names) for other in models]
     strengths = _strengths(result.dag, of_model, again, tables)
     result, weak = without_weak(result, strengths, study)
     families = tuple(
-        _family(tables, of_model, again, child, parents, level=study.parameters.interval_level)
+        _family(tables, of_model, again, child, parents, level=study.parameters.interval_level, support=support)
         for child, parents in enumerate(result.dag.parents)
     )
     network = round_network(Network(schema=study.schema, dag=result.dag, families=families))
-    shares, exact = model_shares(network, study.support())
+    shares, exact = model_shares(network, support)
     posterior = None
     if sampled is not None:
-        of = matched(lambda child, parents: _family(tables, of_model, again, child, parents, level=0.95))
+        of = matched(
+            lambda child, parents: _family(tables, of_model, again, child, parents, level=0.95, support=support)
+        )
         posterior = posterior_of(
             sampled,
             drawing(sampled.sample, of, study, check),
@@ -148,7 +162,7 @@ def learn_from_tables(
             progress=lambda percent: told("drawing")(percent / 100),
         )
     if study.leaves_source_open:
-        joint = blended(joint, network, tables, seed=seed, progress=told("blending"), check=check)
+        joint = blended(joint, network, tables, seed=seed, support=support, progress=told("blending"), check=check)
     return LearnResult(
         network=network,
         marginals=tuple(_marginals(tables, shares, level=study.parameters.interval_level)),
@@ -236,6 +250,7 @@ def _by_privbayes(tables: NoisyTables, of_model: ModelTables, pairs: PairScores,
 def _replicates(
     joint: JointEstimate,
     tables: NoisyTables,
+    support: Support,
     *,
     seed: int,
     check: Callable[[], None],
@@ -246,7 +261,7 @@ def _replicates(
         check()
         progress(number / REPLICATES)
         generator = np.random.Generator(np.random.Philox(key=[seed, number], counter=[0, 0, 0, 1]))
-        drawn = redrawn(tables, joint.model, generator)
+        drawn = redrawn(tables, joint.model, generator).without(support.zeros)
         yield refitted(drawn, joint, seed=seed + 1 + number, fits=_FITS, check=check)
     progress(1.0)
 
@@ -274,21 +289,27 @@ def _family(
     parents: tuple[int, ...],
     *,
     level: float,
+    support: Support,
 ) -> Family:
     """The probabilities are the joint model's; see the module for the estimate and its intervals."""
     axes = (*parents, child)
+    zeros = support.zeros(axes)
     counts = np.asarray(of_model.counted(axes)[0], dtype=np.float64)
     table = counts.reshape(-1, counts.shape[-1])
-    probability = _rows(table, table.sum(axis=0))
+    # Parents that cannot be have a row as others do.
+    allowed = np.ones(table.shape, np.bool_) if zeros is None else zeros.reshape(table.shape)
+    allowed = allowed | ~allowed.any(axis=1, keepdims=True)
+    probability = _rows(table, allowed)
     observed = observed_of(tables, axes)
     if observed is not None:
         measured, noisy, design = observed
+        design = design.under(zeros)
         family = parameters.family_parameters(
             noisy, design, child, parents, prior_count=0.0, level=level, noise_variance=measured.sigma**2
         )
         return dataclasses.replace(family, probability=probability, projection=None)
     others = [np.asarray(each.counted(axes)[0], dtype=np.float64).reshape(table.shape) for each in again]
-    rows = np.stack([_rows(other, other.sum(axis=0)) for other in others])
+    rows = np.stack([_rows(other, allowed) for other in others])
     square = ((rows - probability) ** 2).mean(axis=0)
     spread = np.maximum(probability * (1 - probability), 1e-6)
     # A cell's error from so few replicates is uncertain: it is at least what the cells of its row have together.
@@ -297,6 +318,7 @@ def _family(
     totals = table.sum(axis=1)
     scatter = np.sqrt(((np.stack([other.sum(axis=1) for other in others]) - totals) ** 2).mean(axis=0))
     unstable = np.repeat((totals < parameters.UNSTABLE_BELOW * scatter)[:, None], table.shape[1], axis=1)
+    error = np.where(allowed, error, 0.0)
     half = NormalDist().inv_cdf((1 + level) / 2) * error
     return Family(
         child=child,
@@ -311,9 +333,13 @@ def _family(
     )
 
 
-def _rows(table: Floats, margin: Floats) -> Floats:
-    totals = table.sum(axis=1, keepdims=True)
-    return np.where(totals > 0, table / np.where(totals > 0, totals, 1.0), margin / margin.sum())
+def _rows(table: Floats, allowed: Bools) -> Floats:
+    """Rows to sum 1 of what is possible; one without anybody is as the margin is, as far as it is possible there."""
+    table = np.where(allowed, table, 0.0)
+    totals, margin = table.sum(axis=1, keepdims=True), np.where(allowed, table.sum(axis=0), 0.0)
+    margin = np.where(margin.sum(axis=1, keepdims=True) > 0, margin, allowed)
+    rows = np.where(totals > 0, table, margin)
+    return np.asarray(rows / rows.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
 def _marginals(tables: NoisyTables, shares: list[Floats], *, level: float) -> Iterator[Marginal]:
@@ -333,13 +359,14 @@ def _marginals(tables: NoisyTables, shares: list[Floats], *, level: float) -> It
 
 
 def _pairs(tables: NoisyTables, dag: Dag, study: Study) -> Iterator[PairEstimate]:
+    support = study.support()
     for first, second in shown_pairs(dag, study):
         observed = observed_of(tables, (first, second))
         assert observed is not None  # `noisy_pair_scores` would have said so
         measured, counts, design = observed
         share, low, high = parameters.joint_shares(
             counts,
-            design,
+            design.under(support.zeros((first, second))),
             level=study.parameters.interval_level,
             noise_variance=measured.sigma**2,
             people=tables.people,

@@ -43,8 +43,10 @@ def joint_of_columns(
     shaped = [column.reshape(-1, width) if width > 1 else column for column, width in zip(columns, widths, strict=True)]
     tables = from_columns(shaped, units, study.schema.n_states, check=interruption.check)
 
+    support = study.support()
+
     def records(n: int, generator: np.random.Generator) -> list[Codes]:
-        return sample_codes(network, n, generator=generator)
+        return sample_codes(network, n, generator=generator, support=support)
 
     def told(_piece: str, done: int, most: int) -> None:
         progress(min(done / most, 1.0))
@@ -54,6 +56,8 @@ def joint_of_columns(
         tables,
         seed=seed,
         records=records,
+        allowed=support.holds if support.restricts else None,
+        zeros=support.zeros,
         progress=told,
         check=interruption.check,
         keep=interruption.keep,
@@ -61,4 +65,5 @@ def joint_of_columns(
     )
     if not study.leaves_source_open:
         return found
-    return blended(found, network, tables, seed=seed, progress=progress, check=interruption.check)
+    check = interruption.check
+    return blended(found, network, tables, seed=seed, support=support, progress=progress, check=check)

@@ -52,6 +52,9 @@ SWEEPS: Final = 20
 CELLS: Final = 9_600_000
 """Most atoms times categories and `_EACH`: atoms are published, as the classes of a network's root, at two bytes for each."""
 _EACH: Final = 26  # categories that an atom's own line and weight take as many bytes as
+_TIMES: Final = 20
+"""How often records are drawn at most where rules throw some away."""
+_FEW: Final = 0.1  # of the atoms; so many less will do
 LOOSENED: Final = 0.15
 """Which part of the atoms have columns that were made independent."""
 _BOUND: Final = 20.0
@@ -114,29 +117,39 @@ def draw(
     Raises:
         ValueError: none is left.
     """
-    sizes = [int(n * part) for part in parts] if parts else [n // len(sources)] * len(sources)
-    drawn = [
-        np.stack([np.asarray(column, np.uint16) for column in source(size, rng)], axis=1)
-        for source, size in zip(sources, sizes, strict=True)
-        if size > 0
-    ]
-    codes = np.concatenate(drawn)
-    loose = np.flatnonzero(rng.random(len(codes)) < loosened)
-    for variable, share in enumerate(start):
-        chosen = loose[rng.random(len(loose)) < 0.5]  # each column of such a record or not
-        fresh = np.searchsorted(np.cumsum(share), rng.random(len(chosen)), side="right")
-        codes[chosen, variable] = np.minimum(fresh, len(share) - 1)
-    possible = np.ones(len(codes), np.bool_)
-    for unit in units:
-        possible &= categories_of(codes, unit) >= 0
-    if allowed is not None:
-        possible &= allowed(list(codes.T))
-    if not possible.any():
+    shares = parts or [1 / len(sources)] * len(sources)
+    found: list[AtomCodes] = []
+    plain: list[Bools] = []
+    tried = left = n
+    for _ in range(_TIMES):
+        drawn = [
+            np.stack([np.asarray(column, np.uint16) for column in source(int(tried * share), rng)], axis=1)
+            for source, share in zip(sources, shares, strict=True)
+            if int(tried * share) > 0
+        ]
+        codes = np.concatenate(drawn)
+        as_drawn = rng.random(len(codes)) >= loosened
+        loose = np.flatnonzero(~as_drawn)
+        for variable, share in enumerate(start):
+            chosen = loose[rng.random(len(loose)) < 0.5]  # each column of such a record or not
+            fresh = np.searchsorted(np.cumsum(share), rng.random(len(chosen)), side="right")
+            codes[chosen, variable] = np.minimum(fresh, len(share) - 1)
+        possible = np.ones(len(codes), np.bool_)
+        for unit in units:
+            possible &= categories_of(codes, unit) >= 0
+        if allowed is not None:
+            possible &= allowed(list(codes.T))
+        found.append(codes[possible][:left])
+        plain.append(as_drawn[possible][:left])
+        left -= len(found[-1])
+        if allowed is None or left < _FEW * n:
+            break
+        tried = min(math.ceil(left * len(codes) / max(len(found[-1]), 1)), n)
+    kept = np.concatenate(found)
+    if not len(kept):
         raise ValueError(f"of {len(codes)} records that were drawn none is possible")
-    different, place, counts = np.unique(codes[possible], axis=0, return_inverse=True, return_counts=True)
-    drawn_so = np.ones(len(codes))
-    drawn_so[loose] = 0.0
-    own = np.bincount(place.ravel(), weights=drawn_so[possible], minlength=len(different))
+    different, place, counts = np.unique(kept, axis=0, return_inverse=True, return_counts=True)
+    own = np.bincount(place.ravel(), weights=np.concatenate(plain), minlength=len(different))
     return different, counts / counts.sum(), own / max(own.sum(), 1.0)
 
 

@@ -28,7 +28,7 @@ from verticil.shared.estimation.design import ColumnUnit
 from verticil.shared.joint import atoms, guard
 from verticil.shared.joint.layout import Layout, Singles
 from verticil.shared.joint.mixture import COMPONENTS, FITS, STEPS, fit
-from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables, Zeros
 from verticil.shared.joint.start import one_way_shares
 from verticil.shared.joint.targets import targets
 from verticil.shared.joint.work import Arrays, Keep, Progress, Work
@@ -53,6 +53,7 @@ _MIXTURE: Final = 10.0
 discrepancy of the network's own records above 1, in parts of that of independent columns: .3 to 5 % where a network had made the
 records, 5 % and more of people's. With half of the mixture everywhere, triples of CHILD and ALARM are 10 to 20 % farther at
 epsilon 3; with none of it, pairs of Adult are 2 to 5 %."""
+_FITTINGS: Final = 20  # of a table to its margins
 _SIDE_STEPS: Final = 300  # of a mixture that is not what is published
 _TRIED: Final = 25  # components of a mixture that is fitted to see whether tables should be shrunk
 _PRODUCT: Final = 0.25  # of the atoms, at most, are those of the product of margins
@@ -98,6 +99,7 @@ def estimate(
     seed: int,
     records: atoms.Records | None = None,
     allowed: atoms.Allowed | None = None,
+    zeros: Zeros | None = None,
     progress: Progress | None = None,
     check: Callable[[], None] | None = None,
     keep: Keep | None = None,
@@ -111,6 +113,7 @@ def estimate(
         records: draws records from the network that was learned from the same columns; None: there is none. With noise on the
             tables it is not asked.
         allowed: which of some records are possible; None: all that are in the domains of compounds.
+        zeros: with `allowed`: which combinations of some variables are.
         progress: is told of every step: the piece of work, how many of its steps at most are done.
         check: is called between short steps, and raises to stop.
         keep: is offered a checkpoint after every step.
@@ -128,7 +131,7 @@ def estimate(
     if keep is not None:
         work.keep_checkpoint = keep
     work.go_on(checkpoint)
-    return _Estimate(tables, seed, records, allowed, work).found()
+    return _Estimate(tables, seed, records, allowed=allowed, zeros=zeros, work=work).found()
 
 
 class _Estimate:
@@ -139,10 +142,12 @@ class _Estimate:
         tables: NoisyTables,
         seed: int,
         records: atoms.Records | None,
+        *,
         allowed: atoms.Allowed | None,
+        zeros: Zeros | None,
         work: Work,
     ) -> None:
-        self._tables, self._seed, self._work, self._allowed = tables, seed, work, allowed
+        self._tables, self._seed, self._work, self._allowed, self._zeros = tables, seed, work, allowed, zeros
         self._records = None if tables.has_noise else records
         self._layout = Layout(tables.n_states, tables.units)
         self._start = one_way_shares(tables)
@@ -244,11 +249,24 @@ class _Estimate:
 
         def do() -> Arrays:
             sets: list[tuple[int, ...]] = [*itertools.combinations(range(len(mixture.n_states)), 2)] or [(0,)]
-            own = exactly({chosen: mixture.shares(chosen) for chosen in sets}, self._tables)
+            own = exactly({chosen: self._kept(mixture.shares(chosen), chosen) for chosen in sets}, self._tables)
             codes, weights, _ = self._drawn([atoms.of_mixture(mixture)], 1, 5)
             return _raked(atoms.rake(own, codes, weights, work=self._work))
 
         return _weighted(self._tables, self._work.piece("possible", do))
+
+    def _kept(self, shares: Floats, chosen: Sequence[int]) -> Floats:
+        """A table without what is impossible, and with the margins that it had, as far as it can (Deming & Stephan, 1940)."""
+        possible = None if self._zeros is None else self._zeros(chosen)
+        if possible is None:
+            return shares
+        kept = np.where(possible, shares, 0.0)
+        for _ in range(_FITTINGS):
+            for axis in range(kept.ndim):
+                others = tuple(other for other in range(kept.ndim) if other != axis)
+                got, wanted = (each.sum(axis=others, keepdims=True) for each in (kept, shares))
+                kept = kept * np.divide(wanted, got, out=np.zeros_like(got), where=got > 0)
+        return kept
 
     def _with_product(self, model: WeightedRecords, alpha: float) -> WeightedRecords:
         """Weighted records with (1 - alpha) of the product of margins, itself drawn."""

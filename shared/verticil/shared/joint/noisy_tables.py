@@ -14,18 +14,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
-from verticil.shared.arrays import Counts, Floats
+from verticil.shared.arrays import Bools, Counts, Floats
 from verticil.shared.estimation.design import ColumnUnit
 
 Relation = Literal["replace", "add-remove"]
 """Whom a table's noise protects: a person who is replaced by another (the number of people is public), or one who is added or
 removed (it is not)."""
+Zeros = Callable[[Sequence[int]], Bools | None]
+"""Which combinations of some variables rules leave possible: an axis for each; None: all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -121,6 +123,31 @@ class NoisyTables:
     def is_randomized(self) -> bool:
         """Whether a column was randomized before it was counted."""
         return any(not unit.channel.is_identity for unit in self.units)
+
+    def without(self, zeros: Zeros) -> NoisyTables:
+        """The tables with 0 in every cell that rules leave empty: what stood there was noise.
+
+        Of columns that were randomized before they were counted a cell says nothing of the same cell before; they stay.
+        """
+        return replace(self, tables=tuple(self._without(table, zeros) for table in self.tables))
+
+    def _without(self, table: MeasuredTable, zeros: Zeros) -> MeasuredTable:
+        of = [self.units[unit] for unit in table.units]
+        possible = None
+        if all(unit.channel.is_identity for unit in of):
+            possible = zeros([variable for unit in of for variable in unit.variables])
+        if possible is None:
+            return table
+        shapes = [[self.n_states[variable] for variable in unit.variables] for unit in of]
+        cells = [
+            np.arange(shape[0])
+            if unit.domain is None
+            else np.ravel_multi_index(np.array(unit.domain).T.tolist(), shape)
+            for unit, shape in zip(of, shapes, strict=True)
+        ]
+        kept = possible.reshape([math.prod(shape) for shape in shapes])[np.ix_(*cells)]
+        counts, *parts = (np.where(kept, counts, 0.0) for counts in (table.counts, *table.parts))
+        return replace(table, counts=counts, parts=tuple(parts))
 
     def table(self, units: Sequence[int]) -> MeasuredTable | None:
         """The table of these units, ascending; None: it was not measured."""
