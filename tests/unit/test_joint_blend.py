@@ -157,9 +157,9 @@ def test_the_tables_of_a_wide_network_are_read_from_a_sample(monkeypatch) -> Non
     network = learned(
         of_chain(500, 2), dataclasses.replace(given(None), release=ReleaseRule(sample_from="network"))
     ).network
-    exact = blend._network_shares(network, lambda: None)
+    exact = blend._network_shares(network, None, lambda: None)
     monkeypatch.setattr(blend, "_EXACT_PAIRS", 0)
-    sampled = blend._network_shares(network, lambda: None)
+    sampled = blend._network_shares(network, None, lambda: None)
     for one, other in zip(exact, sampled, strict=True):
         assert not np.array_equal(one, other)
         assert (np.abs(one - other) <= 5 * np.sqrt(one * (1 - one) / 1e6)).all()
