@@ -121,6 +121,7 @@ def draw(
     found: list[AtomCodes] = []
     plain: list[Bools] = []
     tried = left = n
+    n_drawn = 0
     for _ in range(_TIMES):
         drawn = [
             np.stack([np.asarray(column, np.uint16) for column in source(int(tried * share), rng)], axis=1)
@@ -128,6 +129,7 @@ def draw(
             if int(tried * share) > 0
         ]
         codes = np.concatenate(drawn)
+        n_drawn += len(codes)
         as_drawn = rng.random(len(codes)) >= loosened
         loose = np.flatnonzero(~as_drawn)
         for variable, share in enumerate(start):
@@ -147,7 +149,7 @@ def draw(
         tried = min(math.ceil(left * len(codes) / max(len(found[-1]), 1)), n)
     kept = np.concatenate(found)
     if not len(kept):
-        raise ValueError(f"of {len(codes)} records that were drawn none is possible")
+        raise ValueError(f"of {n_drawn} records that were drawn none is possible")
     different, place, counts = np.unique(kept, axis=0, return_inverse=True, return_counts=True)
     own = np.bincount(place.ravel(), weights=np.concatenate(plain), minlength=len(different))
     return different, counts / counts.sum(), own / max(own.sum(), 1.0)
