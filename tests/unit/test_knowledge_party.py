@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,9 @@ from support.knowing import CHILDREN, EARNER, GROWN, PLACE, study_that_knows
 from verticil.curator.reading import read_table
 from verticil.curator.study import owners_study
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.local_dataset import read_holding, releases_of
+from verticil.party.dataset.encoding import Codebook
+from verticil.party.dataset.table import DatasetRule
+from verticil.party.local_dataset import read_holding, releases_of, with_properties
 from verticil.party.operator.check import check
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.knowledge.columns import columns, narrowed
@@ -21,6 +24,7 @@ from verticil.shared.knowledge.rules import Groups, Knowledge, Refinement, Rule
 from verticil.shared.knowledge.support import support
 from verticil.shared.model.schema import Schema
 from verticil.shared.study.document import LeftOut, QuorumRule, Study
+from verticil.shared.study.reading import read_study
 from verticil.shared.study.sub_model import narrowed as sub_model
 
 SITE = SiteSecret(value=b"s" * 32)
@@ -112,7 +116,9 @@ def test_what_is_sent_does_not_depend_on_contradictions(folder):
 
 
 def test_an_owner_alone_has_them_too(folder):
-    study = owners_study(stating(SMOKED, rules=(CHILDREN,)), method="network")
+    study = owners_study(stating(SMOKED, rules=(CHILDREN,)), method="network", epsilon=2)
+    assert study.tables is not None
+    assert isinstance(study.tables.epsilon, float)  # a whole number would stand otherwise in what the owner signs
     assert study.knowledge is not None
     assert {item.variable.owner for item in study.knowledge.functions} == {"owner"}
     rows = [f"{i},{'pipe' if i % 2 else 'none'},>50K,{50 + i},east" for i in range(N)]
@@ -133,6 +139,11 @@ def test_what_is_left_of_knowledge_without_a_party():
     assert study.knowledge is not None
     groups = Groups(name="g", variable="income", groups=(("a", ("<=50K",)), ("b", (">50K",))))
     known = dataclasses.replace(study.knowledge, groups=(groups,))
+    old = dataclasses.replace(
+        EARNER, name="old", of=("age",), values=(("[0,18)", "none"),), otherwise="some", position=7
+    )
+    old = dataclasses.replace(old, variable=dataclasses.replace(EARNER.variable, name="old"))  # the other party's
+    known = dataclasses.replace(known, functions=(*known.functions, old))
     left = narrowed(known, study.schema, ("age", "smoker"))
     assert left is not None
     assert left.names == ("no child smokes", "grown", "smoked")
@@ -143,7 +154,7 @@ def test_what_is_left_of_knowledge_without_a_party():
     assert narrowed(known, study.schema, ("weight",)) is None
     only = narrowed(known, study.schema, ("income", "age"))
     assert only is not None
-    assert [(item.name, item.position) for item in only.functions] == [("grown", 1), ("earner", 3)]
+    assert [(item.name, item.position) for item in only.functions] == [("grown", 1), ("earner", 3), ("old", 4)]
 
 
 def test_a_sub_model_states_what_it_can():
@@ -169,3 +180,29 @@ def test_a_sub_model_states_what_it_can():
     assert support(found.knowledge, found.schema).restricts
     plain = dataclasses.replace(study, knowledge=Knowledge(refinements=(PLACE,)))
     assert sub_model(plain, (LeftOut(party="registry", missing="approval"),)).knowledge is None
+
+
+# ---- the page
+
+
+def test_what_the_page_says_of_properties_and_groups_can_be_read(tmp_path):
+    """Both pieces of the page in one study, and its table of raw values."""
+    page = (Path(__file__).resolve().parents[2] / "deploy" / "docs" / "knowledge.md").read_text(encoding="utf-8")
+    pieces = [text for text in re.findall(r"^```toml\n(.*?)```", page, re.DOTALL | re.MULTILINE) if '"service"' in text]
+    head = 'schema = 1\nid = "ports"\npurpose = "test"\nexpires = 2099-12-31\n[[party]]\nname = "provider"\n'
+    head += '[[party]]\nname = "bank"\n'
+    other = '[[variable]]\nparty = "bank"\nname = "loan"\ncategories = ["no", "yes"]\n'
+    (tmp_path / "study.toml").write_text(
+        head + other + "".join(pieces) + '[randomization_default]\nscheme = "symmetric"\nepsilon = 1.0\n'
+    )
+    study = read_study(tmp_path / "study.toml")
+    assert study.knowledge is not None
+    assert study.units[study.unit_of("service")].two_level is not None
+    rule = with_properties(
+        DatasetRule(path=tmp_path / "t.csv", format="csv", id="id"), study.knowledge, study.schema.names
+    )
+    codebook = Codebook(study.schema[study.schema.index("service")], rule.column("service").recode, where="t.csv")
+    codes, _ = codebook.encode(["443", "587", "31337", "web"])
+    assert codes.tolist() == [0, 1, 3, 0]
+    published = columns(study.knowledge, study.schema).published
+    assert published[published.index("service")].labels == ("443", "80", "8080", "25", "587", "53", "other")

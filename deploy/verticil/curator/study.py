@@ -84,7 +84,7 @@ def owners_study(
             hint="give a finite epsilon, or leave delta out",
         )
     asked = study.tables or TablesRule(epsilon=1.0, delta=1e-9)
-    asked = asked if epsilon is None else dataclasses.replace(asked, epsilon=epsilon)
+    asked = asked if epsilon is None else dataclasses.replace(asked, epsilon=float(epsilon))
     asked = asked if delta is None else dataclasses.replace(asked, delta=delta)
     asked = dataclasses.replace(asked, three_way=()) if method == PRIVBAYES else asked
     structure = _structure(study.structure, method, seed)
