@@ -16,8 +16,10 @@ from verticil.curator.study import owners_study
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.encoding import Codebook
 from verticil.party.dataset.table import DatasetRule
-from verticil.party.local_dataset import read_holding, releases_of, with_properties
+from verticil.party.limits.rules import asked, uncovered
+from verticil.party.local_dataset import columns_of, read_holding, releases_of, with_properties
 from verticil.party.operator.check import check
+from verticil.party.operator.view_model import questions
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.knowledge.columns import columns, narrowed
 from verticil.shared.knowledge.rules import Groups, Knowledge, Refinement, Rule
@@ -84,6 +86,19 @@ def test_which_value_has_which_property_is_part_of_what_a_code_means(folder):
     plain, stated, other, weighed = digests
     assert len({plain, stated, other}) == 3
     assert weighed == stated
+
+
+def test_no_rule_of_a_site_approves_a_cut_that_properties_make(folder):
+    """Categories that party.toml permits are another question where a study says which values go into them."""
+    plain, known = stating(), stating(SMOKED)
+    columns = columns_of(config_of(folder, ["no", "yes"]), plain)
+    allowed = asked(plain, "clinic", columns)
+    assert uncovered(plain, "clinic", columns, allowed) == ()
+    (said,) = uncovered(known, "clinic", columns, allowed)
+    assert said.startswith("column 'smoker': its categories")
+    assert uncovered(known, "clinic", columns, asked(known, "clinic", columns)) == ()
+    (words,) = [item.words for item in questions(config_of(folder, ["no"]), known).asked if item.columns == ("smoker",)]
+    assert "3 finer values that the study lists are written as their category, before anything else" in words
 
 
 def warnings(config: PartyConfig, study: Study) -> list[str]:

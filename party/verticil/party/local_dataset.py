@@ -185,13 +185,14 @@ def with_properties(rule: DatasetRule, knowledge: Knowledge | None, names: Colle
         knowledge: what the study states.
         names: variables that the table has.
     """
+    if knowledge is None:
+        return rule
     changed = dict(rule.columns)
-    for refinement in () if knowledge is None else knowledge.refinements:
-        if refinement.variable in names:
-            column = rule.column(refinement.variable)
-            property_of = {value: label for label, value, _ in refinement.values}
+    for name in names:
+        if property_of := knowledge.properties(name):
+            column = rule.column(name)
             own = {text: property_of.get(target, target) for text, target in column.recode.items()}
-            changed[refinement.variable] = replace(column, recode={**property_of, **own})
+            changed[name] = replace(column, recode={**property_of, **own})
     return replace(rule, columns=changed)
 
 

@@ -137,6 +137,7 @@ class ColumnCodebook:
         bins: edges; None: categories.
         other: the category of what is not declared.
         missing: its category and spellings.
+        properties: (value, category) of finer values that a study lists. party.toml can list none: people decide on them.
     """
 
     column: Column
@@ -144,6 +145,7 @@ class ColumnCodebook:
     bins: tuple[float, ...] | None
     other: str | None
     missing: tuple[str, frozenset[str]] | None
+    properties: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,15 +198,17 @@ class Known:
         return functools.reduce(operator.or_, parts, Known())
 
 
-def codebook_of(variable: Variable, column: Column) -> ColumnCodebook:
-    """The codebook of a study's variable, or of one that party.toml declares."""
+def codebook_of(variable: Variable, column: Column, study: Study | None = None) -> ColumnCodebook:
+    """The codebook of a study's variable, or of one that party.toml declares (then there is no study)."""
     missing = variable.missing
+    knowledge = None if study is None else study.knowledge
     return ColumnCodebook(
         column=column,
         labels=variable.labels,
         bins=variable.bins,
         other=variable.other,
         missing=None if missing is None else (missing.category, frozenset(missing.spellings)),
+        properties=frozenset() if knowledge is None else frozenset(knowledge.properties(variable.name).items()),
     )
 
 
@@ -218,7 +222,7 @@ def asked(study: Study, party: str, columns: Mapping[str, Column]) -> Known:
     """
     own = [study.schema[position] for position in study.schema.owned_by(party)]
     return Known(
-        columns=frozenset(codebook_of(item, columns[item.name]) for item in own if item.name in columns),
+        columns=frozenset(codebook_of(item, columns[item.name], study) for item in own if item.name in columns),
         combinations=frozenset(
             _combinations(study, study.units[index], columns)
             for index in study.units_of(party)
@@ -240,7 +244,7 @@ def uncovered(study: Study, party: str, columns: Mapping[str, Column], known: Kn
     found: list[str] = []
     for position in study.schema.owned_by(party):
         variable = study.schema[position]
-        if codebook_of(variable, columns[variable.name]) not in known.columns:
+        if codebook_of(variable, columns[variable.name], study) not in known.columns:
             what = "bins" if variable.bins is not None else "categories"
             local = columns[variable.name].source
             found.append(f"column '{variable.name}': its {what} of the local column '{local}' stand {_NOWHERE}")

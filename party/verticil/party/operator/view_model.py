@@ -578,8 +578,12 @@ def questions(config: PartyConfig, study: Study) -> Questions:
     asked: list[Question] = []
     for index in study.units_of(config.name):
         for name in study.units[index].variables:
-            words = variable_words(study.schema[study.schema.index(name)])
-            asked.append(Question(columns=(name,), sources=(sources[name],), words=tuple(words)))
+            own = list(variable_words(study.schema[study.schema.index(name)]))
+            if finer := study.knowledge and len(study.knowledge.properties(name)):
+                own.append(
+                    f"{finer} finer values that the study lists are written as their category, before anything else"
+                )
+            asked.append(Question(columns=(name,), sources=(sources[name],), words=tuple(own)))
         if words := impossible_words(study, index):
             names = tuple(study.units[index].variables)
             asked.append(Question(columns=names, sources=tuple(sources[name] for name in names), words=tuple(words)))

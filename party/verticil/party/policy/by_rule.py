@@ -151,7 +151,8 @@ def objections(voting: Voting, record: StudyRecord, at: datetime) -> tuple[Objec
     found = list(policy.objections(config.policy, study, config.name, columns, today=at.date()))
     if config.policy.approval == "rules":
         own = [study.schema[position] for position in study.schema.owned_by(config.name)]
-        unknown = [item.name for item in own if codebook_of(item, columns[item.name]) not in config.codebook.columns]
+        known = config.codebook.columns
+        unknown = [item.name for item in own if codebook_of(item, columns[item.name], study) not in known]
         found += [
             Objection(
                 code="NOT_APPROVED",

@@ -167,6 +167,12 @@ class Knowledge:
         """Whether some combination of the schema's variables is impossible."""
         return bool(self.rules or self.orders)
 
+    def properties(self, variable: str) -> dict[str, str]:
+        """Finer value -> the category of a variable that a party writes in its place."""
+        return {
+            value: label for item in self.refinements if item.variable == variable for label, value, _ in item.values
+        }
+
     def function(self, variable: str) -> Function | None:
         """What makes a variable follow from others; None: nothing does."""
         return next((item for item in self.functions if item.variable.name == variable), None)
