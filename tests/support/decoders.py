@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding
 from google.protobuf.message import DecodeError
 
+from support.knowledge import GRAPH
 from support.releases import random_mixture, random_records, with_joint, with_posterior
 from verticil.miner.config import load_miner
 from verticil.party import backup as custody
@@ -64,6 +65,7 @@ from verticil.shared.identity.authority import create_authority, issue, open_aut
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import load_credentials, load_private_key, read_certificates, read_private_file
 from verticil.shared.identity.signing import SigningKey, verify_signed
+from verticil.shared.knowledge.turtle import read_turtle
 from verticil.shared.masked_round import envelope
 from verticil.shared.membership.installation import install, read_fingerprint
 from verticil.shared.membership.revocation import make_list, parse_list
@@ -328,6 +330,9 @@ def make_decoders(
             structure_body(effective, case.structure.dag.parents, {"method": "genetic"}),
         ),
         "shared.study.reading.read_study": Decoder(_file(folder, "study.toml", read_study), study_text),
+        "shared.knowledge.turtle.read_turtle": Decoder(
+            lambda data: read_turtle(data, source="rules.ttl", values={"sex": ("Male", "Female")}), GRAPH.encode()
+        ),
         "shared.study.reading.read_declarations": Decoder(
             _file(
                 folder,
@@ -517,6 +522,7 @@ NAMES = (
     "shared.study.structure_document.parse_structure",
     "shared.study.reading.read_study",
     "shared.study.reading.read_declarations",
+    "shared.knowledge.turtle.read_turtle",
     "shared.config.read_toml",
     "shared.config.load_federation",
     "party.config.load_party",

@@ -3,69 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
+from support.knowledge import FUNCTION, HEAD, study
 from verticil.shared.errors import Misuse
 from verticil.shared.knowledge.rules import Condition, Function, Groups, Order, Refinement, Rule, SoftRule
 from verticil.shared.knowledge.words import stated
 from verticil.shared.study import canonical
-from verticil.shared.study.document import Study
-from verticil.shared.study.reading import read_study
-
-HEAD = """\
-schema = 1
-id = "known"
-purpose = "test"
-expires = 2099-12-31
-[[party]]
-name = "register"
-[[party]]
-name = "school"
-[[variable]]
-party = "register"
-name = "relationship"
-categories = ["Husband", "Wife", "Child"]
-[[variable]]
-party = "register"
-name = "sex"
-categories = ["Female", "Male"]
-[[variable]]
-party = "register"
-name = "age"
-bins = [0, 3, 5, 15, 30, 90]
-integer = true
-missing = { category = "unknown", spellings = ["?"] }
-[[variable]]
-party = "school"
-name = "education"
-categories = ["none", "some", "Bachelors"]
-[[variable]]
-party = "school"
-name = "education-num"
-categories = ["1", "9", "13"]
-[[variable]]
-party = "school"
-name = "years"
-bins = [0, 5, 15, 30]
-[randomization_default]
-scheme = "symmetric"
-epsilon = 2.0
-"""
-FUNCTION = """
-kind = "function"
-column = "education-num"
-of = ["education"]
-values = [["Bachelors", "13"], ["some", "9"]]
-otherwise = "1"
-"""
-
-
-def study(tmp_path: Path, *rules: str, head: str = HEAD) -> Study:
-    path = tmp_path / "study.toml"
-    path.write_text(head + "".join(f"[[knowledge.rule]]\n{rule.strip()}\n" for rule in rules), encoding="utf-8")
-    return read_study(path)
 
 
 def clause(*conditions: tuple[str, str | tuple[str, ...]]) -> tuple[Condition, ...]:
@@ -248,7 +193,7 @@ def test_a_column_that_follows_is_randomized_by_nobody(tmp_path):
                         "[randomization_default]")  # fmt: skip
     with pytest.raises(Misuse, match=r"variables: \[\[randomization\]\] of 'education-num', which follows from others"):
         study(tmp_path, FUNCTION, head=head)
-    with pytest.raises(Misuse, match=r"knowledge.rule: the list is empty"):
+    with pytest.raises(Misuse, match=r"knowledge.rule: there is no rule"):
         study(tmp_path, head=HEAD + "[knowledge]\nrule = []\n")
 
 

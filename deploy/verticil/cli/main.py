@@ -46,7 +46,6 @@ _OPTIONAL: Final = {
     "matplotlib": "experiments",
     "sklearn": "experiments",
     "torch": "gan",
-    "rdflib": "knowledge",
 }
 """Package that only some commands need -> the extra that has it."""
 

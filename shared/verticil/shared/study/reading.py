@@ -16,9 +16,11 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from verticil.shared.config import read_toml
+from verticil.shared.config import path_in, read_toml
+from verticil.shared.errors import Misuse
 from verticil.shared.knowledge.reading import read_knowledge
 from verticil.shared.knowledge.rules import Knowledge
+from verticil.shared.knowledge.turtle import MAX_BYTES, read_turtle
 from verticil.shared.model.schema import Schema
 from verticil.shared.record import keys, read
 from verticil.shared.study import rules, schemes, vocabulary
@@ -60,7 +62,7 @@ def read_study(path: Path) -> Study:
     simulation_seed_from(table, "simulation")
     model = table.choice("model", PROTOCOLS.names, PROTOCOLS.names[0])
     declared = schema_of(map(variable_from, table.tables("variable")), table, "variable")
-    knowledge = _knowledge(table, declared)
+    knowledge = _knowledge(table, declared, path.parent)
     following = _following(knowledge)
     schema = Schema(variables=tuple(variable for variable in declared.variables if variable.name not in following))
     study = read(
@@ -211,16 +213,35 @@ def _parties(table: Table) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _knowledge(table: Table, declared: Schema) -> Knowledge | None:
+def _knowledge(table: Table, declared: Schema, base: Path) -> Knowledge | None:
     """``[knowledge]``: what is stated of all records; an absent table states nothing."""
     if not table.has("knowledge"):
         return None
     inner = table.table("knowledge")
-    inner.only("rule")
-    tables = inner.tables("rule")
+    inner.only("rule", "file")
+    tables = inner.tables("rule", optional=True)
+    if inner.has("file"):
+        path = path_in(inner, "file", base)
+        values = {variable.name: variable.labels for variable in declared.variables}
+        tables += read_turtle(_beginning(path, MAX_BYTES + 1), source=path.name, values=values)
     if not tables:
-        inner.fail("rule", "the list is empty, expected at least one [[knowledge.rule]]", hint="remove [knowledge]")
+        inner.fail(
+            "rule", "there is no rule, expected at least one [[knowledge.rule]] or a file", hint="remove [knowledge]"
+        )
     return read_knowledge(tables, declared.variables)
+
+
+def _beginning(path: Path, most: int) -> bytes:
+    """At most so many bytes of a file."""
+    try:
+        with path.open("rb") as file:
+            return file.read(most)
+    except FileNotFoundError:
+        raise Misuse(
+            "FILE_MISSING", f"{path}: no such file", hint="knowledge.file is relative to the study's"
+        ) from None
+    except (OSError, ValueError) as error:  # a folder, not permitted, a null byte in the name
+        raise Misuse("FILE_MISSING", f"{path}: cannot be read ({error})") from None
 
 
 def _following(knowledge: Knowledge | None) -> Collection[str]:
