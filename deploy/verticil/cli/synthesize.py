@@ -92,6 +92,10 @@ def synthesize_command(
             hint="leave it out: there is neither a network to compare nor a chain",
         )
     progress = errors_console()
+
+    def told(line: str) -> None:
+        progress.print(line, markup=False)
+
     if method.value == "kipps":
         _by_generator(
             table,
@@ -104,7 +108,7 @@ def synthesize_command(
             dataset=dataset,
             id_column=id_column,
             budget=Cost(epsilon=budget, delta=math.inf),
-            step=lambda line: progress.print(line, markup=False),
+            step=told,
             form=form,
         )
         return
@@ -121,7 +125,7 @@ def synthesize_command(
         id_column=id_column,
         budget=Cost(epsilon=budget, delta=math.inf),
         compare=compare,
-        step=lambda line: progress.print(line, markup=False),
+        step=told,
     )
     if not emit(_document(found), form=form):
         _print(found)
