@@ -50,6 +50,7 @@ LAYERS = {
     "verticil.shared.release.swapping": 1,
     "verticil.shared.release.ranking": 1,
     "verticil.shared.release.shares": 1,
+    "verticil.shared.release.within_bins": 1,
     "verticil.party.dataset.encoding": 1,
     "verticil.party.dataset.perturb": 1,
     "verticil.party.dataset.releases": 1,

@@ -121,7 +121,7 @@ def test_what_does_not_go_together_is_refused(tmp_path, said, message):
     ("words", "message"),
     [
         ([], "got '', expected one of mle, chi-square"),
-        (["mean", "x"], "got 'mean', expected one of mle, chi-square"),
+        (["median", "x"], "got 'median', expected one of mle, chi-square"),
         (["mle", "x"], '2 words, expected ["mle", "VARIABLE"'),
         (["mle", "x", "0", "y"], '4 words, expected ["mle", "VARIABLE"'),
         (["mle", "x", "7"], "'7' is not a category of 'x'"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import itertools
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -20,8 +19,10 @@ from verticil.shared.errors import Misuse
 from verticil.shared.model.schema import Schema
 
 if TYPE_CHECKING:
+    from verticil.shared.model.joint import JointModel
     from verticil.shared.model.network import Network
     from verticil.shared.release.verification import VerifiedRelease
+    from verticil.shared.release.within_bins import Tilts
     from verticil.shared.study.document import Sampling, Study
 
 app = typer.Typer(no_args_is_help=True)
@@ -236,12 +237,12 @@ def sample(
     try:
         sources = sampled or (joint or network,)
         sizes = [len(range(place, n, len(sources))) for place in range(len(sources))]
-        chunks = itertools.chain.from_iterable(
-            sample_chunks(each, size, generator=generator, given=evidence, method=method, support=support)
+        tables = (
+            decode(network.schema, codes, generator, knowledge=knowledge, tilts=_tilts(each, study))
             for each, size in zip(sources, sizes, strict=True)
             if size
+            for codes in sample_chunks(each, size, generator=generator, given=evidence, method=method, support=support)
         )
-        tables = (decode(network.schema, codes, generator, knowledge=knowledge) for codes in chunks)
         (write_csv if out.suffix == ".csv" else write_parquet)(tables, out)
     except ValueError as error:
         where = "--given" if evidence else f"--sampling {sampling.value}"
@@ -265,6 +266,14 @@ def _study(folder: Path) -> Study | None:
 
     path = folder / "study.json"
     return canonical.from_bytes(path.read_bytes(), source=path.name, wire=False) if path.is_file() else None
+
+
+def _tilts(source: Network | JointModel, study: Study | None) -> Tilts:
+    """How numbers of the source lie inside bins, where the study has that estimated."""
+    from verticil.shared.model.joint import JointModel
+    from verticil.shared.release.within_bins import tilts_of
+
+    return {} if study is None or isinstance(source, JointModel) else tilts_of((source,), study)
 
 
 def _sampled(folder: Path, source: SourceChoice | None, *, given: bool) -> tuple[Network, ...]:

@@ -29,10 +29,12 @@ class Records:
     Attributes:
         columns: (n,) codes of each variable.
         n_states: K of each.
+        numbers: (n,) of some variables with bins: the numbers inside them, NaN where there is none.
     """
 
     columns: Sequence[AnyCodes]
     n_states: tuple[int, ...]
+    numbers: Mapping[int, Floats] = field(default_factory=dict[int, Floats])
 
     def counts(self, *variables: int) -> Ints:
         """How many records have each combination: one axis for each variable, in this order."""
@@ -81,6 +83,27 @@ class Share:
         share = hits / n
         half = _NORMAL_95 * math.sqrt(share * (1 - share) / n)
         return share - half, share + half
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mean:
+    """The mean of a variable's numbers, of the records whose other variables have the given codes.
+
+    Attributes:
+        variable: position; of records that have its `Records.numbers`.
+        given: position of another variable -> code.
+    """
+
+    variable: int
+    given: Mapping[int, int] = field(default_factory=dict[int, int])
+
+    def __call__(self, records: Records) -> float:
+        """The mean; NaN where nobody in what is given has a number."""
+        numbers = records.numbers[self.variable]
+        wanted = ~np.isnan(numbers)
+        for v, code in self.given.items():
+            wanted &= records.columns[v] == code
+        return float(numbers[wanted].mean()) if wanted.any() else math.nan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

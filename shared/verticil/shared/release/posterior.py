@@ -21,7 +21,15 @@ from verticil.shared.knowledge.support import Support
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Network
 from verticil.shared.release.synthesis import decoded, sample_codes
-from verticil.shared.release.synthetic import FALSE_ALARMS, TABLES, read_records, same_records, unlikely_family
+from verticil.shared.release.synthetic import (
+    FALSE_ALARMS,
+    TABLES,
+    misplaced,
+    read_records,
+    same_records,
+    unlikely_family,
+)
+from verticil.shared.release.within_bins import tilts_of
 from verticil.shared.study.document import Study
 from verticil.shared.study.posterior import check_set_cells, drawn_categories
 from verticil.shared.study.structure_document import structure_fault
@@ -77,7 +85,7 @@ def set_records(network: Network, study: Study, n: int, number: int) -> pd.DataF
     """
     generator = np.random.Generator(np.random.Philox(np.random.SeedSequence((study.release.seed, number))))
     codes = sample_codes(network, n, generator=generator, method=study.release.sampling, support=study.support())
-    return decoded(study, codes, generator)
+    return decoded(study, codes, generator, tilts_of((network,), study))
 
 
 def posterior_fault(study: Study, posterior: PublishedPosterior, dag: Dag) -> str:
@@ -123,13 +131,13 @@ def sets_fault(folder: Path, study: Study, posterior: PublishedPosterior, n_reco
         GateFailed: RELEASE_INVALID, a table is none of the study's.
     """
     schema, knowledge, networks, support = study.schema, study.knowledge, posterior.networks, study.support()
-    m, level = len(networks), FALSE_ALARMS / (2 * len(networks))
+    m, level = len(networks), FALSE_ALARMS / (4 * len(networks))
     for number, network in enumerate(networks, 1):
         codes = read_records(folder / set_file(number), schema, n_records, knowledge)
         if problem := _not_drawn(set_file(number), codes, network, number, level=level, support=support):
             return problem
     if study.records_from != "posterior":
-        return ""
+        return _not_within(folder, study, networks, level=level)
     text, binary = (read_records(folder / name, schema, n_records, knowledge) for name in TABLES)
     if problem := same_records(text, binary, schema):
         return problem
@@ -137,6 +145,19 @@ def sets_fault(folder: Path, study: Study, posterior: PublishedPosterior, n_reco
         part = [column[place::m] for column in text]
         if problem := _not_drawn(TABLES[0], part, network, place + 1, level=level, support=support):
             return problem
+    return _not_within(folder, study, networks, level=level)
+
+
+def _not_within(folder: Path, study: Study, networks: Sequence[Network], *, level: float) -> str:
+    sources: dict[str, tuple[Network, ...]] = {
+        set_file(number): (network,) for number, network in enumerate(networks, 1)
+    }
+    if study.records_from == "posterior":
+        sources[TABLES[0]] = tuple(networks)
+    for name, of in sources.items():
+        if (found := misplaced(folder / name, study.schema, tilts_of(of, study), level)) is not None:
+            column = study.schema.names[found]
+            return f"{name}: column '{column}': numbers do not lie in their bins as the shares of the bins have it"
     return ""
 
 

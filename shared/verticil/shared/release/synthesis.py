@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.arrays import Codes, Floats
+from verticil.shared.arrays import AnyCodes, Codes, Floats
 from verticil.shared.errors import DataFault
 from verticil.shared.knowledge.columns import columns as columns_of
 from verticil.shared.knowledge.rules import Knowledge
@@ -160,17 +160,23 @@ def released_records(
             f"release.sampling = '{rule.sampling}': {error}",
             hint='allow fewer parents, or keep sampling = "systematic", which needs no such table',
         ) from None
-    return tuple(codes), decoded(study, codes, generator)
+    from verticil.shared.release.within_bins import tilts_of  # it needs what is here
+
+    tilts = tilts_of(sampled if study.records_from == "posterior" else (network,), study)
+    return tuple(codes), decoded(study, codes, generator, tilts)
 
 
-def decoded(study: Study, codes: Sequence[Codes], generator: np.random.Generator) -> pd.DataFrame:
+def decoded(
+    study: Study, codes: Sequence[Codes], generator: np.random.Generator, tilts: Mapping[int, Floats] | None = None
+) -> pd.DataFrame:
     """The table that a study publishes of records, see `decode`.
 
     Raises:
         DataFault: LEARNING_FAILED, there are no numbers that keep the orders of the study's knowledge.
     """
+    labelled, knowledge = study.labels_missing_numbers, study.knowledge
     try:
-        return decode(study.schema, codes, generator, labelled=study.labels_missing_numbers, knowledge=study.knowledge)
+        return decode(study.schema, codes, generator, labelled=labelled, knowledge=knowledge, tilts=tilts)
     except ValueError as error:
         raise DataFault("LEARNING_FAILED", str(error), hint="move the bins' edges, or take one of these out") from None
 
@@ -292,6 +298,7 @@ def decode(
     *,
     labelled: bool = False,
     knowledge: Knowledge | None = None,
+    tilts: Mapping[int, Floats] | None = None,
 ) -> pd.DataFrame:
     """Codes to a table that looks like the parties' own.
 
@@ -299,8 +306,9 @@ def decode(
     within the bin: whole numbers from the bin's lower edge (rounded up) to below its upper edge where `integer` is set, else
     decimals fine enough for 1,000 steps in the narrowest bin. Where the variable declares representatives, every record of a
     bin has the bin's; where it declares means, numbers are uniform below the bin's and uniform above it, so often that it is
-    their mean. Where a binned variable has one more category, of missing or other values, such a record is null; with two, or
-    with `labelled`, the column is text: numbers as written above, and these categories' labels.
+    their mean. With `tilts` of a variable that declares neither they have these in place of an even spread. Where a binned
+    variable has one more category, of missing or other values, such a record is null; with two, or with `labelled`, the column
+    is text: numbers as written above, and these categories' labels.
 
     With knowledge the table has besides the columns that follow from others, finer values in place of properties (see
     `knowledge.columns`), and numbers that keep the stated orders (see `ordered`).
@@ -311,6 +319,7 @@ def decode(
         generator: places values within bins, and draws finer ones; advanced.
         labelled: see above.
         knowledge: what the study states; None: nothing.
+        tilts: see `within_bins.Tilts`.
 
     Raises:
         ValueError: not one array for each variable, a bin of an integer variable holds no whole number, or no numbers keep an
@@ -329,7 +338,8 @@ def decode(
                 column.astype(np.int64), categories=pd.Index(variable.labels, dtype="str")
             )
             continue
-        numbers, decimals = ordered.get(variable.name) or _numbers(variable, column, generator)
+        tilt = (tilts or {}).get(schema.index(variable.name)) if variable.name in schema else None
+        numbers, decimals = ordered.get(variable.name) or _numbers(variable, column, generator, tilt)
         if variable.n_states == variable.n_bins:
             columns[variable.name] = pd.Series(numbers)
         elif variable.n_states == variable.n_bins + 1 and not labelled:
@@ -340,8 +350,16 @@ def decode(
     return pd.DataFrame(columns)
 
 
+def numbers_of(
+    variable: Variable, column: AnyCodes, generator: np.random.Generator, tilt: Floats | None = None
+) -> Floats:
+    """The numbers that `decode` writes for a column with bins, NaN where a record has none."""
+    numbers, _ = _numbers(variable, column, generator, tilt)
+    return np.where(column < variable.n_bins, numbers.astype(np.float64), np.nan)
+
+
 def _numbers(
-    variable: Variable, column: Codes, generator: np.random.Generator
+    variable: Variable, column: AnyCodes, generator: np.random.Generator, tilt: Floats | None = None
 ) -> tuple[NDArray[np.int64] | Floats, int]:
     """A number in each record's bin (records without a bin get one of the last bin), and its decimals."""
     edges = np.array(variable.bins, dtype=np.float64)
@@ -351,17 +369,33 @@ def _numbers(
         return (declared.astype(np.int64)[bins], 0) if variable.integer else (declared[bins], _decimals(declared))
     if variable.means is not None:
         return _around_means(edges, np.array(variable.means), bins, generator, integer=variable.integer)
+    low, high = edges[bins], edges[bins + 1]
     if variable.integer:
         whole = np.ceil(edges).astype(np.int64)
         if (np.diff(whole) < 1).any():
             raise ValueError(f"variable '{variable.name}': a bin holds no whole number")
-        return generator.integers(whole[bins], whole[bins + 1]), 0
-    low, high = edges[bins], edges[bins + 1]
-    return _in_steps(edges, low + (high - low) * generator.random(len(column)), low, high)
+        if tilt is None:
+            return generator.integers(whole[bins], whole[bins + 1]), 0
+        values = np.floor(low + (high - low) * _tilted(bins, tilt, generator)).astype(np.int64)
+        return np.clip(values, whole[bins], whole[bins + 1] - 1), 0
+    place = generator.random(len(column)) if tilt is None else _tilted(bins, tilt, generator)
+    return _in_steps(edges, low + (high - low) * place, low, high)
+
+
+def _tilted(bins: NDArray[np.intp], tilt: Floats, generator: np.random.Generator) -> Floats:
+    """Places 0 to 1 inside bins with the density 1 + r (2 t - 1): where r t^2 + (1 - r) t is uniform."""
+    r, uniform = tilt[np.arange(len(bins)) % len(tilt), bins], generator.random(len(bins))
+    root = (1 - r) + np.sqrt((1 - r) ** 2 + 4 * r * uniform)
+    return np.minimum(2 * uniform / np.maximum(root, np.finfo(np.float64).tiny), 1.0)
+
+
+def decimals_of(edges: Floats) -> int:
+    """Decimals of numbers inside these bins: see `decode`."""
+    return max(_decimals(edges), math.ceil(3 - math.log10(float(np.diff(edges).min()))))
 
 
 def _in_steps(edges: Floats, drawn: Floats, low: Floats, high: Floats) -> tuple[Floats, int]:
-    decimals = max(_decimals(edges), math.ceil(3 - math.log10(float(np.diff(edges).min()))))
+    decimals = decimals_of(edges)
     step = 10.0**-decimals
     cut = np.round(np.floor(drawn / step) * step, decimals)
     return np.clip(cut, low, np.nextafter(high, -np.inf)), decimals

@@ -21,6 +21,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -35,6 +36,8 @@ from verticil.shared.model.joint import JointModel, WeightedRecords
 from verticil.shared.model.network import Network
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release.ordered import broken_order
+from verticil.shared.release.synthesis import decimals_of
+from verticil.shared.release.within_bins import Tilts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -315,3 +318,39 @@ def _unlikely(counts: Ints, probability: Floats, limit: float) -> bool:
 
 def _invalid(path: Path, problem: str) -> GateFailed:
     return GateFailed("RELEASE_INVALID", f"{path.name}: {problem}", hint="deny the study, and ask the miner's operator")
+
+
+def misplaced(path: Path, schema: Schema, found: Tilts, level: float) -> int | None:
+    """The first column of a table of records whose numbers do not lie inside their bins as they should; None: all do.
+
+    Of each network by the mean of the distribution function at its numbers, from one step of the column's to the next: 1/2.
+
+    Args:
+        path: a CSV file of records of these columns, which has been read already.
+        schema: the columns.
+        found: the tilts of the networks that the records are from.
+        level: the chance at most with which records that were drawn so are refused.
+    """
+    import pandas as pd
+
+    if not found:
+        return None
+    table = pd.read_csv(path, usecols=[schema.names[v] for v in found], dtype=str, keep_default_na=False)
+    networks = len(next(iter(found.values())))
+    limit = NormalDist().inv_cdf(1 - level / (2 * len(found) * networks))
+    for v, tilt in found.items():
+        edges, texts = np.array(schema[v].bins), table[schema.names[v]]
+        texts = texts.mask(texts.isin(schema[v].labels), "")
+        numbers = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64)
+        bins = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, len(edges) - 2)
+        step = 1.0 if schema[v].integer else 10.0 ** -decimals_of(edges)
+        low, high = edges[bins], edges[bins + 1]
+        of = np.arange(len(numbers)) % networks
+        r = tilt[of, bins]
+        first, last = (np.clip((end - low) / (high - low), 0.0, 1.0) for end in (numbers, numbers + step))
+        share = (r * (first**2 + last**2) + (1 - r) * (first + last)) / 2 - 0.5
+        for network in range(networks):
+            own = share[(of == network) & ~np.isnan(numbers)]
+            if abs(own.sum()) > limit * np.sqrt(len(own) / 12):
+                return v
+    return None

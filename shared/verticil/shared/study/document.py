@@ -42,6 +42,7 @@ from verticil.shared.study.vocabulary import (
     MISSING,
     PREFERENCES,
     PRIORS,
+    WITHIN_BINS,
     scores,
 )
 from verticil.shared.table import Table
@@ -272,6 +273,7 @@ class PosteriorRule:
         statistics: what is asked of predicted records: a name of `vocabulary.STATISTICS`, then variables and categories.
         missing: what a missing value is: ``category``, a category like another; or ``augment``, an unknown that is drawn with
             the graphs, where the records are there as they are (`study.posterior.drawn_categories`).
+        within_bins: how numbers lie inside bins: ``declared``, or ``estimated`` by the bins beside (`release.within_bins`).
     """
 
     chains: int = 4
@@ -282,6 +284,7 @@ class PosteriorRule:
     data_sets: int = 5
     statistics: Annotated[tuple[tuple[str, ...], ...], Key(form='[["chi-square", "one", "other"], ..]')] = ()
     missing: Annotated[str, Key(later=True, choices=MISSING)] = MISSING[0]
+    within_bins: Annotated[str, Key(later=True, choices=WITHIN_BINS)] = WITHIN_BINS[0]
 
 
 Tables = tuple[tuple[str, tuple[tuple[float, ...], ...]], ...]

@@ -20,6 +20,7 @@ from verticil.shared.study.vocabulary import (
     MAX_TEXT,
     MIXED_REPLICATES,
     STATISTICS,
+    WITHIN_BINS,
     fail,
 )
 from verticil.shared.table import near_hint
@@ -55,6 +56,14 @@ def check_posterior(study: Study, *, source: str) -> None:
             fail(f"{where}.{key}", f"got {number:.17g}, expected {least:g} to {most:g}")
     _check_prior(study, where=where)
     _check_missing(study, where=f"{where}.missing")
+    if rule.within_bins not in WITHIN_BINS:
+        fail(f"{where}.within_bins", f"got '{rule.within_bins[:MAX_TEXT]}', expected one of {', '.join(WITHIN_BINS)}")
+    if rule.within_bins == "estimated" and not estimated_within(study):
+        fail(
+            f"{where}.within_bins",
+            "'estimated', and every column with two bins or more declares `means` or `representatives`, or there is none",
+            hint="leave it out: what is declared stays",
+        )
     if (d := len(study.schema)) > MAX_SAMPLED:
         fail(
             f"{source}: structure.method",
@@ -109,6 +118,25 @@ def drawn_categories(study: Study) -> dict[int, int]:
         for place, variable in enumerate(study.schema.variables)
         if variable.missing is not None
     }
+
+
+def estimated_within(study: Study) -> tuple[int, ...]:
+    """Variables whose shape inside bins is estimated by the bins beside, anew for each network of a posterior.
+
+    Numbers that keep a stated order with others lie as that has it.
+    """
+    if not study.samples_graphs or study.posterior.within_bins != "estimated":
+        return ()
+    orders = () if study.knowledge is None else study.knowledge.orders
+    ordered = {name for order in orders for name in (order.lower, order.upper)}
+    return tuple(
+        place
+        for place, variable in enumerate(study.schema.variables)
+        if variable.n_bins > 1
+        and variable.means is None
+        and variable.representatives is None
+        and variable.name not in ordered
+    )
 
 
 def _check_missing(study: Study, *, where: str) -> None:
@@ -177,12 +205,18 @@ def _check_statistic(study: Study, words: Sequence[str], *, where: str) -> None:
             hint=near_hint(name, STATISTICS),
         )
     drawn = drawn_categories(study)
-    labelled = {"mle": (len(words) - 1) // 2, "overlap": (len(words) - 1) // 2, "logistic": 1}.get(name, 0)
-    rest = words[1 + 2 * labelled :]
-    least, most = {"chi-square": (2, 2), "linear": (2, MAX_SAMPLED), "logistic": (1, MAX_SAMPLED)}.get(name, (0, 0))
+    start = 2 if name == "mean" else 1  # from where on a variable is followed by a category of it
+    labelled = {"logistic": 1, "chi-square": 0, "linear": 0}.get(name, max(len(words) - start, 0) // 2)
+    rest = [*words[1:start], *words[start + 2 * labelled :]]
+    least, most = {
+        "chi-square": (2, 2),
+        "linear": (2, MAX_SAMPLED),
+        "logistic": (1, MAX_SAMPLED),
+        "mean": (1, 1),
+    }.get(name, (0, 0))
     if not least <= len(rest) <= most or (not least and not labelled):
         fail(where, f"{len(words)} words, expected {STATISTICS[name]}")
-    variables = [*words[1 : 1 + 2 * labelled : 2], *rest]
+    variables = [*words[start : start + 2 * labelled : 2], *rest]
     for variable in variables:
         if variable not in study.schema:
             fail(
@@ -192,12 +226,14 @@ def _check_statistic(study: Study, words: Sequence[str], *, where: str) -> None:
             )
     if len(set(variables)) < len(variables):
         fail(where, "a variable stands there twice, expected different ones")
-    for variable, label in zip(variables[:labelled], words[2 : 2 + 2 * labelled : 2], strict=True):
+    for variable, label in zip(variables[:labelled], words[start + 1 : start + 2 * labelled : 2], strict=True):
         labels = study.schema[study.schema.index(variable)].labels
         if label not in labels:
             fail(where, f"'{label[:MAX_TEXT]}' is not a category of '{variable}'", hint=near_hint(label, labels))
         if drawn.get(study.schema.index(variable)) == labels.index(label):
             fail(where, f"'{label}' is what a missing value of '{variable}' is, and with missing = 'augment' none is")
+    if name == "mean" and not study.schema[study.schema.index(rest[0])].n_bins:
+        fail(where, f"'{rest[0]}' has no bins, expected a variable with numbers", hint="use 'mle' for a share")
     if name == "overlap" and (lacking := [v for v in variables if study.schema.index(v) in drawn]):
         fail(
             where,

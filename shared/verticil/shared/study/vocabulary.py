@@ -71,11 +71,13 @@ SAMPLING: Final = ("systematic", "independent", "without-replacement")
 SOURCES: Final = ("joint", "network", "posterior")
 GRAPH_PRIORS: Final = ("uniform", "penalty")
 MISSING: Final = ("category", "augment")
+WITHIN_BINS: Final = ("declared", "estimated")
 STATISTICS: Final = {
     "mle": '["mle", "VARIABLE", "CATEGORY", "GIVEN", "ITS CATEGORY", ..]',
     "chi-square": '["chi-square", "ONE", "OTHER"]',
     "linear": '["linear", "RESPONSE", "PREDICTOR", "BESIDES", ..]',
     "logistic": '["logistic", "RESPONSE", "ITS CATEGORY", "PREDICTOR", "BESIDES", ..]',
+    "mean": '["mean", "VARIABLE WITH BINS", "GIVEN", "ITS CATEGORY", ..]',
     "overlap": '["overlap", "VARIABLE", "CATEGORY", "GIVEN", "ITS CATEGORY", ..]',
 }
 """What a study with sampled graphs may ask of the records that the posterior predicts, and how it is written."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -17,8 +18,9 @@ from verticil.shared.model.rounding import round_network
 from verticil.shared.model.schema import Schema
 from verticil.shared.posterior.predictive import Predictive, draw_records, predictive
 from verticil.shared.posterior.result import Source, StructurePosterior
-from verticil.shared.posterior.statistics import ChiSquare, Coefficient, Overlap, Records, Share, Statistic
-from verticil.shared.release.synthesis import sample_codes
+from verticil.shared.posterior.statistics import ChiSquare, Coefficient, Mean, Overlap, Records, Share, Statistic
+from verticil.shared.release.synthesis import numbers_of, sample_codes
+from verticil.shared.release.within_bins import tilts_of
 from verticil.shared.study.document import Study
 
 DRAWS: Final = 200
@@ -76,6 +78,9 @@ def posterior_of(
         n = study.release.synthetic_records or n_records
         generator = np.random.Generator(np.random.Philox(key=[study.structure.seed, 3], counter=[0, 0, 0, 2]))
         records = partial(_by_rules, support=support) if support.restricts else draw_records
+        numbers = {each.variable for each in statistics if isinstance(each, Mean)}
+        if numbers:
+            records = partial(_with_numbers, draw=records, variables=sorted(numbers), study=study)
         predicted = predictive(drawn(PREDICTED, 2), statistics, n, generator, records)
     return StructurePosterior(
         sample=sampled.sample,
@@ -93,6 +98,21 @@ def _by_rules(network: Network, n: int, generator: np.random.Generator, *, suppo
     return Records(columns=codes, n_states=network.schema.n_states)
 
 
+def _with_numbers(
+    network: Network,
+    n: int,
+    generator: np.random.Generator,
+    *,
+    draw: Callable[[Network, int, np.random.Generator], Records],
+    variables: Sequence[int],
+    study: Study,
+) -> Records:
+    """Records with the numbers of some variables inside their bins, as the network's set would have them."""
+    records, tilts = draw(network, n, generator), tilts_of((network,), study)
+    numbers = {v: numbers_of(study.schema[v], records.columns[v], generator, tilts.get(v)) for v in variables}
+    return dataclasses.replace(records, numbers=numbers)
+
+
 def statistic(words: Sequence[str], schema: Schema, columns: Sequence[AnyCodes] | None) -> Statistic:
     """A statistic as a study names it (`vocabulary.STATISTICS`): a name, then variables and categories.
 
@@ -102,10 +122,14 @@ def statistic(words: Sequence[str], schema: Schema, columns: Sequence[AnyCodes] 
         ValueError: there is none of this name, or it compares with records that are not there.
     """
     name, *rest = words
-    if name in {"mle", "overlap"}:
+    if name in {"mle", "mean", "overlap"}:
+        if name == "mean":
+            rest.insert(1, schema[schema.index(rest[0])].labels[0])  # of the variable itself none is asked for
         variables = [schema.index(variable) for variable in rest[::2]]
         codes = [schema[v].labels.index(label) for v, label in zip(variables, rest[1::2], strict=True)]
         given = dict(zip(variables[1:], codes[1:], strict=True))
+        if name == "mean":
+            return Mean(variable=variables[0], given=given)
         share = Share(variable=variables[0], code=codes[0], given=given)
         if name == "mle":
             return share

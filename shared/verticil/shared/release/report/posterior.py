@@ -17,6 +17,7 @@ import numpy as np
 from verticil.shared.formats.posterior import SOURCES, Predicted, PublishedPosterior
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.report import wording
+from verticil.shared.study.posterior import estimated_within
 
 _LEAST: Final = 0.01
 """Links of less probability are not shown."""
@@ -74,6 +75,7 @@ class PosteriorView:
         sets: M.
         each: records of each set.
         missing: columns whose missing values were drawn with the graphs, and of how many records each.
+        estimated, declared: columns with bins whose shape inside them is estimated for each network, or declared.
         in_records: whether the release's own records are of all M networks, and not of the consensus or a joint model.
     """
 
@@ -93,6 +95,8 @@ class PosteriorView:
     sets: int
     each: str
     missing: tuple[tuple[str, str], ...]
+    estimated: tuple[str, ...]
+    declared: tuple[str, ...]
     in_records: bool
 
 
@@ -105,6 +109,8 @@ def posterior_view(content: ReleaseContent) -> PosteriorView | None:
     links = sorted(_links(content, found), key=lambda item: -item[0])
     shown = tuple(link for chance, link in links if chance >= _LEAST)[:_SHOWN]
     first = wording.percent(found.graphs[0][1]) if found.graphs else "0%"
+    names, within = content.study.schema.names, set(estimated_within(content.study))
+    binned = [v for v, variable in enumerate(content.study.schema.variables) if variable.n_bins]
     gamma = f"exp(−{rule.gamma:g} p^{rule.alpha:g}) for each column with p parents: fewer arrows"
     return PosteriorView(
         agree=agreement.agree,
@@ -122,7 +128,9 @@ def posterior_view(content: ReleaseContent) -> PosteriorView | None:
         statistics=tuple(map(_statistic, found.predictive)),
         sets=len(found.networks),
         each=wording.count(len(content.synthetic), "record"),
-        missing=tuple((content.study.schema.names[v], wording.count(n, "record")) for v, n in found.missing or ()),
+        missing=tuple((names[v], wording.count(n, "record")) for v, n in found.missing or ()),
+        estimated=tuple(names[v] for v in binned if v in within),
+        declared=tuple(names[v] for v in binned if v not in within),
         in_records=content.study.records_from == "posterior",
     )
 
@@ -175,6 +183,7 @@ _SAID: Final = {
     "chi-square": "p-value of the chi-square test of independence of {} and {}",
     "linear": "linear coefficient of {1} for {0}",
     "logistic": "logistic coefficient of {2} for {0} = {1}",
+    "mean": "mean of {}",
     "mle": "share with {} = {}",
     "overlap": "overlap with the original's 95% interval, of the share with {} = {}",
 }
@@ -187,11 +196,13 @@ def statistic_words(words: tuple[str, ...]) -> str:
     'share with smoker = yes, given age = old'
     >>> statistic_words(("linear", "income", "age", "region"))
     'linear coefficient of age for income, beside region'
+    >>> statistic_words(("mean", "income", "region", "north"))
+    'mean of income, given region = north'
     """
     name, *rest = words
-    used = {"linear": 2, "logistic": 3}.get(name, 2)
+    used = {"mean": 1, "logistic": 3}.get(name, 2)
     said, more = _SAID[name].format(*rest), rest[used:]
-    if name in {"mle", "overlap"} and more:
+    if name in {"mean", "mle", "overlap"} and more:
         given = (f"{variable} = {label}" for variable, label in zip(more[::2], more[1::2], strict=True))
         return f"{said}, given {', '.join(given)}"
     return f"{said}, beside {', '.join(more)}" if more else said
