@@ -318,7 +318,7 @@ def main() -> int:
 
     if options.only in ("", "adult"):
         data, stated = adult()
-        for level, ways in ((None, None), (3.0, None), (2.0, 3)):
+        for level, ways in ((None, None), (3.0, None), (2.0, 3), (1.0, 3)):
             name = "Adult, network, " + ("exact" if level is None else f"local {level:g}")
             add(name, data, stated, level, partial(of_network, data), ways)
     if options.only in ("", "ma2019"):
