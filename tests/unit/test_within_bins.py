@@ -160,7 +160,7 @@ def test_a_mean_is_of_those_who_have_a_number() -> None:
 
 def test_numbers_that_do_not_lie_as_the_shares_have_it_are_found(tmp_path: Path) -> None:
     """With the false alarms of a verification; numbers spread evenly in place of the falling density are refused."""
-    missing = income(labels=(*LABELS, "1 not said"))
+    missing = income(labels=(*LABELS, "15", "not said"))
     for variable in (income(), income(integer=True), missing):
         study = study_of(variable)
         codes = np.random.default_rng(3).choice(3, size=SET, p=np.array(PEOPLE) / 60).astype(np.uint8)
