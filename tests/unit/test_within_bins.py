@@ -160,12 +160,12 @@ def test_a_mean_is_of_those_who_have_a_number() -> None:
 
 def test_numbers_that_do_not_lie_as_the_shares_have_it_are_found(tmp_path: Path) -> None:
     """With the false alarms of a verification; numbers spread evenly in place of the falling density are refused."""
-    missing = income(labels=(*LABELS, "15", "not said"))
+    missing = income(labels=(*LABELS, "29", "not said"))
     for variable in (income(), income(integer=True), missing):
         study = study_of(variable)
         codes = np.random.default_rng(3).choice(3, size=SET, p=np.array(PEOPLE) / 60).astype(np.uint8)
         if variable is missing:
-            codes[:500] = 3
+            codes[:1500] = 3
         other, path = np.zeros(SET, dtype=np.uint8), tmp_path / "set.csv"
         found = {0: np.stack([tilts(np.array(EDGES), np.array(shares)) for shares in (PEOPLE, (10, 20, 30))])}
         for drawn, wrong in ((found, None), (None, 0), ({0: found[0][::-1]}, 0)):
