@@ -67,6 +67,9 @@ def test_every_kind_becomes_its_canonical_rule(tmp_path):
         ),
     )
     assert canonical.from_bytes(canonical.to_bytes(read), wire=False) == read
+    assert stated(known, read.schema)[-1] == (
+        "mostly: where age is from 30, education is 'some' with probability 0.75 (it rules out nothing)."
+    )
 
 
 def test_conditions_in_one_table_all_hold_and_a_list_of_tables_says_one_of_them(tmp_path):

@@ -131,6 +131,8 @@ def test_finer_values_numbers_and_functions_are_understood(study):
     assert asked(first="3", last="2") == (False, ("times",))  # in one bin; the numbers themselves are out of order
     assert asked(first="3", last="3") == (False, ("times",))
     assert asked(first="3", last="open") == (True, ())
+    for number, label in (("-4", "[0,10)"), ("9.5", "[0,10)"), ("10", "[10,20)"), ("99", "[10,20)")):
+        assert ask(None, study.schema, {"first": number}).given == (("first", label),)
     assert ask(None, study.schema, {"protocol": "TCP"}).possible
     for given, words, hint in (
         ({"protocl": "TCP"}, "'protocl' is not a variable", "protocol"),
