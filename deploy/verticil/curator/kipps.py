@@ -175,7 +175,7 @@ def _training(
     study: Study, table: Table, event: GeneratorTraining, settings: Settings, *, dataset: str, desk: CuratorState
 ) -> Release:
     """The training as the ledger tells measurements apart: everything that it depends on."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     known = None if study.knowledge is None else write(study.knowledge)
     named = [KIPPS, table.sources, [digest.hex() for digest in table.codebooks], known]

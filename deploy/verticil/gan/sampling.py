@@ -53,7 +53,7 @@ def sample(trained: Trained, support: Support, n: int, *, seed: int) -> Sampled:
         ModuleNotFoundError: torch.
         DataFault: LEARNING_FAILED, fewer than one in fifty meet the rules.
     """
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     kept: list[list[Codes]] = []
     drawn = found = left_out = 0

@@ -6,7 +6,7 @@ penalty of I. Gulrajani et al., NIPS 2017). Noise is added to the sum, which is 
 step. Fake conditions come from the noisy counts of the columns.
 
 Every step draws from a stream of its own, so a training that was interrupted goes on from its last checkpoint as if it had not
-been. Arithmetic is in single precision on one thread: the same machine and torch give the same generator.
+been. Arithmetic is in double precision on one thread: the same machine and torch give the same generator.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def train(
         ModuleNotFoundError: torch.
         DataFault: STATE_CORRUPT, the checkpoint is of another training.
     """
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # sums in one order
@@ -141,7 +141,7 @@ class _Training:
         key: bytes,
         settings: Settings,
     ) -> None:
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
 
         self._codes = np.stack([column.astype(np.int64) for column in codes])
         self._schema, self._event, self._key, self._settings = schema, event, key, settings
@@ -185,7 +185,7 @@ class _Training:
         self._generator_step(stream)
 
     def _critic_step(self, stream: Stream) -> None:
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
 
         event, settings = self._event, self._settings
         taken = np.flatnonzero(stream.uniform(self._codes.shape[1]) < event.rate)
@@ -213,7 +213,7 @@ class _Training:
         self._optimizers[0].step()
 
     def _generator_step(self, stream: Stream) -> None:
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
 
         settings = self._settings
         entries, condition = self._fake_conditions(stream, settings.batch)
@@ -249,7 +249,7 @@ class _Training:
 
     def _soft(self, logits: Tensor, stream: Stream) -> Tensor:
         """A record's one-hot columns, softly."""
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
 
         drawn = logits + torch.as_tensor(stream.gumbel(*logits.shape))
         columns = (drawn / self._settings.temperature).split(self._schema.n_states, 1)
@@ -265,7 +265,7 @@ class _Training:
 
     def save(self, path: Path, done: int) -> None:
         """Everything that the next step depends on, and the accountant's state."""
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
 
         written = path.with_name(f".{path.name}.partial")
         written.unlink(missing_ok=True)
@@ -288,7 +288,7 @@ class _Training:
         Raises:
             DataFault: STATE_CORRUPT.
         """
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
 
         try:
             found = torch.load(path, weights_only=True)
@@ -326,7 +326,7 @@ def clipped_sums(
         penalty: its weight.
         clip: the norm.
     """
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     matrices = weights[::2]
     inner_fake, outer_fake, _ = _passed(weights, fake)
@@ -356,7 +356,7 @@ def clipped_sums(
 
 def _passed(weights: Weights, value: Tensor) -> tuple[Weights, Weights, Weights]:
     """What goes into each layer, the score's derivative by what each layer sums to, and the units' slopes."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     inner, slopes = [value], list[Tensor]()
     for place in range(0, len(weights) - 2, 2):
@@ -382,14 +382,14 @@ def fake_entries(parts: Parts, shares: Sequence[NDArray[np.float64]], stream: St
 
 def one_hot(entries: NDArray[np.int64], size: int) -> Tensor:
     """(n, size)."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     return torch.zeros(len(entries), size, dtype=torch.float64).scatter_(1, torch.as_tensor(entries)[:, None], 1.0)
 
 
 def logits_of(weights: Weights, stream: Stream, condition: Tensor, noise: int) -> Tensor:
     """(n, categories of all columns) of the generator, for conditions (n, parts)."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     drawn = torch.as_tensor(stream.normal(len(condition), noise))
     return _forward(weights, torch.cat([drawn, condition], 1))
@@ -397,7 +397,7 @@ def logits_of(weights: Weights, stream: Stream, condition: Tensor, noise: int) -
 
 def _layers(stream: Stream, sizes: Sequence[int], *, scaled: bool = False) -> Weights:
     """Matrices (out, in) and zero vectors; K. He et al., ICCV 2015. `scaled`: the last one is a tenth."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     found: Weights = []
     for place, (before, after) in enumerate(itertools.pairwise(sizes)):
@@ -408,7 +408,7 @@ def _layers(stream: Stream, sizes: Sequence[int], *, scaled: bool = False) -> We
 
 
 def _forward(weights: Weights, value: Tensor) -> Tensor:
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     for place in range(0, len(weights), 2):
         value = torch.nn.functional.linear(value, weights[place], weights[place + 1])
@@ -419,7 +419,7 @@ def _forward(weights: Weights, value: Tensor) -> Tensor:
 
 def _with_tensors(term: Term) -> Term:
     """With tables that torch multiplies by."""
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     def converted(literals: tuple[Literal, ...]) -> tuple[Literal, ...]:
         return tuple(
