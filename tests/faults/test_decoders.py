@@ -46,6 +46,7 @@ EXEMPT: Mapping[str, str] = {
     "curator.reading.read_table": "reads with party.dataset.source.read_records, as a party does",
     "shared.formats.posterior.read_networks": "reads with read and with model_json.read",
     "shared.knowledge.reading.read_knowledge": "reads a part of what read_study parsed",
+    "gan.conditions.Parts.entries": "takes codes of records that were read and checked, and numbers drawn for them",
     "shared.transport.sealing.load_sealing_key": "the site's own key; reads with load_private_key",
 }
 """What looks like a decoder and is none of foreign bytes, and why."""

@@ -93,8 +93,8 @@ def generation(job: LearningJob | StructureJob) -> int:
 def when_held(act: Callable[[], object]) -> Callable[[str, int], None]:
     """Progress that acts where `held_search` waits for it."""
 
-    def progress(stage: str, _percent: int) -> None:
-        if stage == held_search.HELD:
+    def progress(_stage: str, percent: int) -> None:
+        if percent == held_search.HELD:
             act()
 
     return progress

@@ -1,7 +1,8 @@
 """Learning that goes no farther than a test lets it: in a thread of the test, or as the learning process of the miner.
 
-When enough is done and a checkpoint of it lies on the disk, the stage `HELD` is told, and nothing goes on until it is asked to
-stop, or killed. However slow who waits for that moment is, it does not pass.
+When enough is done and a checkpoint of it lies on the disk, `HELD` is told in place of the stage's percentage, and nothing goes
+on until it is asked to stop, or killed. However slow who waits for that moment is, it does not pass. The stage stays what it was:
+a learning process that is asked to stop leaves a checkpoint while it is searching, and ends at once in any other stage.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from verticil.miner.scheduler import job as jobs
 from verticil.miner.scheduler import worker
 from verticil.miner.storage.checkpoint import CheckpointFile
 
-HELD: Final = "held by the test"
+HELD: Final = -1
 WHEN: Final = "HELD_WHEN"
 """Of the environment: ``STAGE PERCENT``, and for an estimate the steps that must be in the checkpoint."""
 
@@ -34,8 +35,7 @@ def do_job(job: jobs.Job, *, progress: Callable[[str, int], None], cancelled: Ca
     def tell(now: str, done: int) -> None:
         progress(now, done)
         if now == stage and done >= int(percent) and is_enough():
-            progress(HELD, done)
-            progress(now, done)
+            progress(now, HELD)
             while not cancelled():
                 time.sleep(0.01)
 

@@ -38,7 +38,7 @@ def tilts(edges: Floats, shares: Floats) -> Floats:
         shares: (B,), not negative; they need not sum to 1.
 
     >>> tilts(np.array([0.0, 1.0, 2.0, 4.0]), np.array([0.5, 0.3, 0.2])).round(3).tolist()
-    [-0.2, -0.267, -0.667]
+    [-0.2, -0.267, -1.0]
     """
     width, middle = np.diff(edges), (edges[1:] + edges[:-1]) / 2
     density = shares / width
