@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from verticil.shared.errors import Misuse
 from verticil.shared.knowledge.columns import refined_variable
 from verticil.shared.knowledge.rules import MAX_RULES, Condition, Function, Groups, Knowledge, Order, Refinement
 from verticil.shared.knowledge.support import Support, function_codes, ordered_together, support
+from verticil.shared.knowledge.words import listed, quoted
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.table import near_hint
 
@@ -73,7 +74,7 @@ def check_knowledge(knowledge: Knowledge, schema: Schema, *, source: str) -> Sup
     if against is not None:
         raise Misuse(
             "STUDY_INVALID",
-            f"{source}: no record is possible: {_listed(against)} contradict each other",
+            f"{source}: no record is possible: {listed([quoted([name]) for name in against])} contradict each other",
             hint="take one of them out, or correct it",
         )
     return found
@@ -240,8 +241,3 @@ class _Checks:
             refined_variable(variable, refinement)
         except ValueError as error:
             self.fail(name, str(error))
-
-
-def _listed(names: Collection[str]) -> str:
-    quoted = [f"'{name}'" for name in names]
-    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"

@@ -27,7 +27,7 @@ from verticil.shared.knowledge.rules import (
     Rule,
     SoftRule,
 )
-from verticil.shared.knowledge.words import usual_name
+from verticil.shared.knowledge.words import quoted, usual_name
 from verticil.shared.model.schema import Variable
 from verticil.shared.table import Table, kind_of, near_hint
 
@@ -160,7 +160,7 @@ class _Reader:
             key = f"values[{number}]"
             texts = table.strings_in(list(row), key)
             if len(texts) != len(of) + 1:
-                table.fail(key, f"{len(texts)} texts, expected a category of {_listed(names)} and one of '{own.name}'")
+                table.fail(key, f"{len(texts)} texts, expected a category of {quoted(names)} and one of '{own.name}'")
             for variable, label in zip((*of, own), texts, strict=True):
                 _check_label(table, key, variable, label)
             if rows.setdefault(texts[:-1], texts[-1]) != texts[-1]:
@@ -336,7 +336,3 @@ def _check_label(table: Table, key: str, variable: Variable, label: str) -> None
 def _ordered(variable: Variable, labels: Iterable[str]) -> tuple[str, ...]:
     among = set(labels)
     return tuple(label for label in variable.labels if label in among)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names)

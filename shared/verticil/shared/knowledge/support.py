@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from verticil.shared.arrays import Codes
 from verticil.shared.errors import Misuse
 from verticil.shared.knowledge.rules import Condition, Function, Knowledge, Order, Rule
-from verticil.shared.model.elimination import MAX_CLIQUE_CELLS, Factor, total
+from verticil.shared.model.elimination import Factor, total
 from verticil.shared.model.schema import Schema, Variable
 
 MAX_SCOPE_CELLS: Final = 1_000_000
@@ -329,6 +329,3 @@ def _last_numbers(variable: Variable) -> NDArray[np.float64]:
     """The largest number of each bin; of real numbers the one just below its upper edge."""
     edges = np.array(variable.bins, dtype=np.float64)[1:]
     return np.ceil(edges) - 1 if variable.integer else np.nextafter(edges, -np.inf)
-
-
-__all__ = ["MAX_CLIQUE_CELLS", "MAX_SCOPE_CELLS", "Support", "function_codes", "ordered_together", "support"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from verticil.shared.knowledge.rules import (
@@ -60,9 +60,9 @@ def _sentence(item: Item, variables: Mapping[str, Variable]) -> str:
         case Order():
             return f"{item.lower} is {'less than' if item.strict else 'at most'} {item.upper}, where both are numbers"
         case Function():
-            return f"{item.variable.name} follows from {_listed(item.of)} and is sent by nobody: {_table(item)}"
+            return f"{item.variable.name} follows from {listed(item.of)} and is sent by nobody: {_table(item)}"
         case Groups():
-            groups = "; ".join(f"{name} ({_quoted(labels)})" for name, labels in item.groups)
+            groups = "; ".join(f"{name} ({quoted(labels)})" for name, labels in item.groups)
             return f"{item.variable} has the groups {groups}"
         case Refinement():
             return f"{item.variable} is a property of finer values, drawn by published weights: {_finer(item)}"
@@ -100,15 +100,15 @@ def _condition(condition: Condition, variables: Mapping[str, Variable]) -> str:
         return f"{variable.name} is {' and '.join(filter(None, (start, end))) or 'a number'}"
     others = [label for label in variable.labels if label not in condition.values]
     if others and 2 * len(others) < len(codes):
-        return f"{variable.name} is {'not' if len(others) == 1 else 'none of'} {_quoted(others)}"
-    return f"{variable.name} is {'' if len(codes) == 1 else 'one of '}{_quoted(condition.values)}"
+        return f"{variable.name} is {'not' if len(others) == 1 else 'none of'} {quoted(others)}"
+    return f"{variable.name} is {'' if len(codes) == 1 else 'one of '}{quoted(condition.values)}"
 
 
 def _table(function: Function) -> str:
     others = [] if function.otherwise is None else [f"else '{function.otherwise}'"]
     if len(function.values) > _SHOWN_ROWS:
         return "; ".join([f"by a table of {len(function.values):,} rows", *others])
-    return "; ".join([*(f"{_quoted(labels)} gives '{value}'" for *labels, value in function.values), *others])
+    return "; ".join([*(f"{quoted(labels)} gives '{value}'" for *labels, value in function.values), *others])
 
 
 def _finer(refinement: Refinement) -> str:
@@ -120,9 +120,11 @@ def _finer(refinement: Refinement) -> str:
     return "; ".join(f"'{label}' becomes {' or '.join(values)}" for label, values in finer.items())
 
 
-def _quoted(labels: Sequence[str]) -> str:
+def quoted(labels: Iterable[str]) -> str:
+    """Each in quotation marks, with commas between."""
     return ", ".join(f"'{label}'" for label in labels)
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """With commas, and "and" before the last."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -55,7 +55,8 @@ def tilts_of(networks: Sequence[Network], study: Study) -> Tilts:
     wanted = estimated_within(study)
     if not wanted:
         return {}
-    shares = [model_shares(network, study.support())[0] for network in networks]
+    support = study.support()
+    shares = [model_shares(network, support)[0] for network in networks]
     return {
         v: np.stack([tilts(np.array(study.schema[v].bins), each[v][: study.schema[v].n_bins]) for each in shares])
         for v in wanted

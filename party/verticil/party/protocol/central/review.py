@@ -317,12 +317,12 @@ class _Own:
         self.variables = frozenset(study.schema.owned_by(party))
         self._columns = columns
         self._units = [study.column_unit(index) for index in range(len(study.units))]
-        self._support = study.support()
+        self.support = study.support()
 
     def counted(self, axes: Sequence[int]) -> tuple[NDArray[np.float64], FamilyDesign]:
         """The observed table of some own variables and how they were randomized."""
         design = family_design(self._units, self.study.schema.n_states, axes)
-        return family_counts(self._columns, design), design.under(self._support.zeros(axes))
+        return family_counts(self._columns, design), design.under(self.support.zeros(axes))
 
     def estimated(self, axes: Sequence[int], z: float, *, prior_count: float) -> tuple[Floats, float]:
         """The shares of some own variables' combinations, and the first two terms of the module's bound."""
@@ -350,7 +350,7 @@ class _Own:
 
 
 def _check_shares(own: _Own, published: Node, network: Network) -> None:
-    models, exact = model_shares(network, own.study.support())
+    models, exact = model_shares(network, own.support)
     level = own.study.parameters.interval_level
     for variable, (node, model) in enumerate(zip(_each_variable(published, network), models, strict=True)):
         where = own.name([variable])
@@ -437,7 +437,7 @@ def _check_sampled(own: _Own, networks: Sequence[Network]) -> None:
     """The shares of each own column in every network that was drawn from a posterior."""
     z = NormalDist().inv_cdf(1 - FALSE_ALARMS / 2 / max(len(own.variables) * len(networks), 1))
     for number, network in enumerate(networks, 1):
-        models, _ = model_shares(network, own.study.support())
+        models, _ = model_shares(network, own.support)
         for variable in sorted(own.variables):
             ours, allowed = own.estimated((variable,), z, prior_count=0.0)
             excess = float(np.sqrt(((models[variable] - ours) ** 2).sum())) - 2 * allowed - _MISFIT
