@@ -115,6 +115,7 @@ LAYERS = {
     "verticil.attack": 3,
     "verticil.cli": 3,
     "verticil.curator": 3,
+    "verticil.evaluate": 3,
     "verticil.gan": 3,
     "verticil.pki": 3,
     "verticil.simulation": 3,
@@ -228,6 +229,7 @@ def crossing(project: Imports) -> list[str]:
         "verticil.analyst",
         "verticil.attack",
         "verticil.curator",
+        "verticil.evaluate",
         "verticil.gan",
         "verticil.pki",
     )

@@ -41,25 +41,25 @@ NOTE: Final = "# note: "
 REVIEW: Final = "# review: categories must be public knowledge"
 _MEANS: Final = "# review: of the numbers in each bin, which tells something about these rows; left out: spread evenly"
 
-_MISSING: Final = ("", "?", "-", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
-_MANY_VALUES: Final = 12  # a number with more distinct values than this is binned
+MISSING: Final = ("", "?", "-", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
+MANY_VALUES: Final = 12  # a number with more distinct values than this is binned
 _MOST_CATEGORIES: Final = 16
-_IDENTIFYING: Final = 0.5  # texts with more distinct values than this part of the rows are left out
+IDENTIFYING: Final = 0.5  # texts with more distinct values than this part of the rows are left out
 _SPIKE: Final = 0.2  # a whole number that so many rows have gets its own bin
 _N_BINS: Final = 6
 _EPSILON: Final = 3.0
 _EPSILON_OF_A_PARTY: Final = 20.0
 """Of one column, and of all columns of one party: the limits that ``verticil party init`` writes."""
-_CODES: Final = 5  # so many texts, or one for ten distinct numbers, may stand among numbers
+CODES: Final = 5  # so many texts, or one for ten distinct numbers, may stand among numbers
 _FEW: Final = 20  # the mean of a bin with fewer rows is not told
 _A_CODE: Final = 5  # nor a text among numbers that fewer rows have
 _YEARS: Final = 6  # dates over more years become whole years
 _PER_VALUE: Final = 3  # rows; with fewer for each value, that one column is a function of another says nothing
-_ID_NAMES: Final = ("id", "record_id", "person_id", "identifier", "key")
+ID_NAMES: Final = ("id", "record_id", "person_id", "identifier", "key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Column:
+class TextColumn:
     """One column of one party: distinct texts, how many rows have each, and for every row the position of its text."""
 
     party: str
@@ -70,14 +70,15 @@ class _Column:
 
     @property
     def is_unique(self) -> bool:
+        """Whether no two rows have the same text."""
         return len(self.texts) == len(self.index)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Table:
+class TextTable:
     """The table of one party, and what party.toml must say so that its node reads it."""
 
-    columns: Mapping[str, _Column]
+    columns: Mapping[str, TextColumn]
     n_rows: int
     notes: Sequence[str]
     settings: Sequence[str]
@@ -107,7 +108,7 @@ def draft(tables: Mapping[str, Path], *, today: dt.date | None = None) -> str:
             raise Misuse(
                 "USAGE", f"got the party name '{party}', expected 1 to 63 of A-Z a-z 0-9 _ -, a letter or digit first"
             )
-    read = {party: _read(party, path) for party, path in tables.items()}
+    read = {party: texts_of(party, path) for party, path in tables.items()}
     id_column = _id_column(read, tables)
     taken = Counter(name for table in read.values() for name in table.columns if name != id_column)
     blocks, most = list[str](), 0
@@ -176,7 +177,7 @@ seed = 1
 """
 
 
-def _read(party: str, path: Path) -> _Table:
+def texts_of(party: str, path: Path) -> TextTable:
     """A table as the party's node reads it, with every value as text."""
     rule = dataset_rule(path, "")
     names = header(rule)
@@ -205,17 +206,17 @@ def _read(party: str, path: Path) -> _Table:
             f"{NOTE}{n_ragged} rows have too many or too few fields and are left out, the first is row {first_ragged} "
             "(the header is row 1)"
         )
-    columns: dict[str, _Column] = {}
+    columns: dict[str, TextColumn] = {}
     for name in names:
         index = np.concatenate(rows[name])
         counts = np.bincount(index, minlength=len(texts[name]))
         seen = [text for text, count in zip(texts[name], counts.tolist(), strict=True) if count]
         # A part can name a text that none of its whole rows has.
         place = np.cumsum(counts > 0) - 1
-        columns[name] = _Column(
+        columns[name] = TextColumn(
             party=party, source=name, texts=seen, counts=counts[counts > 0].tolist(), index=place[index]
         )
-    return _Table(columns=columns, n_rows=n_rows, notes=notes, settings=_settings(rule))
+    return TextTable(columns=columns, n_rows=n_rows, notes=notes, settings=_settings(rule))
 
 
 def _settings(rule: DatasetRule) -> list[str]:
@@ -226,12 +227,12 @@ def _settings(rule: DatasetRule) -> list[str]:
     return [f"party.toml: {', '.join(said)}"] if said else []
 
 
-def _id_column(read: Mapping[str, _Table], tables: Mapping[str, Path]) -> str | None:
+def _id_column(read: Mapping[str, TextTable], tables: Mapping[str, Path]) -> str | None:
     """The column that is in every table and unique in each; a single table may have none."""
     first = next(iter(read.values()))
     common = [name for name in first.columns if all(name in table.columns for table in read.values())]
     unique = [name for name in common if all(table.columns[name].is_unique for table in read.values())]
-    named = [name for name in unique if name.lower() in _ID_NAMES]
+    named = [name for name in unique if name.lower() in ID_NAMES]
     if named or (unique and len(read) > 1):
         return (named or unique)[0]
     if len(read) == 1:
@@ -243,7 +244,7 @@ def _id_column(read: Mapping[str, _Table], tables: Mapping[str, Path]) -> str | 
     )
 
 
-def _functions(columns: Sequence[_Column]) -> Iterator[str]:
+def _functions(columns: Sequence[TextColumn]) -> Iterator[str]:
     """A line for every column that is known where another one of the party is known."""
     pairs = [
         pair for pair in itertools.permutations(columns, 2) if _PER_VALUE * len(pair[0].texts) <= len(pair[0].index)
@@ -261,13 +262,13 @@ def _functions(columns: Sequence[_Column]) -> Iterator[str]:
         )
 
 
-def _variable(column: _Column, name: str) -> str:
+def _variable(column: TextColumn, name: str) -> str:
     counts = dict(zip(column.texts, column.counts, strict=True))
-    missing = [value for value in counts if value.strip() in _MISSING]
-    values = [value for value in counts if value.strip() not in _MISSING]
+    missing = [value for value in counts if value.strip() in MISSING]
+    values = [value for value in counts if value.strip() not in MISSING]
     written, numbers = numbers_of(values)
     numbers = {text: number for text, number in numbers.items() if math.isfinite(number)}
-    binned = len(set(numbers.values())) > _MANY_VALUES and len(values) - len(numbers) <= max(_CODES, len(numbers) // 10)
+    binned = len(set(numbers.values())) > MANY_VALUES and len(values) - len(numbers) <= max(CODES, len(numbers) // 10)
     left_out = "" if binned else _reason_to_leave_out(values, len(column.index))
     if left_out or not _readable(name):
         reason = left_out or "its name is no plain text"
@@ -293,7 +294,7 @@ def _missing_line(category: str, spellings: Sequence[str]) -> str:
 
 
 def _binned(
-    column: _Column, counts: Mapping[str, int], missing: Sequence[str], written: str, numbers: Mapping[str, float]
+    column: TextColumn, counts: Mapping[str, int], missing: Sequence[str], written: str, numbers: Mapping[str, float]
 ) -> Iterator[str]:
     """The lines of a column of numbers. Texts among them are missing values: codes that many rows have are spelled."""
     values, weights = np.array(list(numbers.values())), np.array([counts[text] for text in numbers])
@@ -334,7 +335,7 @@ def _binned(
 def _reason_to_leave_out(values: Sequence[str], n_rows: int) -> str:
     if len(values) < 2:
         return f"{len(values)} distinct value{'s' if len(values) != 1 else ''}, expected at least 2"
-    if len(numbers_of(values)[1]) < len(values) and len(values) > max(_IDENTIFYING * n_rows, _MANY_VALUES):
+    if len(numbers_of(values)[1]) < len(values) and len(values) > max(IDENTIFYING * n_rows, MANY_VALUES):
         return f"{len(values)} distinct texts in {n_rows} rows look identifying"
     if sum(map(_readable, values)) < 2:
         return "its values are no plain texts of at most 200 letters"

@@ -23,6 +23,7 @@ from verticil.cli import (
     attack,
     demo,
     doctor,
+    evaluate,
     knowledge,
     linkage,
     miner,
@@ -66,6 +67,10 @@ app.command(
     name="synthesize",
     epilog="Example: verticil synthesize people.csv --study study.toml --epsilon 1 --out people-synthetic",
 )(synthesize.synthesize_command)
+app.command(
+    name="evaluate",
+    epilog="Example: verticil evaluate --real people.csv --synthetic synthetic.csv --holdout others.csv",
+)(evaluate.evaluate_command)
 app.command(name="reproduce", epilog="Example: verticil reproduce ma-sivakumar --table 2 --runs 1000")(
     reproduce.reproduce
 )

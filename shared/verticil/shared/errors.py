@@ -160,6 +160,7 @@ CODES: Final[dict[str, tuple[str, int]]] = {
     "RELEASE_UNTRUSTED": ("GateFailed", 6),
     "AUDIT_BROKEN": ("GateFailed", 6),
     "CLAIM_BROKEN": ("GateFailed", 6),
+    "LIMIT_EXCEEDED": ("GateFailed", 6),
     # ours
     "INTERNAL": ("InternalFault", 1),
 }

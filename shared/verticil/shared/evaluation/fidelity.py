@@ -12,7 +12,7 @@ whole tables show.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -71,21 +71,29 @@ def _summary(ways: int, found: list[tuple[float, tuple[int, ...]]]) -> Distance:
     return Distance(ways=ways, n_tables=len(found), mean=mean, worst=worst, worst_table=table)
 
 
-def distances(real: Sequence[Codes], other: Sequence[Codes] | None, n_states: Sequence[int], *, ways: int) -> Distance:
-    """Distances of all `ways`-way tables.
+def distances(
+    real: Sequence[Codes],
+    other: Sequence[Codes] | None,
+    n_states: Sequence[int],
+    *,
+    ways: int,
+    tables: Iterable[tuple[int, ...]] | None = None,
+) -> Distance:
+    """Distances of all `ways`-way tables, or of some.
 
     Args:
         real: the real columns, each (n,), codes.
         other: the columns to compare, each (m,); None: independent columns with the real data's margins.
         n_states: K of each column.
         ways: 1 to d.
+        tables: positions of the columns of each; None: all.
 
     >>> a = [np.array([0, 0, 1, 1], dtype=np.uint8), np.array([0, 0, 1, 1], dtype=np.uint8)]
     >>> distances(a, None, (2, 2), ways=2).mean  # [[.5, 0], [0, .5]] against four quarters
     0.5
     """
     found: list[tuple[float, tuple[int, ...]]] = []
-    for members in combinations(range(len(real)), ways):
+    for members in combinations(range(len(real)), ways) if tables is None else tables:
         truth = _shares(real, n_states, members)
         table = _product(real, n_states, members) if other is None else _shares(other, n_states, members)
         found.append((float(np.abs(truth - table).sum() / 2), members))

@@ -1,0 +1,143 @@
+"""``verticil evaluate``: any synthetic table held against the real one, by whoever holds that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from verticil.cli.output import Format, FormatOption, emit, errors_console, plain_table, put, say
+from verticil.cli.reproduce import progress
+from verticil.pki.files import free_folder
+from verticil.shared.errors import GateFailed, Misuse
+
+if TYPE_CHECKING:
+    from verticil.evaluate import Evaluation
+    from verticil.evaluate.evaluation import Progress
+
+OnlyOption = Annotated[
+    list[str] | None,
+    typer.Option("--only", metavar="NAME", help="A metric, or a family of them; may be repeated. Default: all."),
+]
+FullOption = Annotated[bool, typer.Option("--full", help="All records, without limits; may take long.")]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(help="Folder to make for the page and the document; default: verticil-evaluation, or a free number."),
+]
+FailOverOption = Annotated[
+    Path | None,
+    typer.Option("--fail-over", metavar="FILE", help="TOML: limits of headline figures. Exit 6 where one is passed."),
+]
+
+
+def evaluate_command(
+    real: Annotated[Path, typer.Option(help="CSV or Parquet: the records that the synthetic ones were made from.")],
+    synthetic: Annotated[
+        list[Path], typer.Option(help="A synthetic table; several, to compare them: repeat it, or list them behind it.")
+    ],
+    further: Annotated[list[Path] | None, typer.Argument(metavar="[S2...]", help="More synthetic tables.")] = None,
+    holdout: Annotated[
+        Path | None,
+        typer.Option(help="Real records that no synthetic one was made from; attacks need them for comparison."),
+    ] = None,
+    study: Annotated[
+        Path | None, typer.Option(help="study.toml: its categories, bins and rules, in place of the real table's.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Is predicted; default: the last column of few categories.")
+    ] = None,
+    only: OnlyOption = None,
+    full: FullOption = False,
+    seed: Annotated[int, typer.Option(min=0, help="The first of five; the same one gives the same bytes.")] = 0,
+    fail_over: FailOverOption = None,
+    out: OutOption = None,
+    form: FormatOption = Format.text,
+) -> None:
+    """Hold synthetic tables of anybody against the real one: fidelity, utility, disclosure, stated knowledge.
+
+    Each figure stands between what chance alone does and what the worst does, the worst first; there are no thresholds. It reads
+    real data: what it writes is for those who hold them.
+    """
+    from verticil.evaluate import evaluate
+
+    tables = _by_name([*synthetic, *(further or ())])
+
+    def run(told: Progress) -> Evaluation:
+        return evaluate(
+            real,
+            tables,
+            holdout=holdout,
+            study=study,
+            only=only or (),
+            full=full,
+            seed=seed,
+            target=target,
+            progress=told,
+        )
+
+    answer(run, fail_over=fail_over, out=out, form=form)
+
+
+def answer(run: Callable[[Progress], Evaluation], *, fail_over: Path | None, out: Path | None, form: Format) -> None:
+    """Run an evaluation, write it, print it, and hold it against limits."""
+    from verticil.evaluate.limits import exceeded, limits_of
+
+    limits = {} if fail_over is None else limits_of(fail_over)
+    console = errors_console()
+    with progress(console) as tell:
+        found = run(lambda what, part: tell(f"{what}: {part:.0%}" if console.is_terminal else what))
+    folder = found.write(out or free_folder("verticil-evaluation"))
+    over = exceeded(found.figures, limits)
+    document = {**found.to_dict(), "out": str(folder), "exceeded": [item.words for item in over]}
+    if emit(document, form=form):
+        if over:
+            raise typer.Exit(6)
+        return
+    _print(found, folder)
+    if over:
+        raise GateFailed(
+            "LIMIT_EXCEEDED",
+            "; ".join(item.words for item in over),
+            hint=f"the limits stand in {fail_over}, the whole evaluation in {folder}",
+        )
+
+
+def _by_name(paths: list[Path]) -> dict[str, Path]:
+    """Each table by its file's name, without the ending where that tells them apart, else with its folder."""
+    for name in (lambda path: path.stem, lambda path: path.name, str):
+        found = {name(path): path for path in paths}
+        if len(found) == len(paths):
+            return found
+    raise Misuse("USAGE", "--synthetic: a file is given twice, expected each once")
+
+
+def _print(found: Evaluation, folder: Path) -> None:
+    from verticil.evaluate.figures import worst_first
+    from verticil.evaluate.page import number, verdict_words, with_deviation
+
+    for note in found.notes:
+        say(f"note: {note}", style="yellow")
+    shown = plain_table("figure", "table", right=("value", "floor", "baseline"), no_wrap=True)
+    shown.add_column("verdict", no_wrap=True)
+    for asked, row in worst_first(found.figures):
+        for item in row:
+            shown.add_row(
+                asked.key,
+                item.candidate,
+                with_deviation(item.value, item.deviation),
+                number(item.floor),
+                number(item.baseline),
+                verdict_words(item),
+            )
+    put(shown)
+    for one in found.summaries:
+        flags = f": {', '.join(one.flags)}" if one.flags else ""
+        say(
+            f"{one.candidate}{flags}: {len(one.useless)} of {one.of_use} figures of use no better than useless, "
+            f"{len(one.discloses)} of {one.of_disclosure} attacks beyond chance"
+        )
+    for name, reason in found.left_out.items():
+        say(f"not computed: {name} {reason}", style="dim")
+    say(f"{folder}: evaluation.html and evaluation.json, from real data: internal")

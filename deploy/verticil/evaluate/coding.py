@@ -1,0 +1,404 @@
+"""One coding for all tables that are compared: the same categories and the same bins for the real, the synthetic and the holdout.
+
+Categories and bins are the study's where there is one that names the column, else the real table's. Numbers are numbers: a column
+of them is coded in bins and keeps its numbers beside, however each file writes them. Missing is a category like any other. The
+same value of different types is the same value: ``1``, ``1.0`` and ``True`` beside a real ``1``; a decimal comma beside a point.
+What a real column has too many categories of is one further category. What the other tables have and the real one has not is a
+category, too.
+
+Everything that was left out or merged is said in `Coding.notes`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.analyst.draft import CODES, ID_NAMES, IDENTIFYING, MANY_VALUES, MISSING, TextColumn, TextTable, numbers_of
+from verticil.party.dataset.encoding import Codebook, number_of
+from verticil.shared.arrays import Codes, Floats
+from verticil.shared.errors import DataFault
+from verticil.shared.evaluation.coded import CodedTable
+from verticil.shared.knowledge.columns import narrowed
+from verticil.shared.knowledge.support import Support, support
+from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.release.report import wording
+from verticil.shared.study.document import Study
+
+MOST_CATEGORIES: Final = 100
+"""Of one column; the rarer ones of the real table are one."""
+N_BINS: Final = 10
+_LEAST_BINS: Final = 3  # of what is left when values that many records have got bins of their own
+_OVERLAP_ERRORS: Final = (
+    4.0  # standard errors: a holdout that does not overlap is named in one of some ten thousand cases
+)
+_BOOLEANS: Final = {"true": 1.0, "false": 0.0}
+_WORDS: Final = ("unknown", "missing")  # of a missing value, where the real table has no such category
+_UNSEEN: Final = "not in the real table"
+_MISSING: Final = "missing"
+_REST: Final = "all others"
+_NO_NUMBER: Final = "no number"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Coding:
+    """The tables in one coding.
+
+    Attributes:
+        real: the real table.
+        holdout: further real records; None: none were given.
+        synthetic: name -> table.
+        labels: of each column, the label of each code.
+        notes: what was left out, merged or looks wrong; counts and names of columns, no values.
+        support: what the study's rules leave possible, over the first columns; None: there are none, or they cannot be used.
+    """
+
+    real: CodedTable
+    holdout: CodedTable | None
+    synthetic: Mapping[str, CodedTable]
+    labels: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...]
+    support: Support | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Column:
+    """One column of all tables: labels, and for each table codes and, of numbers, values."""
+
+    labels: tuple[str, ...]
+    codes: Sequence[NDArray[np.int64]]
+    values: Sequence[Floats | None]
+
+
+def coding(
+    real: TextTable, synthetic: Mapping[str, TextTable], holdout: TextTable | None = None, *, study: Study | None = None
+) -> Coding:
+    """Code all tables alike.
+
+    Raises:
+        DataFault: DATA_COLUMN_MISSING, fewer than two columns are in all tables; DATA_CATEGORY_UNSEEN, a column has no value in
+            common with the real one; DATA_EMPTY, no two columns are left that tell anything.
+    """
+    tables = {"the real table": real, **({} if holdout is None else {"the holdout": holdout}), **synthetic}
+    if study is not None:
+        tables = {name: _renamed(table, study) for name, table in tables.items()}
+    names, notes = _common(tables)
+    notes += [f"{name}: {note}" for name, table in tables.items() for note in table.notes]
+    variables = _declared(study)
+    order = [*(name for name in variables if name in names), *(name for name in names if name not in variables)]
+    kept: dict[str, _Column] = {}
+    for name in order:
+        columns = [table.columns[name] for table in tables.values()]
+        variable = variables.get(name)
+        if variable is not None and variable.n_states > MOST_CATEGORIES:
+            notes.append(f"column '{name}': the study has {variable.n_states:,} categories; the real table's are taken")
+            del variables[name]
+            variable = None
+        if variable is None and (reason := _reason_to_leave_out(columns)):
+            notes.append(f"column '{name}' is left out: {reason}")
+            continue
+        if variable is not None:
+            properties = {} if study is None or study.knowledge is None else study.knowledge.properties(name)
+            found = _by_study(variable, columns, properties, notes)
+        else:
+            found = _by_real(columns, list(tables), notes)
+        kept[name] = found
+    if len(kept) < 2:
+        raise DataFault(
+            "DATA_EMPTY", f"{len(kept)} columns are left to compare, expected at least 2", hint="; ".join(notes)
+        )
+    coded = [_table(kept, place) for place in range(len(tables))]
+    first = len(tables) - len(synthetic)
+    return Coding(
+        real=coded[0],
+        holdout=None if holdout is None else coded[1],
+        synthetic=dict(zip(synthetic, coded[first:], strict=True)),
+        labels=tuple(column.labels for column in kept.values()),
+        notes=(*notes, *(() if holdout is None else _overlap(coded[0], coded[1]))),
+        support=None if study is None else _support(study, [name for name in kept if name in variables], kept),
+    )
+
+
+def _table(columns: Mapping[str, _Column], place: int) -> CodedTable:
+    return CodedTable(
+        names=tuple(columns),
+        codes=tuple(_narrow(column.codes[place], len(column.labels)) for column in columns.values()),
+        n_states=tuple(len(column.labels) for column in columns.values()),
+        values=tuple(column.values[place] for column in columns.values()),
+    )
+
+
+def _narrow(codes: NDArray[np.int64], n_states: int) -> Codes:
+    return codes.astype(np.uint8) if n_states <= 256 else codes.astype(np.uint16)
+
+
+# ---- which columns
+
+
+def _declared(study: Study | None) -> dict[str, Variable]:
+    """The study's variables, and behind them those that follow from them."""
+    if study is None:
+        return {}
+    functions = () if study.knowledge is None else study.knowledge.functions
+    return {variable.name: variable for variable in (*study.schema.variables, *(item.variable for item in functions))}
+
+
+def _renamed(table: TextTable, study: Study) -> TextTable:
+    """A draft calls a column that two parties have by party and name; a party's own table has it by its name."""
+    columns = dict(table.columns)
+    for variable in study.schema.variables:
+        plain = variable.name.removeprefix(f"{variable.owner} ")
+        if variable.name not in columns and plain in columns and plain not in study.schema:
+            columns[variable.name] = columns.pop(plain)
+    return TextTable(columns=columns, n_rows=table.n_rows, notes=table.notes, settings=table.settings)
+
+
+def _common(tables: Mapping[str, TextTable]) -> tuple[list[str], list[str]]:
+    """Names of columns that all tables have, in the real table's order, and notes about the others."""
+    (_, real), *others = tables.items()
+    names, notes = list(real.columns), list[str]()
+    for name, table in others:
+        if lost := [column for column in names if column not in table.columns]:
+            listed = ", ".join(f"'{column}'" for column in lost)
+            if len(names) - len(lost) < 2:
+                hint = f"it has {len(table.columns)} columns; is its first row a header?"
+                near = difflib.get_close_matches(lost[0], table.columns, 1)
+                raise DataFault(
+                    "DATA_COLUMN_MISSING",
+                    f"{name}: no column {listed} of the real table; fewer than two are in both",
+                    hint=f"'{near[0]}' for '{lost[0]}'?" if near else hint,
+                )
+            notes.append(f"left out, because {name} does not have them: {listed}")
+            names = [column for column in names if column not in lost]
+        if further := [column for column in table.columns if column not in real.columns]:
+            listed = ", ".join(f"'{column}'" for column in further)
+            notes.append(f"left out, because only {name} has them: {listed}")
+    return names, notes
+
+
+def _reason_to_leave_out(columns: Sequence[TextColumn]) -> str:
+    real = columns[0]
+    values = [text for text in real.texts if not _is_missing(text)]
+    if real.is_unique and real.source.lower() in ID_NAMES:
+        return "it names the record"
+    if len(values) > max(IDENTIFYING * len(real.index), MANY_VALUES) and not _edges(real, values)[0]:
+        return f"{len(values):,} distinct texts in {len(real.index):,} records look identifying"
+    if len(real.texts) < 2 and all(set(column.texts) == set(real.texts) for column in columns):
+        return "it has one and the same value everywhere"
+    return ""
+
+
+# ---- codes of one column
+
+
+def _is_missing(text: str) -> bool:
+    return text.strip() in MISSING
+
+
+def _by_study(
+    variable: Variable, columns: Sequence[TextColumn], properties: Mapping[str, str], notes: list[str]
+) -> _Column:
+    """As a party codes it; what the study does not declare is a further category."""
+    codes: list[NDArray[np.int64]] = []
+    values: list[Floats | None] = []
+    undeclared: dict[str, int] = {}
+    for column in columns:
+        written = numbers_of(column.texts)[0] if variable.bins else "plain"
+        codebook = Codebook(variable, properties, written=written, where=f"column '{variable.name}'")
+        found = codebook.encode(column.texts)[0].astype(np.int64)
+        if (lost := int(np.count_nonzero(found[column.index] < 0))) > 0:
+            undeclared[column.party] = lost
+        codes.append(np.where(found < 0, variable.n_states, found)[column.index])
+        values.append(_values(column, written) if variable.bins else None)
+        _check(column, columns[0], found[column.index] < 0, variable.name)
+    if undeclared:
+        listed = ", ".join(f"{count:,} of {name}" for name, count in undeclared.items())
+        notes.append(
+            f"column '{variable.name}': values that the study does not declare: {listed}; they are one category"
+        )
+    labels = (*variable.labels, *(["not in the study"] if undeclared else []))
+    return _Column(labels=labels, codes=codes, values=values)
+
+
+def _check(column: TextColumn, real: TextColumn, unseen: NDArray[np.bool_], name: str) -> None:
+    """A column of which nothing is in the common coding is another column, or coded otherwise."""
+    if unseen.all():
+        raise DataFault(
+            "DATA_CATEGORY_UNSEEN",
+            f"{column.party}: column '{name}': none of its {wording.count(len(column.texts), 'value', 'values')} is one of the "
+            f"{len(real.texts)} that are expected",
+            hint="are categories spelled alike, and numbers not written as words? Or leave the column out",
+        )
+
+
+def _by_real(columns: Sequence[TextColumn], tables: Sequence[str], notes: list[str]) -> _Column:
+    real = columns[0]
+    edges, written = _edges(real, [text for text in real.texts if not _is_missing(text)])
+    made = _binned(columns, edges, written) if edges else _categories(columns, notes)
+    for column, codes in zip(columns[1:], made.codes[1:], strict=True):
+        nothing = codes == made.labels.index(_UNSEEN) if _UNSEEN in made.labels else np.zeros(len(codes), dtype=bool)
+        _check(column, real, nothing, real.source)
+    return made
+
+
+def _edges(real: TextColumn, texts: Sequence[str]) -> tuple[list[float], str]:
+    """Edges of bins from the real table, near the quantiles, a value that many have in a bin of its own; none: no numbers."""
+    written, numbers = numbers_of(texts)
+    numbers = {text: number for text, number in numbers.items() if math.isfinite(number)}
+    if len(set(numbers.values())) <= MANY_VALUES or len(texts) - len(numbers) > max(CODES, len(numbers) // 10):
+        return [], written
+    counts = dict(zip(real.texts, real.counts, strict=True))
+    values = np.repeat(list(numbers.values()), [counts[text] for text in numbers])
+    each, times = np.unique(values, return_counts=True)
+    spikes = each[times * N_BINS >= len(values)]
+    rest = values[~np.isin(values, spikes)]
+    n_bins = max(_LEAST_BINS, N_BINS - len(spikes))
+    cuts = np.quantile(rest, np.arange(1, n_bins) / n_bins, method="higher") if len(rest) else []
+    above = spikes + 1 if (values == np.floor(values)).all() else np.nextafter(spikes, np.inf)
+    inner = np.unique([*cuts, *spikes, *above])
+    return [float(edge) for edge in inner if values.min() < edge <= values.max()], written
+
+
+def _binned(columns: Sequence[TextColumn], edges: Sequence[float], written: str) -> _Column:
+    """Bins below, between and above the edges; then missing, texts that are no numbers, and what only others have."""
+    codes: list[NDArray[np.int64]] = []
+    values: list[Floats | None] = []
+    n_bins = len(edges) + 1
+    bounds = ["", *(f"{edge:.15g}" for edge in edges), ""]
+    labels = [f"{low} to below {high}" for low, high in itertools.pairwise(bounds)]
+    labels[0], labels[-1] = f"below {bounds[1]}", f"from {bounds[-2]}"
+    for column in columns:
+        way = written if column is columns[0] else numbers_of(column.texts)[0]
+        found = _numbers(column, way)
+        missing = np.array([_is_missing(text) for text in column.texts])
+        own = np.searchsorted(edges, np.nan_to_num(found), side="right")
+        own = np.where(np.isnan(found), np.where(missing, n_bins, n_bins + 1), own)
+        codes.append(own[column.index])
+        values.append(found[column.index])
+        if np.isnan(found).all():
+            _check(column, columns[0], np.ones(1, dtype=bool), column.source)
+    used = max(int(own.max()) for own in codes) + 1
+    return _Column(labels=(*labels, *(_MISSING, _NO_NUMBER)[: max(0, used - n_bins)]), codes=codes, values=values)
+
+
+def _numbers(column: TextColumn, written: str) -> Floats:
+    """(texts,), NaN where a text is no number."""
+    own = (number_of(text, written) for text in column.texts)
+    return np.array([math.nan if number is None or math.isinf(number) else number for number in own])
+
+
+def _values(column: TextColumn, written: str) -> Floats:
+    return _numbers(column, written)[column.index]
+
+
+def _categories(columns: Sequence[TextColumn], notes: list[str]) -> _Column:
+    """The real table's categories, numbers first; then the rest, missing, and what only others have."""
+    real = columns[0]
+    counts: dict[str, int] = {}
+    for text, count in zip(real.texts, real.counts, strict=True):
+        if not _is_missing(text):
+            counts[text.strip()] = counts.get(text.strip(), 0) + count
+    kept = sorted(counts, key=lambda text: (-counts[text], text))
+    if len(kept) > MOST_CATEGORIES:
+        notes.append(
+            f"column '{real.source}': {len(kept):,} categories; all but the {MOST_CATEGORIES - 1} most frequent are one"
+        )
+        kept = kept[: MOST_CATEGORIES - 1]
+    kept.sort(key=lambda text: (number if (number := number_of(text)) is not None else math.inf, text))
+    rest = [_REST] * (len(kept) < len(counts))
+    base = [*kept, *rest]
+    place = {text: len(kept) for text in counts} | {text: code for code, text in enumerate(kept)}
+    alike = _alike(place)
+    missing, unseen = len(base), len(base) + 1
+    codes = [
+        np.array([_code(text, place, alike, missing=missing, unseen=unseen) for text in column.texts], dtype=np.int64)[
+            column.index
+        ]
+        for column in columns
+    ]
+    used = np.unique(np.concatenate([np.unique(own) for own in codes]))
+    labels = [*base]
+    if unseen in used and missing not in used:
+        codes, unseen = [np.where(own == unseen, missing, own) for own in codes], missing
+        labels.append(_UNSEEN)
+    else:
+        labels += [_MISSING] * (missing in used) + [_UNSEEN] * (unseen in used)
+    return _Column(labels=tuple(labels), codes=codes, values=[None] * len(columns))
+
+
+def _alike(place: Mapping[str, int]) -> dict[object, int]:
+    """Other spellings that lead to one category: the same number, the same word in other letters, the same truth value."""
+    found: dict[object, set[int]] = {}
+    for text, code in place.items():
+        for key in _keys(text):
+            found.setdefault(key, set()).add(code)
+    return {key: min(codes) for key, codes in found.items() if len(codes) == 1}
+
+
+def _keys(text: str) -> list[object]:
+    folded = text.casefold()
+    number = number_of(text)
+    number = number if number is not None else number_of(text, "decimal-comma")
+    return [folded, *([] if number is None else [number]), *([_BOOLEANS[folded]] if folded in _BOOLEANS else [])]
+
+
+def _code(text: str, place: Mapping[str, int], alike: Mapping[object, int], *, missing: int, unseen: int) -> int:
+    stripped = text.strip()
+    if stripped in place:
+        return place[stripped]
+    if _is_missing(text):
+        return missing
+    for key in _keys(stripped):
+        if key in alike:
+            return alike[key]
+    return missing if stripped.casefold() in _WORDS else unseen
+
+
+# ---- all columns together
+
+
+def _overlap(real: CodedTable, holdout: CodedTable) -> list[str]:
+    """A holdout of other people equals real records as often as a real record equals another one; more is overlap."""
+    joined = [
+        np.concatenate([a, b]) if x is None or y is None else np.nan_to_num(np.concatenate([x, y]), nan=np.inf)
+        for a, b, x, y in zip(real.codes, holdout.codes, real.values, holdout.values, strict=True)
+    ]
+    _, row = np.unique(np.column_stack([column.astype(np.float64) for column in joined]), axis=0, return_inverse=True)
+    mine, theirs = row.reshape(-1)[: real.n], row.reshape(-1)[real.n :]
+    counts = np.bincount(mine, minlength=int(row.max()) + 1)
+    equal, expected = float((counts[theirs] > 0).mean()), float((counts[mine] > 1).mean())
+    error = math.sqrt(max(expected * (1 - expected), 1 / real.n) * (1 / real.n + 1 / holdout.n))
+    if equal <= expected + _OVERLAP_ERRORS * error:
+        return []
+    shared = round(holdout.n * (equal - expected) / (1 - expected))
+    return [
+        f"the holdout overlaps the real table: about {shared:,} of its {holdout.n:,} records are in both, so that members look "
+        "less different from others than they are"
+    ]
+
+
+def _support(study: Study, names: Sequence[str], columns: Mapping[str, _Column]) -> Support | None:
+    """What the rules leave possible over the columns that are there; what is not declared is not forbidden."""
+    schema = Schema(variables=tuple(variable for variable in study.schema.variables if variable.name in names))
+    knowledge = None if study.knowledge is None else narrowed(study.knowledge, study.schema, schema.names)
+    if knowledge is None:
+        return None
+    made = support(knowledge, schema)
+    further = [len(columns[variable.name].labels) - variable.n_states for variable in schema.variables]
+    wider = tuple(
+        dataclasses.replace(variable, labels=columns[variable.name].labels, means=None, representatives=None)
+        for variable in schema.variables
+    )
+    factors = tuple(
+        (scope, np.pad(table, [(0, further[variable]) for variable in scope], constant_values=1.0))
+        for scope, table in made.factors
+    )
+    return Support(Schema(variables=wider), factors, made.names)

@@ -1,0 +1,349 @@
+"""`evaluate`: any synthetic table held against the real one, with what chance and what a useless table would show beside it.
+
+It reads real data, and what it says is a function of them without noise: for the holder of the data alone. The same tables and
+seed give the same bytes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from verticil.evaluate.coding import Coding, coding
+from verticil.evaluate.figures import FAMILIES, Figure, Summary, figure, summaries, worst_first
+from verticil.evaluate.metrics import METRICS, Measured, Metric, Row, Setting, target_of
+from verticil.evaluate.reading import table_of
+from verticil.evaluate.rounds import PUBLISHED, TESTED, TRAINING, Play, Round, rounds, size_of
+from verticil.shared.errors import Misuse
+from verticil.shared.json_document import Json
+from verticil.shared.storage.database import disk_faults
+from verticil.shared.study.document import Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Progress = Callable[[str, float], None]
+"""Told what is done, and which part of everything is."""
+
+INTERNAL: Final = (
+    "This reads real data, and every number in it is a function of them without noise. It is for those who hold the data, and "
+    "for nobody else."
+)
+HTML, JSON = "evaluation.html", "evaluation.json"
+_DIGITS: Final = 10
+_NO_HOLDOUT: Final = "needs real records that the synthetic ones were not made from (--holdout)"
+_NO_RULES: Final = "needs a study whose knowledge states rules (--study)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Evaluation:
+    """What was found.
+
+    Attributes:
+        figures: the headline figures of all candidates, not sorted.
+        summaries: of each candidate, the most useful first.
+        measured: metric -> rows: of each table (candidates, ``floor``, ``baseline``) and seed the values.
+        details: metric -> rows of each candidate in more detail, of the first seed.
+        facts: what was compared and how: records, columns, limits, versions.
+        notes: what the reader has to know of the tables.
+        left_out: metric -> why it was not computed.
+        across: what nobody in a federation can compute, and what stands in; None: this is no party's own evaluation.
+    """
+
+    figures: tuple[Figure, ...]
+    summaries: tuple[Summary, ...]
+    measured: Mapping[str, Sequence[Row]]
+    details: Mapping[str, Sequence[Row]]
+    facts: Mapping[str, Json]
+    notes: tuple[str, ...]
+    left_out: Mapping[str, str]
+    across: Mapping[str, Json] | None = None
+
+    @property
+    def headline(self) -> pd.DataFrame:
+        """The headline figures, the worst first: a row for each figure and candidate."""
+        import pandas as pd
+
+        return pd.DataFrame([_row(item) for _, row in worst_first(self.figures) for item in row])
+
+    @property
+    def metrics(self) -> dict[str, pd.DataFrame]:
+        """Metric -> its values of each table and seed; ``NAME.details`` -> rows in more detail."""
+        import pandas as pd
+
+        return {
+            **{name: pd.DataFrame(list(rows)) for name, rows in self.measured.items()},
+            **{f"{name}.details": pd.DataFrame(list(rows)) for name, rows in self.details.items()},
+        }
+
+    def to_dict(self) -> dict[str, Json]:
+        """The document of evaluation.json: null where nothing could be computed."""
+        return {
+            "schema": 1,
+            "internal": INTERNAL,
+            "facts": dict(self.facts),
+            "notes": list(self.notes),
+            "candidates": [
+                {
+                    "name": item.candidate,
+                    "flags": list(item.flags),
+                    "distance": _number(item.distance),
+                    "useless": list(item.useless),
+                    "of_use": item.of_use,
+                    "discloses": list(item.discloses),
+                    "of_disclosure": item.of_disclosure,
+                }
+                for item in self.summaries
+            ],
+            "headline": [_document(_row(item)) for _, row in worst_first(self.figures) for item in row],
+            "left_out": dict(self.left_out),
+            "metrics": {name: [_document(row) for row in rows] for name, rows in self.measured.items()},
+            "details": {name: [_document(row) for row in rows] for name, rows in self.details.items()},
+            **({} if self.across is None else {"across": dict(self.across)}),
+        }
+
+    def write(self, folder: Path | str) -> Path:
+        """Make a folder with the page and the document.
+
+        Raises:
+            Misuse: FILE_EXISTS; FILE_MISSING, there is no folder that it could be made in.
+            DataFault: DISK_FULL, STATE_READ_ONLY.
+        """
+        place = Path(folder)
+        if place.exists():
+            raise Misuse("FILE_EXISTS", f"{place}: exists already", hint="name another one: nothing is overwritten")
+        if not place.absolute().parent.is_dir():
+            raise Misuse("FILE_MISSING", f"{place.absolute().parent}: no such folder")
+        with disk_faults(place):
+            place.mkdir()
+            (place / HTML).write_text(self._repr_html_(), encoding="utf-8")
+            text = json.dumps(self.to_dict(), ensure_ascii=False, indent=1, allow_nan=False)
+            (place / JSON).write_text(text + "\n", encoding="utf-8")
+        return place
+
+    def _repr_html_(self) -> str:
+        from verticil.evaluate.page import render
+
+        return render(self)
+
+    def __repr__(self) -> str:
+        lines = [
+            f"{item.candidate}: {len(item.useless)} of {item.of_use} figures of use at the baseline, "
+            f"{len(item.discloses)} of {item.of_disclosure} attacks beyond chance"
+            for item in self.summaries
+        ]
+        return "\n".join([f"Evaluation of {len(self.summaries)} tables by {len(self.measured)} metrics", *lines[:2]])
+
+
+def evaluate(
+    real: Path | str | pd.DataFrame,
+    synthetic: Path | str | pd.DataFrame | Mapping[str, Path | str | pd.DataFrame],
+    *,
+    holdout: Path | str | pd.DataFrame | None = None,
+    study: Path | str | Study | None = None,
+    only: Sequence[str] = (),
+    full: bool = False,
+    seed: int = 0,
+    target: str | None = None,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Hold synthetic tables against a real one.
+
+    Args:
+        real: the records that the synthetic ones were made from: a CSV or Parquet file, or a frame.
+        synthetic: a table, or several by name.
+        holdout: further real records of the same population that no synthetic one was made from; attacks need them.
+        study: whose categories, bins and rules are used; None: those of the real table, and no rules.
+        only: metrics, or families of them; none: all.
+        full: without the limits of `TRAINING` and `TESTED` records.
+        seed: the same one gives the same result.
+        target: column that classifiers predict and attacks ask for; None: the last one with few categories.
+        progress: told each metric.
+
+    Raises:
+        Misuse: USAGE, an unknown metric or target; FILE_MISSING, STUDY_INVALID; USAGE, a package of the extra is missing.
+        DataFault: a table cannot be used, see `reading.table_of` and `coding.coding`.
+    """
+    from verticil.shared.study.reading import read_study
+
+    chosen = chosen_metrics(only)
+    given = study if study is None or isinstance(study, Study) else read_study(Path(study))
+    tables = dict(synthetic) if isinstance(synthetic, Mapping) else {_named(synthetic): synthetic}
+    if not tables:
+        raise Misuse("USAGE", "no synthetic table is given, expected at least one")
+    told = progress or (lambda _what, _part: None)
+    told("reading", 0.0)
+    coded = coding(
+        table_of(real, name="the real table"),
+        {name: table_of(table, name=name) for name, table in tables.items()},
+        None if holdout is None else table_of(holdout, name="the holdout"),
+        study=given,
+    )
+    if target is not None and target not in coded.real.names:
+        near = difflib.get_close_matches(target, coded.real.names, 1)
+        raise Misuse(
+            "USAGE", f"no column '{target}' to predict", hint=f"'{near[0]}'?" if near else ", ".join(coded.real.names)
+        )
+    setting = Setting(
+        labels=coded.labels,
+        target=target_of(coded.real) if target is None else coded.real.column(target),
+        support=coded.support,
+        full=full,
+    )
+    return _evaluated(coded, setting, chosen, seed=seed, told=told)
+
+
+def chosen_metrics(only: Sequence[str]) -> tuple[Metric, ...]:
+    """The metrics of some names or families, in their order; all where none is named.
+
+    Raises:
+        Misuse: USAGE, an unknown name.
+    """
+    known = [*FAMILIES, *(metric.name for metric in METRICS)]
+    for name in only:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            raise Misuse(
+                "USAGE",
+                f"unknown metric '{name}'",
+                hint=f"did you mean '{near[0]}'?" if near else f"expected some of {', '.join(known)}",
+            )
+    return tuple(metric for metric in METRICS if not only or metric.name in only or metric.family in only)
+
+
+def _evaluated(coded: Coding, setting: Setting, chosen: Sequence[Metric], *, seed: int, told: Progress) -> Evaluation:
+    size = size_of(coded.real, min(table.n for table in coded.synthetic.values()), full=setting.full)
+    made = list(rounds(coded.real, coded.holdout, size=size, seed=seed, full=setting.full))
+    measured: dict[str, list[Row]] = {}
+    details: dict[str, list[Row]] = {}
+    left_out: dict[str, str] = {}
+    figures: list[Figure] = []
+    for number, metric in enumerate(chosen):
+        told(metric.title, number / len(chosen))
+        reason = _reason(metric, coded)
+        if reason:
+            left_out[metric.name] = reason
+            figures += [
+                figure(asked, name, [], [], [], reason=reason) for asked in metric.figures for name in coded.synthetic
+            ]
+            continue
+        found = _measured(metric, made, coded, setting)
+        measured[metric.name] = [
+            {"table": name, "seed": one.seed, **{key: _rounded(value) for key, value in item.values.items()}}
+            for name, items in found.items()
+            for one, item in zip(made, items, strict=True)
+        ]
+        if rows := [{"table": name, **row} for name in coded.synthetic for row in found[name][0].rows]:
+            details[metric.name] = rows
+        for asked in metric.figures:
+            floor, baseline = (_of(found[name], asked.key) for name in ("floor", "baseline"))
+            figures += [figure(asked, name, _of(found[name], asked.key), floor, baseline) for name in coded.synthetic]
+    told("done", 1.0)
+    return Evaluation(
+        figures=tuple(figures),
+        summaries=summaries(figures),
+        measured=measured,
+        details=details,
+        facts=_facts(coded, setting, made, size=size, seed=seed),
+        notes=(*coded.notes, *_smaller(coded, size, full=setting.full)),
+        left_out=left_out,
+    )
+
+
+def _reason(metric: Metric, coded: Coding) -> str:
+    if metric.needs_holdout and coded.holdout is None:
+        return _NO_HOLDOUT
+    return _NO_RULES if metric.needs_rules and coded.support is None else ""
+
+
+def _measured(metric: Metric, made: Sequence[Round], coded: Coding, setting: Setting) -> dict[str, list[Measured]]:
+    """Of each candidate, the floor and the baseline, for each seed."""
+    found: dict[str, list[Measured]] = {}
+    most = None if setting.full else PUBLISHED
+    for one in made:
+        floor, baseline = one.references(attacked=metric.attacks)
+        plays: list[Play] = [
+            *(one.candidate(name, table, most=most) for name, table in coded.synthetic.items()),
+            floor,
+            baseline,
+        ]
+        for play in plays:
+            found.setdefault(play.name, []).append(metric.measure(one, play, setting))
+    return found
+
+
+def _of(items: Sequence[Measured], key: str) -> list[float]:
+    return [float(item.values.get(key, math.nan)) for item in items]
+
+
+def _smaller(coded: Coding, size: int, *, full: bool) -> list[str]:
+    small = [name for name, table in coded.synthetic.items() if table.n == size]
+    if full or size == TRAINING or not small:
+        return []
+    return [
+        f"{small[0]} has only {size:,} records: so many of every table are compared, and chance is the larger for it"
+    ]
+
+
+def _facts(coded: Coding, setting: Setting, made: Sequence[Round], *, size: int, seed: int) -> dict[str, Json]:
+    tested = made[0].tested.n
+    return {
+        "real_records": coded.real.n,
+        "holdout_records": None if coded.holdout is None else coded.holdout.n,
+        "synthetic_records": {name: table.n for name, table in coded.synthetic.items()},
+        "columns": list(coded.real.names),
+        "numeric": [
+            name for name, values in zip(coded.real.names, coded.real.values, strict=True) if values is not None
+        ],
+        "target": coded.real.names[setting.target],
+        "compared_records": size,
+        "tested_records": tested,
+        "attacked_records": made[0].members.n,
+        "limits": None if setting.full else {"training": TRAINING, "tested": TESTED, "published": PUBLISHED},
+        "seeds": [one.seed for one in made],
+        "rules": [] if setting.support is None else list(setting.support.names),
+        "versions": {name: version(name) for name in ("verticil", "numpy")},
+        "seed": seed,
+    }
+
+
+def _named(table: Path | str | pd.DataFrame) -> str:
+    return Path(table).stem if isinstance(table, str | Path) else "synthetic"
+
+
+def _row(item: Figure) -> Row:
+    return {
+        "figure": item.asked.key,
+        "title": item.asked.title,
+        "family": item.asked.family,
+        "better": item.asked.better,
+        "candidate": item.candidate,
+        "value": item.value,
+        "deviation": item.deviation,
+        "floor": item.floor,
+        "floor_deviation": item.floor_deviation,
+        "baseline": item.baseline,
+        "position": item.position,
+        "verdict": item.verdict,
+        "seeds": item.seeds,
+        "reason": item.reason,
+    }
+
+
+def _document(row: Row) -> Json:
+    return {key: _number(value) if isinstance(value, float) else value for key, value in row.items()}
+
+
+def _number(value: float) -> float | None:
+    return _rounded(value) if math.isfinite(value) else None
+
+
+def _rounded(value: float) -> float:
+    """To so many digits as no order of additions changes."""
+    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else math.nan

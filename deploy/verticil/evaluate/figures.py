@@ -1,0 +1,197 @@
+"""Headline figures: each value beside what chance alone does and what the worst reference does, and where it lies between.
+
+There is no threshold on any figure. The floor is what another sample of the same people shows, the baseline what a useless table
+(or, of attacks, a copy of the records) shows; `position` is 0 at the floor and 1 at the baseline. Whether a value differs from
+one of them is told from the seeds alone: it does if all its seeds lie on one side of all seeds of the other. With five seeds each
+of equal distributions this happens by chance in one of 252 cases.
+
+A figure that could not be computed is NaN, with the reason, and never 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Family = Literal["fidelity", "utility", "disclosure", "knowledge"]
+Verdict = Literal["floor", "between", "baseline", "not computed"]
+
+FAMILIES: tuple[Family, ...] = ("fidelity", "utility", "disclosure", "knowledge")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A headline figure.
+
+    Attributes:
+        key: its name in documents and limits.
+        title: for people.
+        family: what it is about.
+        better: which direction is good.
+        says: what it is, in one sentence.
+        floor, baseline: what these are, in words.
+    """
+
+    key: str
+    title: str
+    family: Family
+    better: Literal["lower", "higher"]
+    says: str
+    floor: str
+    baseline: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """What was found of one candidate. Means over the seeds; NaN where nothing could be computed.
+
+    Attributes:
+        asked: which figure.
+        candidate: whose.
+        value, deviation: mean and standard deviation over the seeds.
+        floor, floor_deviation, baseline: the same of the references.
+        seeds: for how many it could be computed.
+        position: 0 at the floor, 1 at the baseline; NaN where the two cannot be told apart.
+        verdict: where it lies: like the floor, like the baseline (or worse), or between.
+        reason: why it could not be computed.
+    """
+
+    asked: Asked
+    candidate: str
+    value: float
+    deviation: float
+    floor: float
+    floor_deviation: float
+    baseline: float
+    seeds: int
+    position: float
+    verdict: Verdict
+    reason: str = ""
+
+
+def figure(
+    asked: Asked,
+    candidate: str,
+    values: Sequence[float],
+    floor: Sequence[float],
+    baseline: Sequence[float],
+    *,
+    reason: str = "",
+) -> Figure:
+    """Put a candidate's values beside the references'.
+
+    Args:
+        asked: which figure.
+        candidate: whose.
+        values, floor, baseline: one for each seed; NaN where it could not be computed.
+        reason: why it could not, where that is known.
+    """
+    sign = 1.0 if asked.better == "lower" else -1.0
+    own, low, high = ([sign * value for value in of if not math.isnan(value)] for of in (values, floor, baseline))
+    position: float = math.nan
+    verdict: Verdict = "not computed"
+    if not own:
+        reason = reason or "there is nothing to compute it from"
+    elif not low or not high:
+        reason = "there is nothing to hold it against"
+    else:
+        apart = _above(high, low)
+        worse = _above(own, low)
+        if apart:
+            position = (_mean(own) - _mean(low)) / (_mean(high) - _mean(low))
+        verdict = "floor" if not worse else "between" if apart and _above(high, own) else "baseline"
+    return Figure(
+        asked=asked,
+        candidate=candidate,
+        value=_mean(own) * sign,
+        deviation=_deviation(own),
+        floor=_mean(low) * sign,
+        floor_deviation=_deviation(low),
+        baseline=_mean(high) * sign,
+        seeds=len(own),
+        position=position,
+        verdict=verdict,
+        reason=reason,
+    )
+
+
+def worst_first(found: Sequence[Figure]) -> list[tuple[Asked, tuple[Figure, ...]]]:
+    """Figures of all candidates, each figure once, those with the worst candidate first; what was not computed last."""
+    rows: dict[str, list[Figure]] = {}
+    for item in found:
+        rows.setdefault(item.asked.key, []).append(item)
+    order = {"baseline": 0, "between": 1, "floor": 2, "not computed": 3}
+
+    def rank(row: Sequence[Figure]) -> tuple[int, float]:
+        worst = min(order[item.verdict] for item in row)
+        return worst, -max((item.position for item in row if not math.isnan(item.position)), default=-math.inf)
+
+    return [(row[0].asked, tuple(row)) for row in sorted(rows.values(), key=rank)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """One candidate in short.
+
+    Attributes:
+        candidate: its name.
+        distance: mean position of the figures of fidelity and utility, each taken as at most 1 and at least 0; NaN: none.
+        useless: figures of fidelity and utility that are no better than the baseline.
+        of_use: how many of these there are.
+        discloses: figures of disclosure that are beyond the floor.
+        of_disclosure: how many of these there are.
+    """
+
+    candidate: str
+    distance: float
+    useless: tuple[str, ...]
+    of_use: int
+    discloses: tuple[str, ...]
+    of_disclosure: int
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """``disclosive``: an attack tells more of members than of others. ``useless``: most figures are at the baseline."""
+        return ("disclosive",) * bool(self.discloses) + ("useless",) * (2 * len(self.useless) > self.of_use)
+
+
+def summaries(found: Sequence[Figure]) -> tuple[Summary, ...]:
+    """Of each candidate, the most useful first."""
+    by: dict[str, list[Figure]] = {}
+    for item in found:
+        by.setdefault(item.candidate, []).append(item)
+    made = [_summary(name, items) for name, items in by.items()]
+    return tuple(sorted(made, key=lambda item: (math.isnan(item.distance), item.distance)))
+
+
+def _summary(name: str, items: Sequence[Figure]) -> Summary:
+    known = [item for item in items if item.verdict != "not computed"]
+    use = [item for item in known if item.asked.family in {"fidelity", "utility"}]
+    attacks = [item for item in known if item.asked.family == "disclosure"]
+    positions = [min(max(item.position, 0.0), 1.0) for item in use if not math.isnan(item.position)]
+    return Summary(
+        candidate=name,
+        distance=_mean(positions),
+        useless=tuple(item.asked.key for item in use if item.verdict == "baseline"),
+        of_use=len(use),
+        discloses=tuple(item.asked.key for item in attacks if item.verdict != "floor"),
+        of_disclosure=len(attacks),
+    )
+
+
+def _above(values: Sequence[float], others: Sequence[float]) -> bool:
+    return min(values) > max(others)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values) if values else math.nan
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """Of a sample; NaN of fewer than two."""
+    if len(values) < 2:
+        return math.nan
+    mean = _mean(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))

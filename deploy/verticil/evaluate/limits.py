@@ -1,0 +1,68 @@
+"""Limits on headline figures, for who wants a table to pass before it goes on: ``[limits]`` of a TOML file.
+
+A limit is the largest value of a figure that is better lower, the least value of one that is better higher. A figure that could
+not be computed keeps no limit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from verticil.evaluate.figures import Figure
+from verticil.evaluate.metrics import METRICS
+from verticil.shared.config import read_toml
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exceeded:
+    """A limit that a candidate does not keep.
+
+    Attributes:
+        figure: its key.
+        candidate: whose.
+        value: what it is; NaN: it was not computed.
+        limit: what it may be.
+    """
+
+    figure: str
+    candidate: str
+    value: float
+    limit: float
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        value = "not computed" if math.isnan(self.value) else f"{self.value:.4g}"
+        return f"{self.candidate}: {self.figure} {value}, limit {self.limit:g}"
+
+
+def limits_of(path: Path) -> dict[str, float]:
+    """Read limits.
+
+    Raises:
+        Misuse: FILE_MISSING, CONFIG_INVALID: no TOML of schema 1, an unknown figure, no number.
+    """
+    document = read_toml(path)
+    table = document.table("limits")
+    known = [asked.key for metric in METRICS for asked in metric.figures]
+    table.only(*known)
+    document.finish()
+    return {key: float(table.value(float, key)) for key in known if table.has(key)}
+
+
+def exceeded(figures: tuple[Figure, ...], limits: Mapping[str, float]) -> list[Exceeded]:
+    """The limits that are not kept, of each candidate."""
+    candidates = list(dict.fromkeys(item.candidate for item in figures))
+    by = {(item.asked.key, item.candidate): item for item in figures}
+    found: list[Exceeded] = []
+    for key, limit in limits.items():
+        for name in candidates:
+            item = by.get((key, name))
+            value = math.nan if item is None else item.value
+            lower = item is None or item.asked.better == "lower"
+            if not (value <= limit if lower else value >= limit):
+                found.append(Exceeded(figure=key, candidate=name, value=value, limit=limit))
+    return found

@@ -1,0 +1,88 @@
+"""Tables of anybody, as texts: CSV, Parquet or a data frame.
+
+Files are read by the node's own reader. Whatever the types are, a value becomes the text that the reader would make of it in a
+Parquet file (whole numbers in decimal, also of floating point; booleans ``True`` and ``False``; null and NaN empty), so that
+tables of different types can be compared. Errors name files, columns and counts, never a value.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from verticil.analyst.draft import NOTE, TextColumn, TextTable, texts_of
+from verticil.shared.errors import DataFault
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LEAST_RECORDS: Final = 20
+"""Of fewer nothing can be said: half of them are held against the other half."""
+
+
+def table_of(given: Path | str | pd.DataFrame, *, name: str) -> TextTable:
+    """Read a table.
+
+    Args:
+        given: a file that ends with .parquet or .pq, another file as CSV, or a frame.
+        name: what messages call a frame.
+
+    Raises:
+        DataFault: DATA_FILE_MISSING, DATA_UNREADABLE; DATA_EMPTY, fewer rows than `LEAST_RECORDS`.
+    """
+    if isinstance(given, str | Path):
+        path = Path(given)
+        name = path.name
+        if not path.is_file():
+            problem = "is a folder, expected a file" if path.is_dir() else "no such file"
+            raise DataFault("DATA_FILE_MISSING", f"{path}: {problem}", hint="check the path that was given")
+        found = texts_of(name, path)
+    else:
+        found = _of_frame(given, name)
+    if found.n_rows < LEAST_RECORDS:
+        raise DataFault(
+            "DATA_EMPTY",
+            f"{name}: {found.n_rows} {'row' if found.n_rows == 1 else 'rows'}, expected at least {LEAST_RECORDS}",
+            hint="chance tells more of so few records than how they were made",
+        )
+    return TextTable(
+        columns=found.columns,
+        n_rows=found.n_rows,
+        notes=[note.removeprefix(NOTE) for note in found.notes],
+        settings=found.settings,
+    )
+
+
+def _of_frame(frame: pd.DataFrame, name: str) -> TextTable:
+    import pandas as pd
+
+    names = [str(column) for column in frame.columns]
+    if twice := [column for column in names if names.count(column) > 1]:
+        raise DataFault("DATA_UNREADABLE", f"{name}: column '{twice[0]}' occurs {names.count(twice[0])} times")
+    columns: dict[str, TextColumn] = {}
+    for place, column in enumerate(names):
+        # factorize gives -1 to whatever pandas takes for missing, in every type of column.
+        index, distinct = pd.factorize(frame.iloc[:, place])
+        texts = [*map(_text, distinct), ""]
+        place_of = {text: number for number, text in reversed(list(enumerate(texts)))}
+        codes = np.array([place_of[text] for text in texts], dtype=np.int64)[index]
+        counts = np.bincount(codes, minlength=len(texts))
+        seen = np.flatnonzero(counts)
+        columns[column] = TextColumn(
+            party=name,
+            source=column,
+            texts=[texts[number] for number in seen.tolist()],
+            counts=counts[seen].tolist(),
+            index=(np.cumsum(counts > 0) - 1)[codes],
+        )
+    return TextTable(columns=columns, n_rows=len(frame), notes=[], settings=[])
+
+
+def _text(value: object) -> str:
+    """As the node's reader writes a value of a Parquet file."""
+    if isinstance(value, float | np.floating):
+        number = float(value)
+        return str(int(number)) if number.is_integer() else str(value)
+    return str(value)

@@ -1,0 +1,73 @@
+"""A table as every metric takes it: columns of codes, and the numbers of numeric columns beside.
+
+Categories and bins are common to all tables that are compared (real, synthetic, holdout): the same code is the same category in
+each. Missing is a category of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.shared.arrays import Codes, Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CodedTable:
+    """Records in codes.
+
+    Attributes:
+        names: of the columns.
+        codes: (n,) of each column, unsigned, below its number of categories.
+        n_states: number of categories of each column.
+        values: (n,) of a numeric column, which is coded in bins: its numbers, NaN where there is none; None of another column.
+
+    >>> table = CodedTable(names=("a",), codes=(np.array([0, 2, 1], dtype=np.uint8),), n_states=(3,), values=(None,))
+    >>> table.n, table.column("a"), table.rows(np.array([1, 1])).codes[0].tolist()
+    (3, 0, [2, 2])
+    """
+
+    names: tuple[str, ...]
+    codes: tuple[Codes, ...]
+    n_states: tuple[int, ...]
+    values: tuple[Floats | None, ...]
+
+    def __post_init__(self) -> None:
+        sizes = {len(self.names), len(self.codes), len(self.n_states), len(self.values)}
+        if len(sizes) > 1 or not self.names:
+            raise ValueError(
+                f"{sorted(sizes)} names, columns, sizes and values, expected as many of each, at least one"
+            )
+        for name, codes, states, values in zip(self.names, self.codes, self.n_states, self.values, strict=True):
+            if codes.shape != (self.n,) or (values is not None and values.shape != (self.n,)):
+                raise ValueError(f"column '{name}' has another number of records than the first")
+            if self.n and int(codes.max()) >= states:
+                raise ValueError(f"column '{name}': code {int(codes.max())}, expected below {states}")
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return len(self.codes[0])
+
+    def rows(self, index: NDArray[np.integer] | Sequence[int]) -> CodedTable:
+        """Some records, in this order."""
+        return CodedTable(
+            names=self.names,
+            codes=tuple(column[index] for column in self.codes),
+            n_states=self.n_states,
+            values=tuple(None if column is None else column[index] for column in self.values),
+        )
+
+    def column(self, name: str) -> int:
+        """Position of a column.
+
+        Raises:
+            KeyError: there is none of this name.
+        """
+        try:
+            return self.names.index(name)
+        except ValueError:
+            raise KeyError(name) from None
