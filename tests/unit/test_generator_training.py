@@ -53,16 +53,16 @@ def test_clipped_sums_are_those_of_every_persons_gradient():
     """By `vmap` of `grad`, the penalty inside; with half of the gradients clipped, and with none."""
     import torch
 
-    from verticil.gan.training import _forward, _layers, clipped_sums
+    from verticil.gan.training import clipped_sums, forward, layers
 
     stream = Stream(bytes(32), b"test")
-    weights = [w.detach() + 0.1 * torch.as_tensor(stream.normal(*w.shape)) for w in _layers(stream, (9, 7, 5, 1))]
+    weights = [w.detach() + 0.1 * torch.as_tensor(stream.normal(*w.shape)) for w in layers(stream, (9, 7, 5, 1))]
     real, fake = (torch.as_tensor(stream.uniform(20, 9)) for _ in range(2))
     between = torch.as_tensor(stream.uniform(20, 1))
 
     def loss(weights, real, fake, between):
         def score(point):
-            return _forward(weights, point)[0]
+            return forward(weights, point)[0]
 
         slope = torch.func.grad(score)(between * real + (1 - between) * fake)
         return score(fake) - score(real) + 10 * (slope.square().sum().sqrt() - 1).square()

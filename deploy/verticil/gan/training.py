@@ -14,7 +14,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -113,24 +114,26 @@ def train(
         ModuleNotFoundError: torch.
         DataFault: STATE_CORRUPT, the checkpoint is of another training.
     """
+    with one_thread():
+        return Training(codes, schema, knowledge, event, key=key, settings=settings).run(checkpoint, step)
+
+
+@contextmanager
+def one_thread() -> Generator[None]:
+    """Sums in one order."""
     import torch  # pyright: ignore[reportMissingImports]
 
     before = torch.get_num_threads()
-    torch.set_num_threads(1)  # sums in one order
+    torch.set_num_threads(1)
     try:
-        training = _Training(codes, schema, knowledge, event, key=key, settings=settings)
-        done = 0 if checkpoint is None or not checkpoint.exists() else training.resume(checkpoint)
-        for number in range(done, event.steps):
-            training.step(number)
-            step(number + 1)
-            if checkpoint is not None and ((number + 1) % _EVERY == 0 or number + 1 == event.steps):
-                training.save(checkpoint, number + 1)
+        yield
     finally:
         torch.set_num_threads(before)
-    return training.trained
 
 
-class _Training:
+class Training:
+    """A training; what stands in comparisons changes `conditions`, `counted`, `noise` or `asked`. Arguments as for `train`."""
+
     def __init__(
         self,
         codes: Sequence[Codes],
@@ -146,19 +149,19 @@ class _Training:
         self._codes = np.stack([column.astype(np.int64) for column in codes])
         self._schema, self._event, self._key, self._settings = schema, event, key, settings
         self._rules = terms(knowledge, schema)
-        self._parts = parts_of(knowledge, schema, self._rules)
+        self._parts = self.conditions(knowledge)
         self._tensors = [_with_tensors(term) for term in self._rules]
         self._flagged = [_with_tensors(term) for term in self._parts.rules]
         self._groups = [
             Literal(scope=(column,), table=torch.as_tensor(np.eye(int(of.max()) + 1, dtype=np.float64)[of]))
             for column, of in self._parts.groups
         ]
-        self._shares = noisy_shares(codes, schema.n_states, event.counts, key)
+        self._shares = self.counted(codes)
         self._width = sum(schema.n_states)
         self._starts = np.concatenate([[0], np.cumsum(schema.n_states)[:-1]])
         first, inputs = Stream(key, b"weights"), self._width + self._parts.size
-        self.critic = _layers(first, (inputs, *settings.critic, 1))
-        self.generator = _layers(
+        self.critic = layers(first, (inputs, *settings.critic, 1))
+        self.generator = layers(
             first, (settings.noise + self._parts.size, *settings.generator, self._width), scaled=True
         )
         self._optimizers = [
@@ -166,8 +169,41 @@ class _Training:
             for weights, rate in zip((self.critic, self.generator), settings.rates, strict=True)
         ]
 
+    def conditions(self, knowledge: Knowledge | None) -> Parts:
+        """What a row is conditioned on."""
+        return parts_of(knowledge, self._schema, self._rules)
+
+    def counted(self, codes: Sequence[Codes]) -> list[NDArray[np.float64]]:
+        """The shares that generated rows' conditions are drawn from, with noise."""
+        return noisy_shares(codes, self._schema.n_states, self._event.counts, self._key)
+
+    def noise(self, stream: Stream) -> list[NDArray[np.float64]]:
+        """What is added to the sums of a step, of each weight."""
+        return [stream.normal(*weight.shape) * (self._event.sigma * self._settings.clip) for weight in self.critic]
+
+    def asked(self, parts: list[Tensor], entries: NDArray[np.int64]) -> Any:
+        """The cross-entropy of the generator's conditions."""
+        import torch  # pyright: ignore[reportMissingImports]
+
+        met = torch.cat(
+            [*parts, *self._grouped(parts), *(body_probability(parts, t)[:, None] for t in self._flagged)], 1
+        )
+        asked = met.gather(1, torch.as_tensor(entries)[:, None])
+        return -torch.log(asked.clamp(min=_LEAST)).mean()
+
+    def run(self, checkpoint: Path | None = None, step: Callable[[int], None] = lambda _done: None) -> Trained:
+        """All steps. Arguments and errors as for `train`."""
+        done = 0 if checkpoint is None or not checkpoint.exists() else self.resume(checkpoint)
+        for number in range(done, self._event.steps):
+            self.step(number)
+            step(number + 1)
+            if checkpoint is not None and ((number + 1) % _EVERY == 0 or number + 1 == self._event.steps):
+                self.save(checkpoint, number + 1)
+        return self.trained
+
     @property
     def trained(self) -> Trained:
+        """The generator as it is now."""
         return Trained(
             schema=self._schema,
             parts=self._parts,
@@ -189,7 +225,7 @@ class _Training:
 
         event, settings = self._event, self._settings
         taken = np.flatnonzero(stream.uniform(self._codes.shape[1]) < event.rate)
-        noise = [stream.normal(*weight.shape) * (event.sigma * settings.clip) for weight in self.critic]
+        noise = self.noise(stream)
         sums: list[Tensor] = [torch.zeros_like(weight) for weight in self.critic]
         if len(taken):
             rows = self._codes[:, taken]
@@ -220,12 +256,7 @@ class _Training:
         logits = self._logits(stream, condition)
         fake = self._soft(logits, stream)
         parts = [part.softmax(1) for part in logits.split(self._schema.n_states, 1)]
-        loss = -_forward(self.critic, torch.cat([fake, condition], 1)).mean()
-        met = torch.cat(
-            [*parts, *self._grouped(parts), *(body_probability(parts, t)[:, None] for t in self._flagged)], 1
-        )
-        asked = met.gather(1, torch.as_tensor(entries)[:, None])
-        loss = loss - torch.log(asked.clamp(min=_LEAST)).mean()
+        loss = self.asked(parts, entries) - forward(self.critic, torch.cat([fake, condition], 1)).mean()
         if settings.rule_weight:
             loss = loss + settings.rule_weight * sum(_rule_loss(parts, term) for term in self._tensors)
         self._optimizers[1].zero_grad()
@@ -392,11 +423,11 @@ def logits_of(weights: Weights, stream: Stream, condition: Tensor, noise: int) -
     import torch  # pyright: ignore[reportMissingImports]
 
     drawn = torch.as_tensor(stream.normal(len(condition), noise))
-    return _forward(weights, torch.cat([drawn, condition], 1))
+    return forward(weights, torch.cat([drawn, condition], 1))
 
 
-def _layers(stream: Stream, sizes: Sequence[int], *, scaled: bool = False) -> Weights:
-    """Matrices (out, in) and zero vectors; K. He et al., ICCV 2015. `scaled`: the last one is a tenth."""
+def layers(stream: Stream, sizes: Sequence[int], *, scaled: bool = False) -> Weights:
+    """Weights of layers: matrices (out, in) and zero vectors; K. He et al., ICCV 2015. `scaled`: the last one is a tenth."""
     import torch  # pyright: ignore[reportMissingImports]
 
     found: Weights = []
@@ -407,7 +438,8 @@ def _layers(stream: Stream, sizes: Sequence[int], *, scaled: bool = False) -> We
     return found
 
 
-def _forward(weights: Weights, value: Tensor) -> Tensor:
+def forward(weights: Weights, value: Tensor) -> Tensor:
+    """What layers make of a value: matrices and vectors in turn, `_SLOPE` below zero between them."""
     import torch  # pyright: ignore[reportMissingImports]
 
     for place in range(0, len(weights), 2):

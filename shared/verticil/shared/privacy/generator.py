@@ -5,7 +5,8 @@ person takes part with one chance, independently of others and of other steps (P
 most what the noise is measured in. Their losses are composed as one sum. How many people there are is public; the number that
 sums are divided by is, too, and does not depend on who was taken.
 
-Of the budget, in the sense of sums of (change / sigma)^2, `SHARE_OF_COUNTS` goes to the counts, and the rest to the steps.
+Of the budget, in the sense of sums of (change / sigma)^2, `SHARE_OF_COUNTS` goes to the counts if nothing else is asked for, and
+the rest to the steps.
 """
 
 from __future__ import annotations
@@ -71,7 +72,14 @@ class GeneratorTraining(PrivacyEvent):
 
 @functools.lru_cache(maxsize=64)
 def training_for(
-    epsilon: float, delta: float, *, steps: int, rate: float, tables: int, reader: str = COLUMNS.name
+    epsilon: float,
+    delta: float,
+    *,
+    steps: int,
+    rate: float,
+    tables: int,
+    reader: str = COLUMNS.name,
+    share: float = SHARE_OF_COUNTS,
 ) -> GeneratorTraining:
     """The training with the least noise on its steps, to a ten-thousandth, that is proved to be (epsilon, delta) private.
 
@@ -79,12 +87,13 @@ def training_for(
         epsilon: finite, > 0.
         delta: 0 < delta < 1.
         steps, rate, tables, reader: as in `GeneratorTraining`.
+        share: of the budget for the counts.
 
     Raises:
         ValueError: a number is out of its range, or more noise would be needed than there can be.
     """
     unit = analytic_sigma(epsilon, delta)
-    counts = max(unit * math.sqrt(2 * tables / SHARE_OF_COUNTS), LEAST_SIGMA)
+    counts = max(unit * math.sqrt(2 * tables / share), LEAST_SIGMA)
 
     def made(sigma: float) -> GeneratorTraining:
         return GeneratorTraining(
@@ -108,6 +117,15 @@ def training_for(
         middle = math.sqrt(low * high)
         low, high = (low, middle) if _enough(made(middle)) else (middle, high)
     return made(high)
+
+
+def votes_sigma(epsilon: float, delta: float, votes: int) -> float:
+    """The standard deviation of Gaussian noise on each of so many counts that a person changes by one at most.
+
+    Whatever is counted may hang by the counts before it: together they are one Gaussian mechanism (J. Dong, A. Roth, W. Su,
+    "Gaussian differential privacy", 2022, corollary 3.3).
+    """
+    return math.sqrt(votes) * analytic_sigma(epsilon, delta)
 
 
 def study_training(study: Study, *, steps: int, rate: float) -> GeneratorTraining:
