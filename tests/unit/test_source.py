@@ -492,9 +492,9 @@ def test_missing_file_and_folder(tmp_path):
     with pytest.raises(DataFault, match="no such file") as caught:
         read_records(rule_for(tmp_path / "absent.csv"), VARIABLES, TRIM)
     assert caught.value.code == "DATA_FILE_MISSING"
-    with pytest.raises(DataFault, match="cannot be read") as caught:
+    with pytest.raises(DataFault, match="no csv file") as caught:
         read_records(rule_for(tmp_path), VARIABLES, TRIM)
-    assert caught.value.code == "DATA_UNREADABLE"
+    assert caught.value.code == "DATA_FILE_MISSING"
 
 
 def test_misuse_of_rules(table):

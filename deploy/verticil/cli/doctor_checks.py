@@ -477,7 +477,7 @@ def _tables(config: PartyConfig) -> Iterator[Finding]:
         if rule.id not in names:
             fault = DataFault(
                 "DATA_COLUMN_MISSING",
-                f"{rule.path.name}: no column '{rule.id}' in the header",
+                f"{rule.name}: no column '{rule.id}' in the header",
                 hint=f"say in [dataset.{name}] id which column identifies people",
             )
             yield failed(check, fault)

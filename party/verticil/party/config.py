@@ -14,7 +14,8 @@ from typing import Final, Literal, cast
 
 from verticil.party.codebook import known_from
 from verticil.party.dataset.encoding import WRITTEN
-from verticil.party.dataset.table import ColumnRule, DatasetRule
+from verticil.party.dataset.sources.server import Server, has_password, no_url
+from verticil.party.dataset.table import DATABASES, ENDINGS, ColumnRule, DatasetRule, Format
 from verticil.party.limits.masked import FLOOR, LINKAGES, MaskedPolicy
 from verticil.party.limits.policy import (
     DELTA_STUDIES,
@@ -169,22 +170,65 @@ def require_marked_authority(config: PartyConfig, *, is_demo: bool) -> None:
 
 
 def _check_files(table: Table, datasets: Mapping[str, DatasetRule]) -> None:
-    """The lifetime sum is per data set name: one file under two names would be charged to two sums."""
-    names: dict[Path, str] = {}
+    """The lifetime sum is per data set name: one table under two names would be charged to two sums."""
+    names: dict[tuple[str, str, str], str] = {}
     for name, rule in datasets.items():
-        other = names.setdefault(rule.path.resolve(), name)
+        place = str(rule.path.resolve()) if rule.server is None else rule.server.named_by
+        other = names.setdefault((place, rule.table, " ".join(rule.query.split())), name)
         if other != name:
             table.fail(
-                f"dataset.{name}.path",
-                f"is the file of [dataset.{other}], expected one data set for each file",
+                f"dataset.{name}.{'path' if rule.server is None else 'url'}",
+                f"is the table of [dataset.{other}], expected one data set for each",
                 hint="the epsilon ever spent is summed for each data set",
             )
 
 
+_FILES: Final = ("csv", "parquet", "arrow", "duckdb", "sqlite")
+_URLS: Final = ("url", "url_env", "url_file")
+
+
+def _place(table: Table, base: Path) -> tuple[Path, Format, Server | None]:
+    """Where a data set is, in a file or on a server."""
+    said = [key for key in ("path", *_URLS) if table.has(key)]
+    if len(said) > 1:
+        table.fail(said[1], f"stands beside {said[0]}, expected one place")
+    if not said or said == ["path"]:
+        path = path_in(table, "path", base)
+        return path, cast("Format", table.choice("format", _FILES, ENDINGS.get(path.suffix.lower(), "csv"))), None
+    if table.has("format"):
+        table.fail("format", f"stands beside {said[0]}, expected it beside path only")
+    passwords = [key for key in ("password_env", "password_file") if table.has(key)]
+    if len(passwords) > 1 or (passwords and said != ["url"]):
+        table.fail(passwords[-1], f"stands beside {[*said, *passwords][-2]}, expected one place of the password")
+    server = Server(
+        url=table.value(str, "url", ""),
+        url_env=table.value(str, "url_env", ""),
+        url_file=path_in(table, "url_file", base) if table.has("url_file") else None,
+        password_env=table.value(str, "password_env", ""),
+        password_file=path_in(table, "password_file", base) if table.has("password_file") else None,
+    )
+    if said == ["url"]:
+        hint = "remove it there and change it; then password_file, password_env, url_file or url_env"
+        if not (problem := no_url(server.url)) and has_password(server.url):
+            problem = "has a password, expected none in this file"
+        if problem:
+            table.fail("url", problem, hint=hint if "password" in problem else "")
+    return Path(), "server", server
+
+
 def _dataset(table: Table, base: Path) -> DatasetRule:
+    path, kind, server = _place(table, base)
+    stated = [key for key in ("table", "query") if table.has(key) and table.value(str, key)]
+    if kind in DATABASES and len(stated) != 1:
+        table.fail("table", f"got {' and '.join(stated) or 'neither'}, expected either table or query")
+    if kind not in DATABASES and stated:
+        table.fail(stated[0], f'stands beside format = "{kind}", expected it of a database only')
     rule = DatasetRule(
-        path=path_in(table, "path", base),
-        format=cast("Literal['csv', 'parquet']", table.choice("format", ("csv", "parquet"), "csv")),
+        path=path,
+        format=kind,
+        server=server,
+        table=table.value(str, "table", ""),
+        query=table.value(str, "query", ""),
         delimiter=table.value(str, "delimiter", ","),
         encoding=table.value(str, "encoding", "utf-8"),
         id=table.value(str, "id"),

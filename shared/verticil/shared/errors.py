@@ -103,6 +103,7 @@ CODES: Final[dict[str, tuple[str, int]]] = {
     # the local table and machine
     "DATA_FILE_MISSING": ("DataFault", 1),
     "DATA_UNREADABLE": ("DataFault", 1),
+    "DATA_INTERRUPTED": ("DataFault", 1),
     "DATA_COLUMN_MISSING": ("DataFault", 1),
     "DATA_CATEGORY_UNSEEN": ("DataFault", 1),
     "DATA_VALUE_OUTSIDE": ("DataFault", 1),

@@ -164,7 +164,7 @@ def check_records(
     scan.rows(normalise, closely=True)
     counts = tuple(column.counts(scan.kept) for column in scan.columns if column.variable not in follow)
     columns = {column.variable.name: column for column in scan.columns}
-    file, n = rule.path.name, int(np.count_nonzero(scan.kept))
+    file, n = rule.name, int(np.count_nonzero(scan.kept))
     found = [
         *_row_remarks(file, scan),
         *_value_remarks(file, n, counts),
@@ -195,7 +195,7 @@ class _Scan:
         sources = {variable.name: rule.column(variable.name).source for variable in variables}
         self.absent = missing_columns(rule, names, list(dict.fromkeys([*[rule.id] * rule.has_ids, *sources.values()])))
         self.columns = [
-            _Column(variable, rule.column(variable.name), file=rule.path.name)
+            _Column(variable, rule.column(variable.name), file=rule.name)
             for variable in variables
             if sources[variable.name] in names
         ]

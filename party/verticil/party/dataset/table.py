@@ -1,4 +1,4 @@
-"""A local CSV or Parquet file as columns of texts, part by part.
+"""A local table as columns of texts, part by part: a CSV file is read here, everything else by `verticil.party.dataset.sources`.
 
 Promises: every value is text, as with pandas' ``dtype=str, keep_default_na=False`` (``007`` stays ``007``; ``NA`` and ``None``
 are texts like any other; contract, section 4); memory is bounded by the part, not by the file; a row with too many or too few
@@ -7,18 +7,22 @@ has, so that one value cannot keep a column from being read (a file in another e
 it). No message carries a value: it names the file, columns, positions and counts. Header names are quoted only when some expected
 column shows that the first row is a header, and exceptions of the libraries, which quote rows, are never chained.
 
-How Parquet values become text: strings as they are; whole numbers in decimal (``7``), also when the column is floating point;
-other numbers in their shortest form; booleans ``True`` and ``False``; dates and times in ISO form; null and NaN empty.
+How values that have a type become text, wherever they come from (`text_column`): strings as they are; whole numbers in decimal
+(``7``), also when the column is floating point; other numbers in their shortest form, decimal ones with all the places that the
+column has; booleans ``True`` and ``False``; dates and times in ISO form, fractions of seconds without zeros at the end and
+instants in UTC (``2020-01-02 01:04:05Z``); null and NaN empty.
 """
 
 from __future__ import annotations
 
 import codecs
 import csv
+import datetime as dt
 import difflib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -28,16 +32,38 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
-from pyarrow import parquet
 
+from verticil.party.dataset.sources.server import Server
 from verticil.shared.errors import DataFault, Misuse
 
 T = TypeVar("T")
 
 _BLOCK_BYTES: Final = 4 << 20  # a CSV part; also the longest row
-_PARQUET_ROWS: Final = 65_536
+PART_ROWS: Final = 65_536
+"""Most rows of a part that comes from anything else."""
+Format = Literal["csv", "parquet", "arrow", "duckdb", "sqlite", "server"]
+DATABASES: Final = frozenset({"duckdb", "sqlite", "server"})
+ENDINGS: Final[Mapping[str, Format]] = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".duckdb": "duckdb",
+    ".sqlite": "sqlite",
+    ".sqlite3": "sqlite",
+}
+"""What a file is by the ending of its name, where nothing else says it; else it is CSV."""
 DELIMITERS: Final = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
-_SIGNATURES: Final = {b"PAR1": "Parquet", b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd"}
+_SIGNATURES: Final = {
+    b"PAR1": "Parquet",
+    b"ARROW1": "Arrow",
+    b"SQLite": "SQLite",
+    b"\x1f\x8b": "gzip",
+    b"PK\x03\x04": "zip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,32 +86,44 @@ class DatasetRule:
     """How to read one local table: ``[dataset.NAME]`` of party.toml.
 
     Attributes:
-        path: the file.
-        format: csv or parquet.
+        path: the file, the folder, or a pattern with ``*``; of a server nothing.
+        format: what the files are, or ``server``.
         id: the column that names the person.
         delimiter, encoding: of a CSV file.
         columns: variable -> rule, only where the local table differs from the study.
         has_ids: whether `id` is a column; else each row is a person, as in a table that is never linked.
+        server: the database on a server; None: it is a file.
+        table, query: of a database: one of the two.
 
     Raises:
         Misuse: CONFIG_INVALID, the delimiter is not one ASCII character or the encoding is unknown.
     """
 
-    path: Path
-    format: Literal["csv", "parquet"]
+    path: Path = Path()
+    format: Format
     id: str
     delimiter: str = ","
     encoding: str = "utf-8"
     columns: Mapping[str, ColumnRule] = field(default_factory=dict)
     has_ids: bool = True
+    server: Server | None = None
+    table: str = ""
+    query: str = ""
+
+    @property
+    def name(self) -> str:
+        """What messages call it. They go to the miner too, so nothing of where it is."""
+        if self.server is None:
+            return self.path.name
+        return f"table '{self.table}'" if self.table else "query"
 
     def __post_init__(self) -> None:
         if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':
-            raise Misuse("CONFIG_INVALID", f"{self.path.name}: delimiter is not one ASCII character that can separate")
-        if _attempt(lambda: "".encode(self.encoding), LookupError) is None:
+            raise Misuse("CONFIG_INVALID", f"{self.name}: delimiter is not one ASCII character that can separate")
+        if attempt(lambda: "".encode(self.encoding), LookupError) is None:
             raise Misuse(
                 "CONFIG_INVALID",
-                f"{self.path.name}: unknown encoding '{self.encoding}'",
+                f"{self.name}: unknown encoding '{self.encoding}'",
                 hint="for instance utf-8, latin-1, cp1252, utf-16",
             )
 
@@ -127,15 +165,12 @@ def header(rule: DatasetRule) -> tuple[str, ...]:
     """The names of the table's columns, in order.
 
     Raises:
-        DataFault: DATA_FILE_MISSING, DATA_UNREADABLE or DATA_EMPTY.
+        DataFault: DATA_FILE_MISSING, DATA_UNREADABLE, DATA_EMPTY or DATA_INTERRUPTED.
+        Misuse, DataFault: a server's credentials are not there (`verticil.party.dataset.sources.server`).
     """
-    _check_file(rule)
-    if rule.format == "parquet":
-        return tuple(_open_parquet(rule).schema_arrow.names)
-    names = _csv_header(rule, rule.delimiter)
-    if not names:
-        raise DataFault("DATA_EMPTY", f"{rule.path.name}: no row, expected a header and one row for each person")
-    return names
+    from verticil.party.dataset.sources import door
+
+    return door.header(rule)
 
 
 def missing_columns(rule: DatasetRule, names: Sequence[str], wanted: Sequence[str]) -> DataFault | None:
@@ -144,7 +179,7 @@ def missing_columns(rule: DatasetRule, names: Sequence[str], wanted: Sequence[st
     Raises:
         DataFault: DATA_UNREADABLE, another delimiter is in use, or a wanted column occurs twice.
     """
-    file = rule.path.name
+    file = rule.name
     seen = Counter(names)
     for name in wanted:
         if seen[name] > 1:
@@ -176,13 +211,15 @@ def read_parts(rule: DatasetRule, sources: Sequence[str]) -> Iterator[TablePart]
         sources: the columns to read; all are there (see `missing_columns`).
 
     Raises:
-        DataFault: DATA_UNREADABLE (also DATA_FILE_MISSING).
+        DataFault: DATA_UNREADABLE, DATA_INTERRUPTED (also DATA_FILE_MISSING).
+        Misuse, DataFault: as `header`.
     """
-    wanted = list(dict.fromkeys(sources))
-    return _parquet_parts(rule, wanted) if rule.format == "parquet" else _csv_parts(rule, wanted)
+    from verticil.party.dataset.sources import door
+
+    return door.parts(rule, list(dict.fromkeys(sources)))
 
 
-def _attempt(work: Callable[[], T], *errors: type[Exception]) -> T | None:
+def attempt(work: Callable[[], T], *errors: type[Exception]) -> T | None:
     """The result of `work`; None when it fails with one of `errors`, so that nobody chains an exception that quotes data."""
     try:
         return work()
@@ -190,37 +227,54 @@ def _attempt(work: Callable[[], T], *errors: type[Exception]) -> T | None:
         return None
 
 
-def _check_file(rule: DatasetRule) -> None:
+def check_file(rule: DatasetRule) -> None:
+    """Look at the beginning of a file.
+
+    Raises:
+        DataFault: DATA_FILE_MISSING, DATA_EMPTY; DATA_UNREADABLE, it is of another format.
+    """
     try:
         with rule.path.open("rb") as file:
-            start = file.read(4)
+            start = file.read(6)
     except FileNotFoundError:
         # By its name only: the message goes to the miner too, and where a site keeps its files is not the miner's concern.
         hint = "see path in [dataset.NAME] of party.toml; a relative one begins at the folder of party.toml"
-        raise DataFault("DATA_FILE_MISSING", f"{rule.path.name}: no such file", hint=hint) from None
+        raise DataFault("DATA_FILE_MISSING", f"{rule.name}: no such file", hint=hint) from None
     except OSError as error:
         hint = "path in [dataset.NAME] of party.toml must name a file that this user may read"
-        raise _unreadable(rule, f"cannot be read ({error.strerror})", hint=hint) from None
+        raise unreadable(rule, f"cannot be read ({error.strerror})", hint=hint) from None
     if not start:
-        raise DataFault("DATA_EMPTY", f"{rule.path.name}: the file is empty")
+        raise DataFault("DATA_EMPTY", f"{rule.name}: the file is empty")
     kind = next((kind for signature, kind in _SIGNATURES.items() if start.startswith(signature)), "")
     if kind and kind.lower() != rule.format:
-        hint = 'set format = "parquet"' if kind == "Parquet" else "unpack the file first"
-        raise _unreadable(rule, f"this is a {kind} file, expected {rule.format}", hint=hint)
+        known = kind in {"Parquet", "Arrow", "SQLite"}
+        hint = f'set format = "{kind.lower()}"' if known else "unpack the file first"
+        raise unreadable(
+            rule, f"this is {'an' if kind == 'Arrow' else 'a'} {kind} file, expected {rule.format}", hint=hint
+        )
 
 
-def _unreadable(rule: DatasetRule, problem: str, *, hint: str = "") -> DataFault:
-    return DataFault("DATA_UNREADABLE", f"{rule.path.name}: {problem}", hint=hint)
+def unreadable(rule: DatasetRule, problem: str, *, hint: str = "") -> DataFault:
+    """The fault of a table that is there and cannot be read."""
+    return DataFault("DATA_UNREADABLE", f"{rule.name}: {problem}", hint=hint)
 
 
 # ---- CSV
 
 
+def csv_names(rule: DatasetRule) -> tuple[str, ...]:
+    """The names in the first row of one CSV file; raises as `header`."""
+    names = _csv_header(rule, rule.delimiter)
+    if not names:
+        raise DataFault("DATA_EMPTY", f"{rule.name}: no row, expected a header and one row for each person")
+    return names
+
+
 def _csv_header(rule: DatasetRule, delimiter: str) -> tuple[str, ...]:
-    rows = _attempt(lambda: _first_rows(rule, delimiter, 1), csv.Error, OSError, UnicodeError)
+    rows = attempt(lambda: _first_rows(rule, delimiter, 1), csv.Error, OSError, UnicodeError)
     if rows is None:
         hint = "is it a CSV file in the encoding that party.toml names?"
-        raise _unreadable(rule, "the header cannot be read", hint=hint)
+        raise unreadable(rule, "the header cannot be read", hint=hint)
     return tuple(rows[0]) if rows else ()
 
 
@@ -237,14 +291,15 @@ def _check_delimiter(rule: DatasetRule, wanted: Sequence[str]) -> None:
         if found and delimiter != rule.delimiter:
             written = '"\\t"' if delimiter == "\t" else f'"{delimiter}"'
             got = DELIMITERS.get(rule.delimiter, f"'{rule.delimiter}'")
-            raise _unreadable(
+            raise unreadable(
                 rule,
                 f"wrong delimiter: with {got} none of {len(set(wanted))} expected columns is found, with {spoken} {found}",
                 hint=f"set delimiter = {written} in [dataset.NAME] of party.toml, or write the table with {got}",
             )
 
 
-def _csv_parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
+def csv_parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
+    """The rows of one CSV file; raises as `read_parts`."""
     ragged: list[int] = []
 
     def leave_out(row: arrow_csv.InvalidRow) -> str:
@@ -269,15 +324,15 @@ def _csv_parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
         )
 
     errors = (pa.ArrowException, ValueError, OSError)
-    if len(_attempt(lambda: _first_rows(rule, rule.delimiter, 2), csv.Error, OSError, UnicodeError) or "??") < 2:
+    if len(attempt(lambda: _first_rows(rule, rule.delimiter, 2), csv.Error, OSError, UnicodeError) or "??") < 2:
         return  # the reader takes a header without a line end for a damaged file
-    reader = _attempt(open_reader, *errors)
+    reader = attempt(open_reader, *errors)
     while reader is not None:
-        batch = _attempt(partial(_next_of, reader), *errors)
+        batch = attempt(partial(next_of, reader), *errors)
         if batch is None:
             break
         columns = {
-            name: _text_column(column) for part in batch for name, column in zip(wanted, part.columns, strict=True)
+            name: text_column(column) for part in batch for name, column in zip(wanted, part.columns, strict=True)
         }
         n_rows = batch[0].num_rows if batch else 0
         yield TablePart(
@@ -289,7 +344,7 @@ def _csv_parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
     raise _why_unreadable(rule)
 
 
-def _next_of(items: Iterator[T]) -> list[T]:
+def next_of(items: Iterator[T]) -> list[T]:
     """The next item; empty at the end, so that None can say that reading failed."""
     for item in items:
         return [item]
@@ -299,12 +354,12 @@ def _next_of(items: Iterator[T]) -> list[T]:
 def _why_unreadable(rule: DatasetRule) -> DataFault:
     position = undecodable(rule)
     if position is not None:
-        return _unreadable(
+        return unreadable(
             rule,
             f"not {rule.encoding} at byte {position}",
             hint='set encoding in [dataset.NAME], for instance "latin-1" or "cp1252", or convert the file',
         )
-    return _unreadable(
+    return unreadable(
         rule,
         f"not readable as CSV: a row is longer than {_BLOCK_BYTES >> 20} MiB or cut off",
         hint="is there a quotation mark that is never closed?",
@@ -331,56 +386,11 @@ def undecodable(rule: DatasetRule) -> int | None:
         return None
 
 
-# ---- Parquet
-
-
-def _open_parquet(rule: DatasetRule) -> parquet.ParquetFile:
-    file = _attempt(lambda: parquet.ParquetFile(rule.path), pa.ArrowException, ValueError, OSError)
-    if file is None:
-        raise _unreadable(rule, "not a Parquet file, or damaged", hint='for a CSV file set format = "csv"')
-    return file
-
-
-def _parquet_parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
-    file = _open_parquet(rule)
-    for name in wanted:
-        kind = file.schema_arrow.field(name).type
-        if not _is_textual(kind):
-            raise _unreadable(rule, f"column '{name}' has type {kind}, expected text, numbers, booleans or dates")
-    errors = (pa.ArrowException, ValueError, OSError)
-    batches = file.iter_batches(batch_size=_PARQUET_ROWS, columns=list(wanted))
-
-    def next_part() -> list[TablePart]:
-        return [
-            TablePart(
-                n_rows=batch.num_rows,
-                columns={name: _text_column(batch.column(batch.schema.get_field_index(name))) for name in wanted},
-            )
-            for batch in _next_of(batches)
-        ]
-
-    while True:
-        part = _attempt(next_part, *errors)
-        if part is None:
-            raise _unreadable(rule, "damaged Parquet file, or a value that cannot be written as text")
-        if not part:
-            return
-        yield part[0]
-
-
-def _is_textual(kind: pa.DataType) -> bool:
-    types = pa.types
-    if types.is_dictionary(kind):
-        return _is_textual(kind.value_type) and not types.is_dictionary(kind.value_type)
-    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_temporal, types.is_decimal, types.is_null)
-    texts = (types.is_string, types.is_large_string, types.is_string_view)
-    return any(test(kind) for test in (*texts, *tests)) and not types.is_duration(kind) and not types.is_interval(kind)
-
-
 # ---- Arrow columns to texts
 
 
-def _text_column(column: pa.Array) -> TextColumn:
+def text_column(column: pa.Array) -> TextColumn:
+    """A column of Arrow, of a type that `verticil.party.dataset.sources.files.is_textual` knows, as texts."""
     if pa.types.is_null(column.type):
         return TextColumn(distinct=("",), index=np.zeros(len(column), dtype=np.int32))
     if pa.types.is_string_view(column.type) or pa.types.is_float16(column.type):
@@ -401,7 +411,13 @@ def _texts(values: pa.Array) -> list[str]:
     if pa.types.is_floating(kind):
         scalar: Callable[[float], object] = np.float32 if pa.types.is_float32(kind) else float
         return ["" if value is None else _number_text(value, scalar) for value in values.to_pylist()]
-    if pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
+    if pa.types.is_decimal(kind):
+        return ["" if text is None else _plain(text) for text in values.cast(pa.string()).to_pylist()]
+    if pa.types.is_timestamp(kind) or pa.types.is_time(kind):
+        mark = "Z" if pa.types.is_timestamp(kind) and kind.tz is not None else ""
+        values = values.cast(pa.timestamp(kind.unit)) if mark else values  # the instant in UTC
+        return ["" if text is None else whole_seconds(text) + mark for text in values.cast(pa.string()).to_pylist()]
+    if pa.types.is_temporal(kind):
         values = values.cast(pa.string())
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         encoded = values.cast(pa.binary() if pa.types.is_string(values.type) else pa.large_binary())
@@ -413,3 +429,42 @@ def _number_text(value: float, scalar: Callable[[float], object]) -> str:
     if value != value:  # noqa: PLR0124  NaN
         return ""
     return str(int(value)) if value.is_integer() else str(scalar(value))
+
+
+def _plain(text: str) -> str:
+    """A decimal number without an exponent, with all its places."""
+    return format(Decimal(text), "f") if "E" in text else text
+
+
+def whole_seconds(text: str) -> str:
+    """A time without the zeros at the end of its fraction.
+
+    >>> whole_seconds("10:20:30.500000"), whole_seconds("10:20:30.000"), whole_seconds("10:20:30")
+    ('10:20:30.5', '10:20:30', '10:20:30')
+    """
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def text_of(value: object) -> str:  # noqa: PLR0911  a line for each type
+    """The text of one value that a database without Arrow gave, as `text_column` has it. No value is refused.
+
+    >>> import datetime as dt
+    >>> text_of(True), text_of(7.0), text_of(Decimal("1.50")), text_of(dt.datetime(2020, 1, 2, 3, 4, 5)), text_of(None)
+    ('True', '7', '1.50', '2020-01-02 03:04:05', '')
+    """
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return _number_text(value, float)
+    if isinstance(value, Decimal):
+        return "" if value.is_nan() else format(value, "f") if value.is_finite() else str(float(value))
+    if isinstance(value, dt.datetime):
+        at = value if value.tzinfo is None else value.replace(tzinfo=None) - (value.utcoffset() or dt.timedelta())
+        return whole_seconds(at.isoformat(" ")) + ("" if value.tzinfo is None else "Z")
+    if isinstance(value, dt.time):
+        return whole_seconds(value.isoformat())
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).decode("utf-8", "surrogateescape")
+    return str(value)

@@ -34,6 +34,7 @@ TRIED_AGAIN: Final = frozenset(
         "RESOURCE_EXHAUSTED",
         "CHUNK_CORRUPT",
         "OFFSET_MISMATCH",
+        "DATA_INTERRUPTED",
         "DISK_FULL",
         "FILES_EXHAUSTED",
         "STATE_LOCKED",

@@ -1,0 +1,259 @@
+"""Tables in files: one, those of a folder (also one that is partitioned by ``key=value`` folders), or those of a pattern.
+
+Promises: files are read in the order of their names, each as `verticil.party.dataset.table` reads one; columns are found by
+name, wherever they stand; a folder ``key=value`` is a column ``key``. Only the columns that are asked for are read, and memory is
+bounded by a part. When a file comes, goes or changes while the table is read, reading fails: what was read is no state that the
+table ever had. No message names a folder of a partition, whose name is a value.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import ipc, parquet
+
+from verticil.party.dataset.table import (
+    ENDINGS,
+    PART_ROWS,
+    DatasetRule,
+    TablePart,
+    TextColumn,
+    attempt,
+    check_file,
+    csv_names,
+    csv_parts,
+    next_of,
+    text_column,
+    unreadable,
+)
+from verticil.shared.errors import DataFault
+
+_OF_CSV: Final = frozenset({".csv", ".tsv", ".txt"})
+_PATTERN: Final = "*?["
+_NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
+_ERRORS: Final = (pa.ArrowException, ValueError, OSError)
+
+
+def is_many(path: Path) -> bool:
+    """Whether a path means files rather than a file."""
+    return path.is_dir() or (not path.is_file() and any(sign in str(path) for sign in _PATTERN))
+
+
+def header(rule: DatasetRule) -> tuple[str, ...]:
+    """The names of the columns that all files have, in the order of the first; raises as `table.header`."""
+    found = [(*_names(replace(rule, path=file)), *_keys(rule, file)) for file in _files(rule)]
+    others = [set(names) for names in found[1:]]
+    return tuple(name for name in found[0] if all(name in names for names in others))
+
+
+def parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
+    """The rows of all files; raises as `table.read_parts`."""
+    files = _files(rule)
+    before = _states(files)
+    kinds: dict[str, str] = {}
+    for number, file in enumerate(files, 1):
+        one = replace(rule, path=file)
+        keys = _keys(rule, file)
+        inside = [name for name in wanted if name not in keys]
+        if rule.format == "csv":
+            found = csv_parts(one, inside)
+        else:
+            check_file(one)
+            opened = _Opened(one)
+            _check_kinds(rule, opened, inside, kinds, where=f" in file {number} of {len(files)}" if files[1:] else "")
+            found = opened.parts(inside)
+        for part in found:
+            columns = {name: _one_value(text, part.n_rows) for name, text in keys.items() if name in wanted}
+            yield replace(part, columns={**part.columns, **columns}) if columns else part
+    if _states(files) != before or (is_many(rule.path) and _files(rule) != files):
+        raise DataFault(
+            "DATA_INTERRUPTED",
+            f"{rule.name}: changed while it was read",
+            hint="write a new table under another name and rename it when it is whole",
+        )
+
+
+def _one_value(text: str, n_rows: int) -> TextColumn:
+    return TextColumn(distinct=(text,), index=np.zeros(n_rows, dtype=np.int32))
+
+
+# ---- which files
+
+
+def _files(rule: DatasetRule) -> list[Path]:
+    """The files of the table, by name; all there is to it where `path` is one file."""
+    path = rule.path
+    if not is_many(path):
+        return [path]
+    hint = "see path and format in [dataset.NAME] of party.toml"
+    if not path.is_dir():
+        files = sorted(file for name in glob.glob(str(path), recursive=True) if (file := Path(name)).is_file())
+    else:
+        below = [entry.relative_to(path) for entry in path.rglob("*")]
+        if any(entry.name == "_delta_log" for entry in below):
+            hint = "which of its files count stands in its log: read it through DuckDB, or write it out as Parquet"
+            raise unreadable(rule, "this is a Delta table, expected plain files", hint=hint)
+        below = [entry for entry in below if not any(name.startswith((".", "_")) for name in entry.parts)]
+        endings = (
+            _OF_CSV if rule.format == "csv" else {ending for ending, kind in ENDINGS.items() if kind == rule.format}
+        )
+        names = sorted(entry for entry in below if entry.suffix.lower() in endings and (path / entry).is_file())
+        files = [path / entry for entry in names]
+        with_files = {folder for entry in names for folder in entry.parents}
+        partitions = [entry for entry in below if "=" in entry.name and (path / entry).is_dir()]
+        if empty := sum(entry not in with_files for entry in partitions):
+            problem = f"{rule.name}: {empty} of its {len(partitions)} partitions have no {rule.format} file"
+            raise DataFault(
+                "DATA_FILE_MISSING", problem, hint="is it still being copied? Remove a folder that has none"
+            )
+    if not files:
+        raise DataFault("DATA_FILE_MISSING", f"{rule.name}: no {rule.format} file", hint=hint)
+    if len({tuple(_keys(rule, file)) for file in files}) > 1:
+        problem = "some of its files are in folders that others are not in"
+        raise unreadable(rule, problem, hint="expected the same key=value folders around every file")
+    return files
+
+
+def _keys(rule: DatasetRule, file: Path) -> dict[str, str]:
+    """The columns that a file's folders say; none where `path` is one file."""
+    if file == rule.path:
+        return {}
+    parts = list(rule.path.parts)
+    fixed = next((i for i, part in enumerate(parts) if any(sign in part for sign in _PATTERN)), len(parts))
+    folders = file.parts[fixed if not rule.path.is_dir() else len(parts) : -1]
+    pairs = [folder.partition("=") for folder in folders if "=" in folder]
+    return {unquote(key): "" if value == _NO_VALUE else unquote(value) for key, _, value in pairs}
+
+
+def _states(files: Sequence[Path]) -> list[tuple[int, int, int] | None]:
+    """What changes when a file does; None: it is gone."""
+
+    def state(file: Path) -> tuple[int, int, int]:
+        found = file.stat()
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    return [attempt(partial(state, file), OSError) for file in files]
+
+
+# ---- what is in them
+
+
+def _names(rule: DatasetRule) -> tuple[str, ...]:
+    check_file(rule)
+    return csv_names(rule) if rule.format == "csv" else tuple(_Opened(rule).schema.names)
+
+
+class _Opened:
+    """A Parquet or Arrow file."""
+
+    def __init__(self, rule: DatasetRule) -> None:
+        self._rule = rule
+        file = attempt(partial(_open, rule), *_ERRORS)
+        if file is None:
+            kind = "a Parquet" if rule.format == "parquet" else "an Arrow"
+            raise unreadable(rule, f"not {kind} file, or damaged", hint='for a CSV file set format = "csv"')
+        self.schema: pa.Schema = file.schema_arrow if isinstance(file, parquet.ParquetFile) else file.schema
+
+    def parts(self, wanted: Sequence[str]) -> Iterator[TablePart]:
+        return arrow_parts(self._rule, self._batches(wanted), wanted)
+
+    def _batches(self, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        file = _open(self._rule, [self.schema.get_field_index(name) for name in wanted])
+        if isinstance(file, parquet.ParquetFile):
+            yield from file.iter_batches(batch_size=PART_ROWS, columns=list(wanted))
+        elif isinstance(file, ipc.RecordBatchStreamReader):
+            yield from file
+        else:
+            for number in range(file.num_record_batches):
+                yield file.get_batch(number)
+
+
+def _open(
+    rule: DatasetRule, fields: Sequence[int] | None = None
+) -> parquet.ParquetFile | ipc.RecordBatchFileReader | ipc.RecordBatchStreamReader:
+    if rule.format == "parquet":
+        return parquet.ParquetFile(rule.path)
+    options = ipc.IpcReadOptions(included_fields=None if fields is None else list(fields))
+    # Not mapped into memory: a file that is cut off while it is read would end the process.
+    opened = attempt(lambda: ipc.open_file(pa.OSFile(str(rule.path)), options=options), *_ERRORS)
+    return opened if opened is not None else ipc.open_stream(pa.OSFile(str(rule.path)), options=options)
+
+
+def arrow_parts(rule: DatasetRule, batches: Iterator[pa.RecordBatch], wanted: Sequence[str]) -> Iterator[TablePart]:
+    """Batches of Arrow as parts of at most `PART_ROWS` rows.
+
+    Raises:
+        DataFault: DATA_UNREADABLE.
+    """
+
+    pieces = (batch[at : at + PART_ROWS] for batch in batches for at in range(0, batch.num_rows, PART_ROWS))
+
+    def next_part() -> list[TablePart]:
+        return [_part(piece, wanted) for piece in next_of(pieces)]
+
+    while True:
+        part = attempt(next_part, *_ERRORS)
+        if part is None:
+            raise unreadable(
+                rule, f"damaged {rule.format.capitalize()} file, or a value that cannot be written as text"
+            )
+        if not part:
+            return
+        yield part[0]
+
+
+def _part(batch: pa.RecordBatch, wanted: Sequence[str]) -> TablePart:
+    places = {name: batch.schema.get_field_index(name) for name in wanted}
+    return TablePart(
+        n_rows=batch.num_rows, columns={name: text_column(batch.column(place)) for name, place in places.items()}
+    )
+
+
+def _check_kinds(
+    rule: DatasetRule, opened: _Opened, wanted: Sequence[str], kinds: dict[str, str], *, where: str
+) -> None:
+    """Each column has a type that can be written as text, and the same way of writing in every file."""
+    for name in wanted:
+        kind = opened.schema.field(name).type
+        if not is_textual(kind):
+            problem = f"column '{name}' has type {kind}{where}, expected text, numbers, booleans or dates"
+            raise unreadable(rule, problem)
+        # Nothing but nulls has no type of its own, and a writer that sees a table in pieces makes numbers of either kind.
+        if (written := _written(kind)) and kinds.setdefault(name, written) != written:
+            problem = f"column '{name}' is {written}{where} and {kinds[name]} in an earlier one, expected one type"
+            raise unreadable(rule, problem, hint="write the files anew with one schema")
+
+
+def _written(kind: pa.DataType) -> str:
+    types = pa.types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if types.is_null(kind):
+        return ""
+    if types.is_integer(kind) or types.is_floating(kind):
+        return "a number"
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return "text"
+    if types.is_decimal(kind):
+        return f"decimal with {kind.scale} places"
+    if types.is_timestamp(kind):
+        return "an instant" if kind.tz is not None else "a date and time"
+    return "a date" if types.is_date(kind) else "a time" if types.is_time(kind) else "boolean"
+
+
+def is_textual(kind: pa.DataType) -> bool:
+    """Whether every value of a type of Arrow can be written as text (`verticil.party.dataset.table.text_column`)."""
+    types = pa.types
+    if types.is_dictionary(kind):
+        return is_textual(kind.value_type) and not types.is_dictionary(kind.value_type)
+    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_temporal, types.is_decimal, types.is_null)
+    texts = (types.is_string, types.is_large_string, types.is_string_view)
+    return any(test(kind) for test in (*texts, *tests)) and not types.is_duration(kind) and not types.is_interval(kind)
