@@ -36,6 +36,7 @@ from verticil.curator.learning import records_of
 from verticil.experiments.hittmeir import datasets
 from verticil.experiments.hittmeir.synthesizer import warm_up
 from verticil.miner.learning.learn import learn
+from verticil.shared.knowledge.raking import raked
 from verticil.shared.knowledge.rules import Condition, Function, Knowledge, Rule
 from verticil.shared.knowledge.support import function_codes, support
 from verticil.shared.model.elimination import conditioned
@@ -204,7 +205,8 @@ def of_network(data: Data, epsilon: float | None, seed: int, stated: Knowledge |
     study = dataclasses.replace(study_of(own, channels_of(own.schema.n_states, epsilon)), knowledge=stated)
     network = learned_network(study, own.columns)
     found = None if stated is None else support(stated, own.schema)
-    codes = sample_codes(network, 10 * data.n, generator=np.random.default_rng([seed, 0x5]), support=found)
+    by = raked(network, found)
+    codes = sample_codes(network, 10 * data.n, generator=np.random.default_rng([seed, 0x5]), support=by)
     if found is None or stated is None:
         return list(codes), ""
     share = conditioned(network, {}, found.limits)[1]
@@ -266,7 +268,7 @@ def draw(n: int = 10_000_000) -> Iterator[tuple[str, bool]]:
     generator, clock = np.random.default_rng(1), Clock()
     broken, done, seconds, memory = 0, 0, list[float](), list[float]()
     clock()
-    for codes in sample_chunks(network, n, generator=generator, support=found):
+    for codes in sample_chunks(network, n, generator=generator, support=raked(network, found)):
         seconds.append(clock())
         broken += int((~found.holds(codes)).sum())
         done += len(codes[0])

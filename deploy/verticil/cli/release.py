@@ -16,6 +16,7 @@ from verticil.cli.connection import CertificateOption, FederationOption, StudyNa
 from verticil.cli.output import Format, FormatOption, emit, put, say
 from verticil.cli.study_status import revocations
 from verticil.shared.errors import Misuse
+from verticil.shared.knowledge.raking import raked
 from verticil.shared.model.schema import Schema
 
 if TYPE_CHECKING:
@@ -236,12 +237,13 @@ def sample(
     generator = np.random.Generator(np.random.PCG64(seed))
     try:
         sources = sampled or (joint or network,)
+        made_by = [raked(each, support) for each in sources]
         sizes = [len(range(place, n, len(sources))) for place in range(len(sources))]
         tables = (
             decode(network.schema, codes, generator, knowledge=knowledge, tilts=_tilts(each, study))
-            for each, size in zip(sources, sizes, strict=True)
+            for each, by, size in zip(sources, made_by, sizes, strict=True)
             if size
-            for codes in sample_chunks(each, size, generator=generator, given=evidence, method=method, support=support)
+            for codes in sample_chunks(each, size, generator=generator, given=evidence, method=method, support=by)
         )
         (write_csv if out.suffix == ".csv" else write_parquet)(tables, out)
     except ValueError as error:

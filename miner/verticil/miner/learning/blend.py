@@ -52,6 +52,7 @@ from verticil.shared.joint.estimate import JointEstimate, estimate, exactly
 from verticil.shared.joint.noisy_tables import NoisyTables
 from verticil.shared.joint.replicates import MOST, people, redrawn
 from verticil.shared.joint.work import Work
+from verticil.shared.knowledge.raking import raked
 from verticil.shared.knowledge.support import Support
 from verticil.shared.model.elimination import TooWideError, network_pair
 from verticil.shared.model.joint import JointModel, WeightedRecords
@@ -170,8 +171,10 @@ def _records(
 
 
 def _sampled(source: Network | JointModel, support: Support | None) -> atoms.Records:
+    by = raked(source, support)
+
     def records(n: int, generator: np.random.Generator) -> list[Codes]:
-        return sample_codes(source, n, generator=generator, support=support)
+        return sample_codes(source, n, generator=generator, support=by)
 
     return records
 
@@ -205,6 +208,7 @@ def _network_shares(network: Network, support: Support | None, check: Callable[[
     states = network.schema.n_states
     pairs = list(itertools.combinations(range(len(states)), 2))
     found: list[Floats] = []
+    support = raked(network, support)
     rules = () if support is None else support.limits
     with contextlib.suppress(TooWideError):
         for pair in pairs if len(pairs) <= _EXACT_PAIRS else ():

@@ -35,6 +35,7 @@ from verticil.shared.estimation.design import ColumnUnit, family_design
 from verticil.shared.estimation.estimators import em_projection
 from verticil.shared.estimation.information import Link, plug_in_information
 from verticil.shared.estimation.smaller_families import backed_off
+from verticil.shared.knowledge.raking import raked
 from verticil.shared.knowledge.support import Support
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Network
@@ -201,7 +202,7 @@ def sample_of(network: Network, *, seed: int, support: Support | None = None) ->
     """
     generator = np.random.Generator(np.random.Philox(seed))
     try:
-        return sample_codes(network, _SAMPLED, generator=generator, support=support)
+        return sample_codes(network, _SAMPLED, generator=generator, support=raked(network, support))
     except ValueError as error:
         raise no_records(error) from None
 

@@ -11,6 +11,7 @@ from verticil.miner.learning.search.protocol import Interruption
 from verticil.shared.arrays import Codes
 from verticil.shared.joint.count import from_columns
 from verticil.shared.joint.estimate import JointEstimate, estimate
+from verticil.shared.knowledge.raking import raked
 from verticil.shared.model.network import Network
 from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study.document import Study
@@ -44,9 +45,10 @@ def joint_of_columns(
     tables = from_columns(shaped, units, study.schema.n_states, check=interruption.check)
 
     support = study.support()
+    by = raked(network, support)
 
     def records(n: int, generator: np.random.Generator) -> list[Codes]:
-        return sample_codes(network, n, generator=generator, support=support)
+        return sample_codes(network, n, generator=generator, support=by)
 
     def told(_piece: str, done: int, most: int) -> None:
         progress(min(done / most, 1.0))

@@ -36,17 +36,19 @@ class Support:
         schema: the variables.
         factors: of each rule: its variables (positions, ascending) and a table with an axis for each, 1 where the rule is met.
         names: of each factor, the rule's.
+        weights: of categories of single variables, beside the factors, by which records of one network are drawn (`raking`).
     """
 
     schema: Schema
     factors: tuple[Factor, ...]
     names: tuple[str, ...]
+    weights: tuple[Factor, ...] = ()
     _tables: dict[tuple[int, ...], Mask] = field(default_factory=dict, repr=False)
 
     @property
     def limits(self) -> tuple[Factor, ...]:
-        """The factors that make anything impossible."""
-        return tuple(factor for factor in self.factors if not factor[1].all())
+        """The factors that make anything impossible, and the weights."""
+        return (*(factor for factor in self.factors if not factor[1].all()), *self.weights)
 
     @property
     def restricts(self) -> bool:

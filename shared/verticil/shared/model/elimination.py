@@ -154,6 +154,53 @@ def conditioned(
     return tuple(steps), probability
 
 
+def family_shares(network: Network, factors: Sequence[Factor] = ()) -> tuple[dict[int, Floats], float]:
+    """The shares of every family's combinations given what is met by every record, and how probable that is, exact.
+
+    One elimination, then back through it: what was multiplied before a variable was summed out, times what the rest makes of the
+    sum, is the joint distribution of its clique (Koller & Friedman, section 10.2, of the tree that elimination makes).
+
+    Args:
+        network: the model.
+        factors: see `conditioned`.
+
+    Returns:
+        Of each variable that is in a factor or above one (of all, without factors): (J, K), sums to 1; and the probability of
+        the factors, 0 where no record meets them: then there are no shares.
+
+    Raises:
+        TooWideError: see there.
+    """
+    n_states = network.schema.n_states
+    reached = _ancestors(network, _union(scope for scope, _ in factors) or range(len(n_states)))
+    tables = [*_factors(network, reached, {}), *factors]
+    passed: list[tuple[list[int], tuple[int, ...], Floats, tuple[int, ...]]] = []
+    there, left = list(range(len(tables))), set(reached)
+    while left:
+        chosen, clique = _cheapest([tables[place] for place in there], left, n_states)
+        inside = [place for place in there if chosen in tables[place][0]]
+        joint = _product([tables[place] for place in inside], clique)
+        kept = tuple(v for v in clique if v != chosen)
+        tables.append((kept, joint.sum(axis=clique.index(chosen))))
+        passed.append((inside, clique, joint, kept))
+        there = [place for place in there if place not in inside] + [len(tables) - 1]
+        left.remove(chosen)
+    probability = math.prod(float(tables[place][1]) for place in there)
+    if not probability > 0:
+        return {}, 0.0
+    shares: dict[int, Floats] = {place: np.ones(()) for place in there}
+    for number, (inside, clique, joint, kept) in zip(range(len(tables) - 1, -1, -1), reversed(passed), strict=False):
+        sums = tables[number][1]
+        rest = np.divide(shares[number], sums, out=np.zeros_like(sums), where=sums > 0)
+        whole = joint * _product([(kept, rest)], clique)
+        for place in inside:
+            scope = tables[place][0]
+            own = whole.sum(axis=tuple(axis for axis, v in enumerate(clique) if v not in scope))
+            order = sorted(range(len(scope)), key=lambda axis: scope[axis])
+            shares[place] = own.transpose(np.argsort(order))
+    return {v: shares[place].reshape(-1, n_states[v]) for place, v in enumerate(sorted(reached))}, probability
+
+
 def configuration_shares(steps: Sequence[ConditionalStep], n_states: Sequence[int]) -> list[Floats]:
     """How probable each configuration of a step's parents is when records are drawn by these steps, exact.
 

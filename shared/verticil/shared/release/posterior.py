@@ -17,6 +17,7 @@ import numpy as np
 from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault, GateFailed, Misuse
 from verticil.shared.formats.posterior import FILE, MAX_GRAPHS, PublishedPosterior
+from verticil.shared.knowledge.raking import raked
 from verticil.shared.knowledge.support import Support
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Network
@@ -84,7 +85,8 @@ def set_records(network: Network, study: Study, n: int, number: int) -> pd.DataF
         ValueError: the network is too wide for the way of drawing.
     """
     generator = np.random.Generator(np.random.Philox(np.random.SeedSequence((study.release.seed, number))))
-    codes = sample_codes(network, n, generator=generator, method=study.release.sampling, support=study.support())
+    support = raked(network, study.support())
+    codes = sample_codes(network, n, generator=generator, method=study.release.sampling, support=support)
     return decoded(study, codes, generator, tilts_of((network,), study))
 
 
@@ -164,7 +166,7 @@ def _not_within(folder: Path, study: Study, networks: Sequence[Network], *, leve
 def _not_drawn(
     name: str, codes: Sequence[Codes], network: Network, number: int, *, level: float, support: Support
 ) -> str:
-    if (found := unlikely_family(network, codes, level, support)) is None:
+    if (found := unlikely_family(network, codes, level, raked(network, support))) is None:
         return ""
     return f"{name}: column '{network.schema.names[found]}': the records were not drawn from network {number} of {FILE}"
 

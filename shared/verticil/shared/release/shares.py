@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault
+from verticil.shared.knowledge.raking import raked
 from verticil.shared.knowledge.support import Support
 from verticil.shared.model.elimination import TooWideError, network_marginals, network_pair
 from verticil.shared.model.joint import JointModel
@@ -51,8 +52,9 @@ def model_shares(network: Network, support: Support | None = None) -> tuple[list
     Raises:
         DataFault: LEARNING_FAILED, no record of the network meets it, or too few for what can be computed.
     """
+    support = raked(network, support)
+    rules = () if support is None else support.limits
     try:
-        rules = () if support is None else support.limits
         return [np.round(share, _DECIMALS) for share in network_marginals(network, rules)], True
     except TooWideError:
         codes = _sample(network, support)
@@ -87,8 +89,9 @@ def model_pairs(
         For each pair (K_first, K_second); and 0 where they are exact, else what a share's standard error is in relation to
         the square root of share times (1 - share).
     """
+    support = raked(network, support)
+    rules = () if support is None else support.limits
     try:
-        rules = () if support is None else support.limits
         return [np.round(network_pair(network, *pair, rules), _DECIMALS) for pair in pairs], 0.0
     except TooWideError:
         codes = _sample(network, support)

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from verticil.shared.arrays import AnyCodes, Codes, Floats
 from verticil.shared.errors import DataFault
 from verticil.shared.knowledge.columns import columns as columns_of
+from verticil.shared.knowledge.raking import raked
 from verticil.shared.knowledge.rules import Knowledge
 from verticil.shared.knowledge.support import Support
 from verticil.shared.model.elimination import ConditionalStep, TooWideError, condition, configuration_shares
@@ -149,7 +150,8 @@ def released_records(
         if study.records_from == "posterior":
             codes = _in_turn(sampled, n, generator, rule.sampling, support)
         else:
-            codes = sample_codes(source, n, generator=generator, method=rule.sampling, support=support)
+            by = raked(source, support)
+            codes = sample_codes(source, n, generator=generator, method=rule.sampling, support=by)
     except RulesTooWideError as error:
         raise DataFault(
             "LEARNING_FAILED", f"release.sampling: {error}", hint="allow fewer parents, or rules over fewer variables"
@@ -191,7 +193,7 @@ def _in_turn(
     codes: list[Codes] = [np.empty(n, dtype=variable.code_dtype) for variable in networks[0].schema.variables]
     for place, network in enumerate(networks):
         size = len(range(place, n, len(networks)))
-        part = sample_codes(network, size, generator=generator, method=method, support=support)
+        part = sample_codes(network, size, generator=generator, method=method, support=raked(network, support))
         for column, drawn in zip(codes, part, strict=True):
             column[place :: len(networks)] = drawn
     return codes

@@ -29,6 +29,7 @@ import numpy as np
 from verticil.shared.arrays import Codes, Floats, Ints
 from verticil.shared.errors import GateFailed
 from verticil.shared.knowledge.columns import columns
+from verticil.shared.knowledge.raking import raked
 from verticil.shared.knowledge.rules import Knowledge
 from verticil.shared.knowledge.support import Support, support
 from verticil.shared.model.elimination import TooWideError, condition
@@ -279,7 +280,8 @@ def record_fault(
     if problem := same_records(text, binary, schema):
         return problem
     if isinstance(model, Network):
-        if (found := unlikely_family(model, text, level, support(knowledge, schema))) is not None:
+        by = raked(model, support(knowledge, schema))
+        if (found := unlikely_family(model, text, level, by)) is not None:
             return f"column '{schema.names[found]}': the synthetic records were not drawn from the network"
     elif pair := unlikely_variables(model, text, level):
         named = ", ".join(f"'{schema.names[variable]}'" for variable in pair)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from verticil.miner.learning.posterior.scores import PosteriorScores
 from verticil.shared.arrays import Floats
+from verticil.shared.knowledge.raking import raked
 from verticil.shared.knowledge.support import Support
 from verticil.shared.model.elimination import TooWideError, network_pair
 from verticil.shared.model.graph import Dag
@@ -162,6 +163,7 @@ def band(draws: Floats, level: float) -> tuple[Floats, Floats, Floats]:
 
 
 def _shares(network: Network, pairs: Sequence[tuple[int, int]], number: int, support: Support | None) -> list[Floats]:
+    support = raked(network, support)
     try:
         rules = () if support is None else support.limits
         return [network_pair(network, first, second, rules) for first, second in pairs]

@@ -12,6 +12,7 @@ import numpy as np
 from verticil.miner.learning.posterior.draws import Drawing, pair_bands
 from verticil.miner.learning.posterior.graphs import Sampled
 from verticil.shared.arrays import AnyCodes
+from verticil.shared.knowledge.raking import raked
 from verticil.shared.knowledge.support import Support
 from verticil.shared.model.network import Network
 from verticil.shared.model.rounding import round_network
@@ -94,7 +95,7 @@ def posterior_of(
 
 
 def _by_rules(network: Network, n: int, generator: np.random.Generator, *, support: Support) -> Records:
-    codes = sample_codes(network, n, generator=generator, method="independent", support=support)
+    codes = sample_codes(network, n, generator=generator, method="independent", support=raked(network, support))
     return Records(columns=codes, n_states=network.schema.n_states)
 
 
