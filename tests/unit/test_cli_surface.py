@@ -31,7 +31,7 @@ def test_the_commands_are_the_agreed_ones() -> None:
         "party init", "party run", "party check", "party status", "party approve", "party deny",
         "party inbox", "party show", "party preview", "party countersign",
         "party approver keygen", "party approver add", "party approver remove", "party approver list",
-        "party load", "party release", "party limits",
+        "party load", "party release", "party evaluate", "party limits",
         "party ledger", "party keys", "party confirm-key", "party ui", "party audit show", "party audit verify", "party revoke",
         "party backup", "party restore", "party purge", "party install-service", "miner install-service",
         "miner init", "miner run", "miner close", "miner purge", "miner audit show", "miner audit verify",

@@ -20,7 +20,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -29,7 +29,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.dataset.encoding import WRITTEN, number_of
-from verticil.party.dataset.table import DELIMITERS, ColumnRule, DatasetRule, header, read_parts, undecodable
+from verticil.party.dataset.table import (
+    DELIMITERS,
+    ColumnRule,
+    DatasetRule,
+    header,
+    missing_columns,
+    read_parts,
+    undecodable,
+)
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.model.schema import Variable
 from verticil.shared.study.codebook import bin_labels
@@ -177,10 +185,25 @@ seed = 1
 """
 
 
-def texts_of(party: str, path: Path) -> TextTable:
-    """A table as the party's node reads it, with every value as text."""
-    rule = dataset_rule(path, "")
+def texts_of(
+    party: str, path: Path, *, rule: DatasetRule | None = None, only: Collection[str] | None = None
+) -> TextTable:
+    """A table as the party's node reads it, with every value as text.
+
+    Args:
+        party: what to call it.
+        path: the file.
+        rule: how it is read; None: this is guessed.
+        only: columns to read; None: all.
+
+    Raises:
+        DataFault: DATA_FILE_MISSING, DATA_UNREADABLE, DATA_EMPTY; DATA_COLUMN_MISSING, one of `only` is not there.
+    """
+    rule = rule or dataset_rule(path, "")
     names = header(rule)
+    if only is not None and (absent := missing_columns(rule, names, list(only))) is not None:
+        raise absent
+    names = tuple(name for name in names if only is None or name in only)
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise DataFault(
             "DATA_UNREADABLE",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from verticil.cli.output import Format, FormatOption, emit, errors_console, plain_table, put, say
+from verticil.cli.party_site import ConfigOption, site_of
 from verticil.cli.reproduce import progress
 from verticil.pki.files import free_folder
 from verticil.shared.errors import GateFailed, Misuse
@@ -80,6 +81,35 @@ def evaluate_command(
     answer(run, fail_over=fail_over, out=out, form=form)
 
 
+def evaluate_own_command(
+    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="The release folder; it is verified first.")],
+    holdout: Annotated[
+        Path | None,
+        typer.Option(help="A table like the site's own, of people who are not in the study; attacks need it."),
+    ] = None,
+    only: OnlyOption = None,
+    full: FullOption = False,
+    seed: Annotated[int, typer.Option(min=0, help="The first of five; the same one gives the same bytes.")] = 0,
+    fail_over: FailOverOption = None,
+    out: OutOption = None,
+    config: ConfigOption = Path("party.toml"),
+    form: FormatOption = Format.text,
+) -> None:
+    """Hold a release's columns of this site against its own table. Nothing leaves; what is written is for this site's people.
+
+    What goes together across organisations nobody can hold against real records. The page says so, and gives what stands in: the
+    release's joint tables with their intervals.
+    """
+    from verticil.evaluate.party import evaluate_own
+
+    site = site_of(config)
+
+    def run(told: Progress) -> Evaluation:
+        return evaluate_own(site, release, holdout=holdout, only=only or (), full=full, seed=seed, progress=told)
+
+    answer(run, fail_over=fail_over, out=out, form=form)
+
+
 def answer(run: Callable[[Progress], Evaluation], *, fail_over: Path | None, out: Path | None, form: Format) -> None:
     """Run an evaluation, write it, print it, and hold it against limits."""
     from verticil.evaluate.limits import exceeded, limits_of
@@ -106,10 +136,9 @@ def answer(run: Callable[[Progress], Evaluation], *, fail_over: Path | None, out
 
 def _by_name(paths: list[Path]) -> dict[str, Path]:
     """Each table by its file's name, without the ending where that tells them apart, else with its folder."""
-    for name in (lambda path: path.stem, lambda path: path.name, str):
-        found = {name(path): path for path in paths}
-        if len(found) == len(paths):
-            return found
+    for named in ([path.stem for path in paths], [path.name for path in paths], [str(path) for path in paths]):
+        if len(set(named)) == len(paths):
+            return dict(zip(named, paths, strict=True))
     raise Misuse("USAGE", "--synthetic: a file is given twice, expected each once")
 
 
@@ -140,4 +169,6 @@ def _print(found: Evaluation, folder: Path) -> None:
         )
     for name, reason in found.left_out.items():
         say(f"not computed: {name} {reason}", style="dim")
+    if found.across is not None:
+        say(f"{found.across['says']} The page has the joint tables of the release.")
     say(f"{folder}: evaluation.html and evaluation.json, from real data: internal")

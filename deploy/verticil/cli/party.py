@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from verticil.cli import airgap, party_site, party_study, party_text, service_unit
+from verticil.cli import airgap, evaluate, party_site, party_study, party_text, service_unit
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, plain_table, put, say
 from verticil.cli.party_site import ConfigOption, site_of
 
@@ -293,6 +293,7 @@ app.command("check", epilog="Example: verticil party check --config party.toml -
 app.command("status", epilog=_example("status"))(party_site.status)
 app.command("load", epilog=_example("load study.toml"))(party_study.load)
 app.command("release", epilog=_example("release hearts --out hearts"))(party_study.release)
+app.command("evaluate", epilog=_example("evaluate hearts"))(evaluate.evaluate_own_command)
 app.command("backup", epilog=_example("backup --out clinic.backup --passphrase-file words"))(party_site.backup)
 app.command(
     "restore", epilog="Example: verticil party restore clinic.backup --dir clinic-again --passphrase-file words"

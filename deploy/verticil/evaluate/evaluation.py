@@ -15,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from verticil.analyst.draft import TextTable
 from verticil.evaluate.coding import Coding, coding
 from verticil.evaluate.figures import FAMILIES, Figure, Summary, figure, summaries, worst_first
 from verticil.evaluate.metrics import METRICS, Measured, Metric, Row, Setting, target_of
@@ -172,19 +173,41 @@ def evaluate(
     """
     from verticil.shared.study.reading import read_study
 
-    chosen = chosen_metrics(only)
     given = study if study is None or isinstance(study, Study) else read_study(Path(study))
     tables = dict(synthetic) if isinstance(synthetic, Mapping) else {_named(synthetic): synthetic}
     if not tables:
         raise Misuse("USAGE", "no synthetic table is given, expected at least one")
-    told = progress or (lambda _what, _part: None)
-    told("reading", 0.0)
-    coded = coding(
+    chosen_metrics(only)
+    if progress is not None:
+        progress("reading", 0.0)
+    return evaluate_texts(
         table_of(real, name="the real table"),
         {name: table_of(table, name=name) for name, table in tables.items()},
         None if holdout is None else table_of(holdout, name="the holdout"),
         study=given,
+        only=only,
+        full=full,
+        seed=seed,
+        target=target,
+        progress=progress,
     )
+
+
+def evaluate_texts(
+    real: TextTable,
+    synthetic: Mapping[str, TextTable],
+    holdout: TextTable | None = None,
+    *,
+    study: Study | None = None,
+    only: Sequence[str] = (),
+    full: bool = False,
+    seed: int = 0,
+    target: str | None = None,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """`evaluate` of tables that are read; arguments and errors as there."""
+    chosen = chosen_metrics(only)
+    coded = coding(real, synthetic, holdout, study=study)
     if target is not None and target not in coded.real.names:
         near = difflib.get_close_matches(target, coded.real.names, 1)
         raise Misuse(
@@ -196,7 +219,11 @@ def evaluate(
         support=coded.support,
         full=full,
     )
-    return _evaluated(coded, setting, chosen, seed=seed, told=told)
+    return _evaluated(coded, setting, chosen, seed=seed, told=progress or _untold)
+
+
+def _untold(_what: str, _part: float) -> None:
+    """Nobody watches."""
 
 
 def chosen_metrics(only: Sequence[str]) -> tuple[Metric, ...]:

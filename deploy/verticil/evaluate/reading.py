@@ -7,6 +7,7 @@ tables of different types can be compared. Errors name files, columns and counts
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from verticil.analyst.draft import NOTE, TextColumn, TextTable, texts_of
 from verticil.shared.errors import DataFault
+from verticil.shared.release.report import wording
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,18 +43,22 @@ def table_of(given: Path | str | pd.DataFrame, *, name: str) -> TextTable:
         found = texts_of(name, path)
     else:
         found = _of_frame(given, name)
-    if found.n_rows < LEAST_RECORDS:
+    return checked(found, name)
+
+
+def checked(table: TextTable, name: str) -> TextTable:
+    """A table with enough records, its notes as sentences.
+
+    Raises:
+        DataFault: DATA_EMPTY, fewer rows than `LEAST_RECORDS`.
+    """
+    if table.n_rows < LEAST_RECORDS:
         raise DataFault(
             "DATA_EMPTY",
-            f"{name}: {found.n_rows} {'row' if found.n_rows == 1 else 'rows'}, expected at least {LEAST_RECORDS}",
+            f"{name}: {wording.count(table.n_rows, 'row')}, expected at least {LEAST_RECORDS}",
             hint="chance tells more of so few records than how they were made",
         )
-    return TextTable(
-        columns=found.columns,
-        n_rows=found.n_rows,
-        notes=[note.removeprefix(NOTE) for note in found.notes],
-        settings=found.settings,
-    )
+    return dataclasses.replace(table, notes=[note.removeprefix(NOTE) for note in table.notes])
 
 
 def _of_frame(frame: pd.DataFrame, name: str) -> TextTable:

@@ -1,0 +1,144 @@
+"""A party's own columns against a release: what one organisation can see for itself, and what nobody in the federation can.
+
+Nothing leaves: the table is read where it lies, as party.toml says, and the release is verified first. A party has only its own
+columns, so what goes together across parties is held against no real records, by nobody. In its place stand the release's joint
+tables, which were estimated from the randomized columns and have intervals.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from verticil.analyst.draft import TextTable, texts_of
+from verticil.evaluate.evaluation import Evaluation, Progress, evaluate_texts
+from verticil.evaluate.reading import checked
+from verticil.party.config import PartyConfig
+from verticil.party.dataset.encoding import number_of
+from verticil.party.dataset.table import DatasetRule
+from verticil.party.local_dataset import Origin, origins
+from verticil.shared.errors import Misuse
+from verticil.shared.json_document import Json
+from verticil.shared.release.report import wording
+from verticil.shared.release.verification import verify_release
+from verticil.shared.study import canonical
+from verticil.shared.study.document import Study
+
+
+def evaluate_own(
+    config: PartyConfig,
+    release: Path,
+    *,
+    holdout: Path | None = None,
+    only: Sequence[str] = (),
+    full: bool = False,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Hold a release's columns of this party against its own table.
+
+    Args:
+        config: of the site.
+        release: its folder.
+        holdout: a table like the party's own, of people who are not in the study.
+        only, full, seed, progress: as for `evaluate`.
+
+    Raises:
+        GateFailed: RELEASE_INVALID, RELEASE_UNTRUSTED: it is not opened.
+        Misuse: FILE_MISSING; USAGE, the party is not in the study, or has its columns in several tables.
+        DataFault: see `evaluate`.
+    """
+    verified = verify_release(release, ca_certificate=config.federation.ca_certificate.read_bytes())
+    study = canonical.from_bytes((release / "study.json").read_bytes(), source="study.json", wire=False)
+    if config.name not in study.parties:
+        raise Misuse(
+            "USAGE", f"'{config.name}' is no party of the study", hint=f"its parties are {', '.join(study.parties)}"
+        )
+    places = origins(config, study)
+    if len(datasets := Counter(origin.dataset for origin in places.values())) != 1:
+        raise Misuse(
+            "USAGE",
+            f"the columns of '{config.name}' are in {len(datasets)} data sets, expected one: rows of several are not joined here",
+            hint="join them, and run: verticil evaluate --real JOINED --synthetic RELEASE/synthetic.parquet --study STUDY",
+        )
+    rule = config.datasets[next(iter(datasets))]
+    synthetic = texts_of("the release", release / "synthetic.parquet")
+    own = {name: synthetic.columns[name] for name in places}
+    found = evaluate_texts(
+        _own(rule, places, study, name="your table"),
+        {"release": checked(dataclasses.replace(synthetic, columns=own), "the release")},
+        None if holdout is None else _own(dataclasses.replace(rule, path=holdout), places, study, name="the holdout"),
+        study=study,
+        only=only,
+        full=full,
+        seed=seed,
+        progress=progress,
+    )
+    note = (
+        f"the release is about the {verified.n_common:,} people that all organisations have in common, your table about all of "
+        "yours: where these differ, the figures of fidelity show it"
+    )
+    document = json.loads((release / "model.json").read_bytes())
+    across = _across(study, document.get("pairs", {"tables": []})["tables"])
+    return dataclasses.replace(found, notes=(note, *found.notes), across=across)
+
+
+def _own(rule: DatasetRule, places: Mapping[str, Origin], study: Study, *, name: str) -> TextTable:
+    """The party's columns under the study's names, with the spellings and numbers that party.toml says they have."""
+    found = texts_of(name, rule.path, rule=rule, only=[origin.source for origin in places.values()])
+    columns = {}
+    for variable, origin in places.items():
+        column = found.columns[origin.source]
+        binned = study.schema[study.schema.index(variable)].bins is not None
+        texts = [_declared(text, origin, binned=binned) for text in column.texts]
+        columns[variable] = dataclasses.replace(column, source=variable, texts=texts)
+    return checked(dataclasses.replace(found, columns=columns), name)
+
+
+def _declared(text: str, origin: Origin, *, binned: bool) -> str:
+    text = origin.recode.get(text, text)
+    number = number_of(text, origin.written) if binned and origin.written != "plain" else None
+    return text if number is None else repr(number)
+
+
+def _across(study: Study, tables: Sequence[Mapping[str, Any]]) -> dict[str, Json]:
+    """What nobody can evaluate, and what the release says of it: its joint tables, of a verified model.json."""
+    owner = {variable.name: variable.owner for variable in study.schema.variables}
+    n_pairs = math.comb(len(owner), 2)
+    crossing = sum(a != b for a, b in itertools.combinations(owner.values(), 2))
+    shown = [table for table in tables if len({owner[name] for name in table["variables"]}) == 2]
+    says = (
+        f"{crossing:,} of the {n_pairs:,} pairs of columns are held by two organisations. Nobody has both columns of such a "
+        "pair, so nobody can hold them against real records: not you, not the others, and not who published."
+    )
+    return {
+        "says": says,
+        "pairs_across": crossing,
+        "level": wording.percent(study.parameters.interval_level, 0),
+        "pairs": [_pair(table, owner) for table in shown],
+    }
+
+
+def _pair(table: Mapping[str, Any], owner: Mapping[str, str]) -> dict[str, Json]:
+    """Combinations that the release does not show are null, and left out."""
+    estimate, synthetic = (
+        np.array([math.nan if cell is None else cell for row in table[key] for cell in row])
+        for key in ("estimate", "synthetic")
+    )
+    ends = [ends for row in table["interval"] for ends in row]
+    kept = [low <= share <= high for (low, high), share in ((e, x) for e, x in zip(ends, synthetic, strict=True) if e)]
+    return {
+        "columns": list(table["variables"]),
+        "parties": [owner[name] for name in table["variables"]],
+        "moved": wording.percent(float(np.nansum(np.abs(synthetic - estimate))) / 2),
+        "inside": f"{sum(kept):,} of {len(kept):,}",
+        "verdict": table["verdict"],
+    }
