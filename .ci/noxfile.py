@@ -19,6 +19,7 @@ PACKAGES = (
     "analyst",
     "attack",
     "curator",
+    "evaluate",
     "gan",
     "pki",
     "simulation",

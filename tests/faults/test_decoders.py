@@ -47,6 +47,7 @@ EXEMPT: Mapping[str, str] = {
     "shared.formats.posterior.read_networks": "reads with read and with model_json.read",
     "shared.knowledge.reading.read_knowledge": "reads a part of what read_study parsed",
     "gan.conditions.Parts.entries": "takes codes of records that were read and checked, and numbers drawn for them",
+    "gan.without._Constant.entries": "draws nothing and reads nothing: the condition vector that is left out",
     "shared.transport.sealing.load_sealing_key": "the site's own key; reads with load_private_key",
 }
 """What looks like a decoder and is none of foreign bytes, and why."""

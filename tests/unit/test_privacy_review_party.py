@@ -308,7 +308,7 @@ def test_the_id_column_is_never_released(folder, release_study):
 
 
 def test_one_file_is_one_data_set(folder):
-    with pytest.raises(Misuse, match=r"dataset\.copy\.path: is the file of \[dataset\.people\]"):
+    with pytest.raises(Misuse, match=r"dataset\.copy\.path: is the table of \[dataset\.people\]"):
         config_of(folder, '[dataset.copy]\npath = "state/../people.csv"\nid = "id"\n')
 
 
