@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.kept_answers import stands
 from verticil.cli.main import main
 from verticil.party.backup import restore
 from verticil.party.config import load_party
@@ -82,15 +83,6 @@ def shown(made: Provisioned, capsys: pytest.CaptureFixture[str]) -> dict[str, An
     return found
 
 
-def as_told_before(now: Any, before: Any) -> Any:
-    """Of what is told now, what was told before: keys that came since are left out."""
-    if isinstance(before, dict):
-        return {key: as_told_before(now[key], before[key]) for key in before}
-    if isinstance(before, list) and len(now) == len(before):
-        return [as_told_before(one, other) for one, other in zip(now, before, strict=True)]
-    return now
-
-
 def opened(made: Provisioned, version: str, model: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Open every party's state with this program: its database becomes one of today, its ledger stays."""
     recorded = RECORDED[version][model]
@@ -105,7 +97,7 @@ def opened(made: Provisioned, version: str, model: str, capsys: pytest.CaptureFi
         kept = {party: rows(node, "SELECT COUNT(*) FROM reserved")[0][0] for party, node in made.parties.items()}
         assert kept == {party: told["reserved"] for party, told in recorded["stopped"]["spent"].items()}
     if "shown" in recorded:
-        assert as_told_before(shown(made, capsys), recorded["shown"]) == recorded["shown"]
+        assert stands(recorded["shown"], shown(made, capsys))
 
 
 @every_version
@@ -175,7 +167,7 @@ def test_a_study_between_peers_goes_on_and_every_column_is_that_of_the_program_b
         before = json.loads((tmp_path / "before" / "release" / "model.json").read_bytes())
         for release in releases.values():
             assert digests(release, ["synthetic.csv"])["synthetic.csv"] == recorded["files"]["synthetic.csv"]
-            assert as_told_before(json.loads((release / "model.json").read_bytes()), before) == before
+            assert stands(before, json.loads((release / "model.json").read_bytes()))
 
 
 def digests(release: Path, names: Iterable[str]) -> dict[str, str]:
