@@ -222,6 +222,7 @@ def people(n: int = 4000) -> tuple[list[NDArray[np.uint8]], list[NDArray[np.uint
     return [c.astype(np.uint8) for c in true], [c.astype(np.uint8) for c in seen]
 
 
+@pytest.mark.slow  # 40 CPU seconds; from records to a release: test_curator_posterior.py
 def test_networks_of_records_with_missing_values() -> None:
     """Missing at random: the share of v0 = y is found again, within four standard errors (false alarm below 1e-4; seeds are
     fixed), and not that of the records that have a value."""
