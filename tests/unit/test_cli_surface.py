@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import typer
 
+from verticil.cli.commands import ENTRIES, load
 from verticil.cli.main import app, main
 
 
@@ -57,6 +60,21 @@ def test_help_has_an_example_that_the_command_accepts(
     assert tuple(example[: len(path) + 1]) == ("verticil", *path)
     context = command.make_context(path[-1], list(example[len(path) + 1 :]), resilient_parsing=False)
     context.close()
+
+
+@pytest.mark.parametrize("name", [name for name, entry in ENTRIES.items() if entry.function])
+def test_the_list_of_commands_says_what_the_command_says(name: str) -> None:
+    assert " ".join(load(name).help.split("\n\n")[0].split()) == ENTRIES[name].help
+
+
+def test_the_list_of_commands_loads_none_of_them() -> None:
+    code = "import sys; from verticil.cli.main import main; main(['--help']); print(*sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    modules = shown.splitlines()[-1].split()
+    assert [module for module in modules if module.startswith("verticil.cli.")] == [
+        f"verticil.cli.{name}" for name in ("commands", "output", "main")
+    ]
+    assert not {"numpy", "pandas", "grpc", "cryptography", "asyncio"} & set(modules)
 
 
 def test_help_keeps_the_names_of_tables_in_brackets(capsys: pytest.CaptureFixture[str]) -> None:

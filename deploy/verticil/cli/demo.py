@@ -210,9 +210,10 @@ def simulate_command(
     compare: Annotated[bool, typer.Option("--compare", help="Report the distance to the real joint data.")] = False,
     form: FormatOption = Format.text,
 ) -> None:
-    """Run a study in one process with the code of the real nodes, from randomization to the signed release.
+    """What a federation of these parties would publish: a study in one process, with the code of the real nodes.
 
-    Whoever runs this holds all the tables, so it protects nobody: it shows what a study would yield before anybody is asked.
+    From randomization to the signed release. Whoever runs this holds all the tables, so it protects nobody: it shows what a
+    study would yield before anybody is asked.
     """
     from verticil.simulation import simulate
     from verticil.simulation.provision import study_seed

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import errno
 import sys
-import traceback
 from collections.abc import Sequence
-from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Final
@@ -18,23 +16,7 @@ from typing import Annotated, Final
 import typer
 from typer.exceptions import Abort, TyperException
 
-from verticil.cli import (
-    airgap,
-    attack,
-    demo,
-    doctor,
-    evaluate,
-    knowledge,
-    linkage,
-    miner,
-    party,
-    pki,
-    release,
-    reproduce,
-    service_unit,
-    study,
-    synthesize,
-)
+from verticil.cli.commands import Commands
 from verticil.cli.output import Format, report, report_error
 from verticil.shared.disk import is_disk_full, write_fault
 from verticil.shared.errors import Misuse, VerticilError
@@ -52,54 +34,19 @@ _OPTIONAL: Final = {
 
 app = typer.Typer(
     name="verticil",
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
     epilog="Example: verticil demo",
     pretty_exceptions_enable=False,
 )
-app.command(name="demo", epilog="Example: verticil demo --out trial --format json")(demo.demo)
-app.command(
-    name="simulate",
-    epilog="Example: verticil simulate study.toml --data clinic=clinic.csv --data insurer=insurer.csv --out trial --compare",
-)(demo.simulate_command)
-app.command(
-    name="synthesize",
-    epilog="Example: verticil synthesize people.csv --study study.toml --epsilon 1 --out people-synthetic",
-)(synthesize.synthesize_command)
-app.command(
-    name="evaluate",
-    epilog="Example: verticil evaluate --real people.csv --synthetic synthetic.csv --holdout others.csv",
-)(evaluate.evaluate_command)
-app.command(name="reproduce", epilog="Example: verticil reproduce ma-sivakumar --table 2 --runs 1000")(
-    reproduce.reproduce
-)
-app.command(name="healthcheck", epilog="Example: verticil healthcheck --config miner.toml")(service_unit.healthcheck)
-app.command(name="doctor", epilog="Example: verticil doctor party.toml")(doctor.doctor)
-miner.app.command("export", epilog="Example: verticil miner export clinic --out to-clinic.carried --config miner.toml")(
-    airgap.miner_export
-)
-miner.app.command("import", epilog="Example: verticil miner import from-clinic.carried --config miner.toml")(
-    airgap.miner_import
-)
-miner.app.command("install-service", epilog="Example: verticil miner install-service --print --config miner.toml")(
-    service_unit.install_miner
-)
-for _name, _group, _help, _example in (
-    ("study", study.app, "Write, check, submit and follow studies.", "check study.toml --n 30000"),
-    ("knowledge", knowledge.app, "What a study states of all records.", "ask study.toml protocol=TCP port=53"),
-    ("party", party.app, "The node at a data-holding site.", "run --config party.toml"),
-    ("miner", miner.app, "The coordinator that learns and publishes.", "run --config miner.toml"),
-    ("release", release.app, "Fetch, verify and use releases.", "verify release --ca ca.crt"),
-    ("pki", pki.app, "Certificates: the coordinator's authority, and each site's own.", "init --federation hearts"),
-    ("attack", attack.app, "Attacks on what the mechanisms promise.", "epsilon --draws 100000"),
-    ("linkage", linkage.app, "The key with which parties link their records.", "new-key linkage.key"),
-):
-    app.add_typer(_group, name=_name, help=_help, epilog=f"Example: verticil {_name} {_example}")
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         sys.stdout.write(f"verticil {version('verticil')}\n")
         raise typer.Exit
 
@@ -152,6 +99,8 @@ def _last_resort(error: Exception, *, form: Format) -> int:
     if isinstance(error, OSError) and (is_disk_full(error) or error.errno in _NOT_OURS):
         where = error.filename if isinstance(error.filename, str) else "a file that was being written"
         return report_error(write_fault(error, Path(where), hint="make room there and run it again"), form=form)
+    import traceback
+
     frame = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{type(error).__name__} at {frame.name}, line {frame.lineno} of {frame.filename.rsplit('/', 1)[-1]}"
     return report(

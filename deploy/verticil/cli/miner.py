@@ -10,11 +10,20 @@ from typing import Annotated
 
 import typer
 
-from verticil.cli import daemons
+from verticil.cli import airgap, daemons, service_unit
 from verticil.cli.airgap import answered
 from verticil.cli.output import Format, FormatOption, emit, put, say
 
 app = typer.Typer(no_args_is_help=True)
+app.command("export", epilog="Example: verticil miner export clinic --out to-clinic.carried --config miner.toml")(
+    airgap.miner_export
+)
+app.command("import", epilog="Example: verticil miner import from-clinic.carried --config miner.toml")(
+    airgap.miner_import
+)
+app.command("install-service", epilog="Example: verticil miner install-service --print --config miner.toml")(
+    service_unit.install_miner
+)
 
 _ConfigOption = Annotated[Path, typer.Option(help="miner.toml.")]
 

@@ -78,7 +78,7 @@ def synthesize_command(
     ] = False,
     form: FormatOption = Format.text,
 ) -> None:
-    """Make synthetic records of a whole table, with one bound for everything that is published.
+    """What one owner of the whole table would publish: synthetic records, with one bound for everything together.
 
     Noise is drawn once, on tables of the columns; all else follows from the noisy tables. The same table, study and seed
     again give the same release and cost nothing, also with another method.

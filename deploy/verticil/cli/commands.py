@@ -1,0 +1,135 @@
+"""The commands of `verticil` by name: each module is imported when its command runs, so that none waits for the others'."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A command, or a group of commands.
+
+    Attributes:
+        help: its line in the list of commands: of a command the first line of what its function says.
+        module: of `verticil.cli`.
+        function: that carries it out; empty: a group, the module's `app`.
+        example: shown below its help.
+    """
+
+    help: str
+    module: str
+    function: str = ""
+    example: str
+
+
+ENTRIES: Final[Mapping[str, Entry]] = {
+    "demo": Entry(
+        help="Run a whole federation on this machine: three organisations, mutual TLS, a published and verified release.",
+        module="demo",
+        function="demo",
+        example="--out trial --format json",
+    ),
+    "simulate": Entry(
+        help="What a federation of these parties would publish: a study in one process, with the code of the real nodes.",
+        module="demo",
+        function="simulate_command",
+        example="study.toml --data clinic=clinic.csv --data insurer=insurer.csv --out trial --compare",
+    ),
+    "synthesize": Entry(
+        help="What one owner of the whole table would publish: synthetic records, with one bound for everything together.",
+        module="synthesize",
+        function="synthesize_command",
+        example="people.csv --study study.toml --epsilon 1 --out people-synthetic",
+    ),
+    "evaluate": Entry(
+        help="Hold synthetic tables of anybody against the real one: fidelity, utility, disclosure, stated knowledge.",
+        module="evaluate",
+        function="evaluate_command",
+        example="--real people.csv --synthetic synthetic.csv --holdout others.csv",
+    ),
+    "reproduce": Entry(
+        help="Run a paper's experiments through this program's own methods, and print theirs beside ours.",
+        module="reproduce",
+        function="reproduce",
+        example="ma-sivakumar --table 2 --runs 1000",
+    ),
+    "healthcheck": Entry(
+        help="Ask a daemon whether it serves: by what it says in its state folder; the miner over mutual TLS, too. Exit 0 when "
+        "it does.",
+        module="service_unit",
+        function="healthcheck",
+        example="--config miner.toml",
+    ),
+    "doctor": Entry(
+        help="Check certificates, state (database, audit log, secret), data, disk, connection, clock; say what to do. Changes "
+        "nothing.",
+        module="doctor",
+        function="doctor",
+        example="party.toml",
+    ),
+    "study": Entry(
+        help="Write, check, submit and follow studies.", module="study", example="check study.toml --n 30000"
+    ),
+    "knowledge": Entry(
+        help="What a study states of all records.", module="knowledge", example="ask study.toml protocol=TCP port=53"
+    ),
+    "party": Entry(help="The node at a data-holding site.", module="party", example="run --config party.toml"),
+    "miner": Entry(
+        help="The coordinator that learns and publishes.", module="miner", example="run --config miner.toml"
+    ),
+    "release": Entry(help="Fetch, verify and use releases.", module="release", example="verify release --ca ca.crt"),
+    "pki": Entry(
+        help="Certificates: the coordinator's authority, and each site's own.",
+        module="pki",
+        example="init --federation hearts",
+    ),
+    "attack": Entry(help="Attacks on what the mechanisms promise.", module="attack", example="epsilon --draws 100000"),
+    "linkage": Entry(
+        help="The key with which parties link their records.", module="linkage", example="new-key linkage.key"
+    ),
+}
+
+
+class Commands(TyperGroup):
+    """The root: it lists commands by their entries, and loads the one that is run."""
+
+    def list_commands(self, ctx: object) -> list[str]:
+        """All names, in the order of the entries."""
+        return list(ENTRIES)
+
+    def get_command(self, ctx: object, cmd_name: str) -> Any:
+        """The command, with its name and help alone; `resolve_command` gives the whole one."""
+        entry = ENTRIES.get(cmd_name)
+        return None if entry is None else TyperCommand(cmd_name, help=entry.help)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The command that is asked for, loaded, and its arguments."""
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, found if name is None else load(name), rest
+
+    @property
+    def commands(self) -> dict[str, Any]:
+        """All commands, loaded."""
+        return {name: load(name) for name in ENTRIES}
+
+    @commands.setter
+    def commands(self, commands: Mapping[str, object]) -> None:
+        assert not commands, "commands are declared in ENTRIES"
+
+
+def load(name: str) -> Any:
+    """The command of a name, with all that it takes."""
+    entry = ENTRIES[name]
+    module, example = import_module(f"verticil.cli.{entry.module}"), f"Example: verticil {name} {entry.example}"
+    root = typer.Typer(rich_markup_mode="rich", add_completion=False, pretty_exceptions_enable=False)
+    if entry.function:
+        root.command(name=name, epilog=example)(getattr(module, entry.function))
+    else:
+        root.add_typer(module.app, name=name, help=entry.help, epilog=example)
+    return typer.main.get_group(root).commands[name]
