@@ -70,6 +70,7 @@ from verticil.shared.masked_round import envelope
 from verticil.shared.membership.installation import install, read_fingerprint
 from verticil.shared.membership.revocation import make_list, parse_list
 from verticil.shared.model.joint import JointModel
+from verticil.shared.model.network import PairEstimate
 from verticil.shared.record import encode, parse
 from verticil.shared.release.bundle import sign_release, write_release
 from verticil.shared.release.evidence import (
@@ -231,6 +232,12 @@ def make_decoders(
         written = write_release(folder / name, with_joint(release_content, model(schema.n_states))) / "model.json"
         return Decoder(lambda data: model_json.read_joint(data, schema), written.read_bytes())
 
+    def pairs() -> Decoder:
+        shares = np.full(release_content.study.schema.n_states[:2], 0.1)
+        pair = PairEstimate(first=0, second=1, estimate=shares, low=shares - 0.05, high=shares + 0.07, exact=False)
+        written = write_release(folder / "pairs", dataclasses.replace(release_content, pairs=(pair,))) / "model.json"
+        return Decoder(lambda data: model_json.read_pairs(data, release_content.study.schema), written.read_bytes())
+
     def posterior() -> Decoder:
         schema = release_content.study.schema
         written = write_release(folder / "posterior", with_posterior(release_content)) / posterior_json.FILE
@@ -307,6 +314,10 @@ def make_decoders(
             lambda data: json_document.parse(data, source="x"), (release / "manifest.json").read_bytes()
         ),
         "shared.formats.model_json.read": Decoder(model_json.read, (release / "model.json").read_bytes()),
+        "shared.formats.model_json.read_marginals": Decoder(
+            lambda data: model_json.read_marginals(data, release_study.schema), (release / "model.json").read_bytes()
+        ),
+        "shared.formats.model_json.read_pairs": pairs(),
         "shared.formats.model_json.read_joint": joint("mixture", random_mixture),
         "shared.formats.model_json.read_joint of records": joint("records", random_records),
         "shared.formats.posterior.read": posterior(),
@@ -505,6 +516,8 @@ NAMES = (
     "shared.formats.deletion.parse_peer_holding",
     "shared.json_document.parse",
     "shared.formats.model_json.read",
+    "shared.formats.model_json.read_marginals",
+    "shared.formats.model_json.read_pairs",
     "shared.formats.model_json.read_joint",
     "shared.formats.model_json.read_joint of records",
     "shared.formats.posterior.read",

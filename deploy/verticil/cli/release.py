@@ -1,10 +1,10 @@
-"""``verticil release``: fetch a published release, verify it, draw more synthetic rows from it."""
+"""``verticil release``: fetch a published release, verify it, ask it, draw more synthetic rows from it."""
 
 from __future__ import annotations
 
 import asyncio
-import difflib
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Generator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,18 +13,14 @@ import typer
 
 from verticil.cli.budget_text import cost_text
 from verticil.cli.connection import CertificateOption, FederationOption, StudyName, find_study, open_connection
-from verticil.cli.output import Format, FormatOption, emit, put, say
+from verticil.cli.output import Format, FormatOption, emit, plain_table, put, say
 from verticil.cli.study_status import revocations
 from verticil.shared.errors import Misuse
-from verticil.shared.knowledge.raking import raked
-from verticil.shared.model.schema import Schema
 
 if TYPE_CHECKING:
-    from verticil.shared.model.joint import JointModel
-    from verticil.shared.model.network import Network
+    from verticil.shared.model.schema import Schema
     from verticil.shared.release.verification import VerifiedRelease
-    from verticil.shared.release.within_bins import Tilts
-    from verticil.shared.study.document import Sampling, Study
+    from verticil.shared.study.document import Source
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -43,6 +39,16 @@ class SourceChoice(StrEnum):
     joint = "joint"
     network = "network"
     posterior = "posterior"
+
+
+GivenOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--given",
+        metavar="VARIABLE=CATEGORY",
+        help="Only people with this category, or with a number in its bin; once per variable.",
+    ),
+]
 
 
 @app.command(
@@ -186,10 +192,7 @@ def sample(
     n: Annotated[int, typer.Option("-n", "--records", min=1, max=100_000_000, help="How many synthetic records.")],
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same records.")] = 0,
     out: Annotated[Path, typer.Option(help="File to write: .csv or .parquet.")] = Path("synthetic.csv"),
-    given: Annotated[
-        list[str] | None,
-        typer.Option("--given", metavar="VARIABLE=CATEGORY", help="Only people with this category; once per variable."),
-    ] = None,
+    given: GivenOption = None,
     sampling: Annotated[
         SamplingChoice,
         typer.Option(help="Rounded within each parent configuration, drawn one by one, or dealt out of histograms."),
@@ -209,11 +212,8 @@ def sample(
     With --given they are drawn from the exact conditional distribution (of the consensus, where graphs were sampled): none is
     drawn and thrown away.
     """
-    import numpy as np
-
-    from verticil.shared.formats import model_json
     from verticil.shared.formats.tables import write_csv, write_parquet
-    from verticil.shared.release.synthesis import decode, sample_chunks
+    from verticil.shared.release.drawing import drawn, open_models
 
     if out.suffix not in {".csv", ".parquet"}:
         raise Misuse("USAGE", f"--out: got '{out.name}', expected a name that ends with .csv or .parquet")
@@ -221,104 +221,96 @@ def sample(
         raise Misuse(
             "FILE_EXISTS", f"{out}: exists already and is not overwritten", hint="name another file with --out"
         )
-    model = folder / "model.json"
-    if not model.is_file():
-        raise Misuse("FILE_MISSING", f"{model}: no such file", hint="give the folder of a release")
-    document = model.read_bytes()
-    network = model_json.read(document)
-    other = source in {SourceChoice.network, SourceChoice.posterior}
-    joint = None if other else model_json.read_joint(document, network.schema)
-    sampled = _sampled(folder, source, given=bool(given))
-    if source is SourceChoice.joint and joint is None:
-        raise Misuse("USAGE", f"--from joint: {folder} has no joint model", hint="leave it out: the network is there")
-    evidence, study = _evidence(network.schema, given or []), _study(folder)
-    knowledge, support = (None, None) if study is None else (study.knowledge, study.support())
-    method: Sampling = sampling.value
-    generator = np.random.Generator(np.random.PCG64(seed))
-    try:
-        sources = sampled or (joint or network,)
-        made_by = [raked(each, support) for each in sources]
-        sizes = [len(range(place, n, len(sources))) for place in range(len(sources))]
-        tables = (
-            decode(network.schema, codes, generator, knowledge=knowledge, tilts=_tilts(each, study))
-            for each, by, size in zip(sources, made_by, sizes, strict=True)
-            if size
-            for codes in sample_chunks(each, size, generator=generator, given=evidence, method=method, support=by)
+    models = open_models(folder)
+    wanted: Source | None = None if source is None else source.value
+    with _options_named():
+        tables = drawn(
+            models,
+            n,
+            seed=seed,
+            given=_given(models.schema, given or []),
+            sampling=sampling.value,
+            source=wanted,
         )
         (write_csv if out.suffix == ".csv" else write_parquet)(tables, out)
-    except ValueError as error:
-        where = "--given" if evidence else f"--sampling {sampling.value}"
-        raise Misuse("USAGE", f"{where}: {error}", hint="ask for less at once, or for what can be") from None
-    n_columns = len(network.schema) + (0 if knowledge is None else len(knowledge.functions))
+        drawn_from = models.source(wanted, given=bool(given))
+    knowledge = None if models.study is None else models.study.knowledge
+    n_columns = len(models.schema) + (0 if knowledge is None else len(knowledge.functions))
     payload = {
         "file": str(out),
         "records": n,
         "columns": n_columns,
         "seed": seed,
         "sampling": sampling.value,
-        **({"from": "posterior"} if sampled else {} if joint is None else {"from": "joint"}),
+        **({} if drawn_from == "network" else {"from": drawn_from}),
     }
     if not emit(payload, form=form):
         put(f"{n} synthetic records of {n_columns} columns in {out} (seed {seed})")
 
 
-def _study(folder: Path) -> Study | None:
-    """The study of a release; None: model.json lies there alone."""
-    from verticil.shared.study import canonical
+@app.command("query", epilog="Example: verticil release query hearts smoker --given sex=female --given age=37")
+def ask(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The release folder; its models are read, and nothing is verified.")
+    ],
+    target: Annotated[str, typer.Argument(metavar="VARIABLE", help="Whose categories are asked for.")],
+    given: GivenOption = None,
+    source: Annotated[
+        SourceChoice | None,
+        typer.Option(
+            "--from", help="The joint model or the network; what the release's own records come from unless given."
+        ),
+    ] = None,
+    form: FormatOption = Format.text,
+) -> None:
+    """How probable each category of a variable is, of all people or of those with --given, with the network's interval.
 
-    path = folder / "study.json"
-    return canonical.from_bytes(path.read_bytes(), source=path.name, wire=False) if path.is_file() else None
+    Exact, nothing is drawn. Intervals are conditional on the network's structure, as all of a release are.
+    """
+    from verticil.shared.release.drawing import open_models
+    from verticil.shared.release.query import query
 
-
-def _tilts(source: Network | JointModel, study: Study | None) -> Tilts:
-    """How numbers of the source lie inside bins, where the study has that estimated."""
-    from verticil.shared.model.joint import JointModel
-    from verticil.shared.release.within_bins import tilts_of
-
-    return {} if study is None or isinstance(source, JointModel) else tilts_of((source,), study)
-
-
-def _sampled(folder: Path, source: SourceChoice | None, *, given: bool) -> tuple[Network, ...]:
-    """The networks of a posterior that records come from; none: they come from the joint model or the one network."""
-    from verticil.shared.formats import posterior
-
-    there = (folder / posterior.FILE).is_file()
-    if source is None and there and not given:
-        study = _study(folder)
-        return posterior.read_networks(folder) if study is not None and study.records_from == "posterior" else ()
-    if source is not SourceChoice.posterior:
-        return ()
-    if not there:
-        raise Misuse(
-            "USAGE", f"--from posterior: {folder} has no {posterior.FILE}", hint="leave it out: the network is there"
+    models = open_models(folder)
+    with _options_named():
+        found = query(
+            models, target, _given(models.schema, given or []), source=None if source is None else source.value
         )
-    if given:
-        raise Misuse(
-            "USAGE",
-            "--given with --from posterior: the networks give the categories different chances, so equal parts of each are no "
-            "records of people who have them",
-            hint="use --from network, the consensus",
-        )
-    return posterior.read_networks(folder)
+    if emit(found.to_dict(), form=form):
+        return
+    known = ", ".join(f"{name} = {label}" for name, label in found.given.items())
+    say(
+        f"{target} of people with {known} ({100 * found.given_probability:.3g} % of all)"
+        if known
+        else f"{target} of all"
+    )
+    shown = plain_table("category", right=("probability", "network", f"{100 * found.interval_level:g} % interval"))
+    for share in found.shares:
+        interval = "-" if share.interval is None else "{:.4f} to {:.4f}".format(*share.interval)
+        shown.add_row(share.category, f"{share.probability:.4f}", f"{share.network:.4f}", interval)
+    put(shown)
+    say(f"probability: of the {found.source}'s; interval: of the network's, conditional on its structure", style="dim")
 
 
-def _evidence(schema: Schema, given: Sequence[str]) -> dict[int, int]:
-    """Variable -> code of each ``VARIABLE=CATEGORY``; a variable's name may hold an equals sign, its longest match counts."""
-    evidence: dict[int, int] = {}
-    for text in given:
+@contextlib.contextmanager
+def _options_named() -> Generator[None]:
+    """What is wrong, by the name of the option that asked for it."""
+    try:
+        yield
+    except Misuse as error:
+        word = error.message.split(":")[0].split(" ")[0]
+        options = {"given": "--given", "source": "--from", "sampling": "--sampling", "target": "VARIABLE"}
+        raise Misuse(error.code, options.get(word, word) + error.message[len(word) :], hint=error.hint) from None
+
+
+def _given(schema: Schema, texts: Sequence[str]) -> dict[str, object]:
+    """Variable -> category of each ``VARIABLE=CATEGORY``; a variable's name may hold an equals sign, its longest match counts."""
+    given: dict[str, object] = {}
+    for text in texts:
         names = [name for name in schema.names if text.startswith(f"{name}=")]
-        if not names:
-            near = difflib.get_close_matches(text.partition("=")[0], schema.names, 1)
-            hint = f"did you mean '{near[0]}'?" if near else "expected VARIABLE=CATEGORY"
-            raise Misuse("USAGE", f"--given: '{text}': no such variable in this release", hint=hint)
-        name = max(names, key=len)
-        position, label = schema.index(name), text[len(name) + 1 :]
-        labels = schema[position].labels
-        if label not in labels:
-            near = difflib.get_close_matches(label, labels, 1)
-            hint = f"did you mean '{near[0]}'?" if near else f"its categories are {', '.join(labels[:20])}"
-            raise Misuse("USAGE", f"--given: '{label}' is not a category of '{name}'", hint=hint)
-        if position in evidence:
-            raise Misuse("USAGE", f"--given: '{name}' is given twice, expected once")
-        evidence[position] = labels.index(label)
-    return evidence
+        name = max(names, key=len) if names else text.partition("=")[0]
+        if name in given:
+            raise Misuse("USAGE", f"given: '{name}' is given twice, expected once")
+        if not names and "=" not in text:
+            raise Misuse("USAGE", f"given: '{text}', expected VARIABLE=CATEGORY")
+        given[name] = text[len(name) + 1 :]
+    return given

@@ -242,8 +242,7 @@ def read(data: bytes) -> Network:
         root["version"].fail(f"got {version}, this software reads {VERSION}")
     try:
         schema = Schema(variables=tuple(_read_variable(node) for node in root["variables"]))
-        positions = {name: position for position, name in enumerate(schema.names)}
-        families = tuple(_read_family(node, positions, schema) for node in root["families"])
+        families = tuple(_read_family(node, schema) for node in root["families"])
         dag = Dag(parents=tuple(family.parents for family in families))
         return Network(schema=schema, dag=dag, families=families)
     except ValueError as error:
@@ -262,6 +261,82 @@ def read_joint(data: bytes, schema: Schema) -> JointModel | None:
     """
     node = parse(data, source="model.json").get("joint")
     return None if node is None else joint.read(node, schema)
+
+
+def read_marginals(data: bytes, schema: Schema) -> tuple[Marginal, ...]:
+    """Read the one-way shares of a model.json; those that are not told are NaN.
+
+    Args:
+        data: the document; `read` has accepted it.
+        schema: its variables.
+
+    Raises:
+        GateFailed: RELEASE_INVALID, they are no shares of these variables.
+    """
+    found: list[Marginal] = []
+    for node in parse(data, source="model.json")["marginals"]:
+        variable = _position(node["variable"], schema)
+        shape = (schema[variable].n_states,)
+        ends = _read_numbers(node["interval"], (*shape, 2))
+        found.append(
+            Marginal(
+                variable=variable,
+                estimate=_read_numbers(node["estimate"], shape),
+                standard_error=_read_numbers(node["standard_error"], shape),
+                interval_low=ends[:, 0],
+                interval_high=ends[:, 1],
+                model=_read_numbers(node["model"], shape),
+            )
+        )
+    return tuple(found)
+
+
+def read_pairs(data: bytes, schema: Schema) -> tuple[PairAccuracy, ...]:
+    """Read the shares of pairs of a model.json; none: nobody has tables of pairs. Arguments and errors as `read_marginals`.
+
+    `PairAccuracy.worst` is not told in it, and is (0, 0).
+    """
+    root = parse(data, source="model.json").get("pairs")
+    found: list[PairAccuracy] = []
+    for node in () if root is None else root["tables"]:
+        if len(node["variables"].texts()) != 2:
+            node["variables"].fail("expected two names")
+        first, second = (_position(name, schema) for name in node["variables"])
+        shape = (schema[first].n_states, schema[second].n_states)
+        ends, joint_node = _read_numbers(node["interval"], (*shape, 2)), node.get("joint")
+        found.append(
+            PairAccuracy(
+                first=first,
+                second=second,
+                estimate=_read_numbers(node["estimate"], shape),
+                low=ends[..., 0],
+                high=ends[..., 1],
+                network=_read_numbers(node["network"], shape),
+                synthetic=_read_numbers(node["synthetic"], shape),
+                verdict=node["verdict"].text(),
+                worst=(0, 0),
+                joint=None if joint_node is None else _read_numbers(joint_node, shape),
+            )
+        )
+    return tuple(found)
+
+
+def _position(name: Node, schema: Schema) -> int:
+    if name.text() not in schema:
+        name.fail("names no variable of the document")
+    return schema.index(name.text())
+
+
+def _read_numbers(node: Node, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """A table of numbers; null, of one or of all that an entry holds, is NaN."""
+    if node.value is None:
+        return np.full(shape, math.nan)
+    if not shape:
+        return np.array(node.number())
+    rows = [_read_numbers(item, shape[1:]) for item in node]
+    if len(rows) != shape[0]:
+        node.fail(f"got {len(rows)} entries, expected {shape[0]}")
+    return np.array(rows, dtype=np.float64)
 
 
 def _variable(variable: Variable) -> Json:
@@ -335,14 +410,9 @@ def _marginal(marginal: Marginal, names: tuple[str, ...]) -> Json:
     }
 
 
-def _read_family(node: Node, positions: Mapping[str, int], schema: Schema) -> Family:
-    def position(name: Node) -> int:
-        if name.text() not in positions:
-            name.fail("names no variable of the document")
-        return positions[name.text()]
-
-    child = position(node["child"])
-    parents = tuple(position(parent) for parent in node["parents"])
+def _read_family(node: Node, schema: Schema) -> Family:
+    child = _position(node["child"], schema)
+    parents = tuple(_position(parent, schema) for parent in node["parents"])
     shape = (math.prod(schema[parent].n_states for parent in parents), schema[child].n_states)
 
     def table(key: str) -> NDArray[np.float64]:

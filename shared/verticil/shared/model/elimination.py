@@ -201,6 +201,59 @@ def family_shares(network: Network, factors: Sequence[Factor] = ()) -> tuple[dic
     return {v: shares[place].reshape(-1, n_states[v]) for place, v in enumerate(sorted(reached))}, probability
 
 
+def derivatives(
+    network: Network, target: int, evidence: Mapping[int, int], factors: Sequence[Factor] = ()
+) -> tuple[Floats, dict[int, Floats]]:
+    """How probable each category of a variable is together with the evidence, and the derivatives of that, exact.
+
+    A probability of a network is linear in each of its parameters (Castillo, Gutiérrez & Hadi 1997): its derivative is the same
+    sum without the parameter's own table.
+
+    Args:
+        network: the model.
+        target: a variable.
+        evidence: variable -> code.
+        factors: see `conditioned`.
+
+    Returns:
+        (K,), P(target = k, evidence, factors), 0 where this cannot be; and for each variable that is in any of these or above
+        one (K, J, S), its derivative by the variable's parameter of row j and category s.
+
+    Raises:
+        ValueError: a variable or code is out of range.
+        TooWideError: see there.
+    """
+    _check(network, evidence)
+    n_states = network.schema.n_states
+    reached = sorted(_ancestors(network, {target, *evidence, *_union(scope for scope, _ in factors)}))
+    tables = [*_factors(network, reached, {}), *factors]
+
+    def shares(used: Sequence[Factor], clique: tuple[int, ...]) -> Floats:
+        fixed = {variable: code for variable, code in evidence.items() if variable not in clique}
+        known = [((v,), np.eye(n_states[v])[code]) for v, code in evidence.items() if v in clique]
+        order = tuple(sorted(clique))
+        table = total([*(_at(factor, fixed) for factor in used), *known], n_states, order)
+        whole = np.broadcast_to(table, [n_states[v] for v in order])
+        return whole.transpose([order.index(v) for v in clique])
+
+    slopes: dict[int, Floats] = {}
+    for place, variable in enumerate(reached):
+        family = (*network.dag.parents[variable], variable)
+        others = [*tables[:place], *tables[place + 1 :]]
+        if (cells := n_states[target] * math.prod(n_states[v] for v in family)) > MAX_CLIQUE_CELLS:
+            raise TooWideError(
+                f"the family of variable {variable} with variable {target} needs a table of {cells} cells, "
+                f"expected at most {MAX_CLIQUE_CELLS}"
+            )
+        if target in family:
+            own = np.eye(n_states[target]).reshape(-1, *(n_states[v] if v == target else 1 for v in family))
+            table = shares(others, family)[None] * own
+        else:
+            table = shares(others, (target, *family))
+        slopes[variable] = table.reshape(n_states[target], -1, n_states[variable])
+    return shares(tables, (target,)), slopes
+
+
 def configuration_shares(steps: Sequence[ConditionalStep], n_states: Sequence[int]) -> list[Floats]:
     """How probable each configuration of a step's parents is when records are drawn by these steps, exact.
 

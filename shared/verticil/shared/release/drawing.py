@@ -1,0 +1,239 @@
+"""What is drawn from the models of a release: the one way for commands and for programs.
+
+Records come from what the release's own came from unless another source is named. Messages begin with what is wrong: ``given``,
+``source`` or ``sampling``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from verticil.shared.errors import Misuse
+from verticil.shared.formats import model_json, posterior
+from verticil.shared.knowledge.raking import raked
+from verticil.shared.knowledge.support import Support
+from verticil.shared.model.joint import JointModel
+from verticil.shared.model.network import Marginal, Network
+from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.release.synthesis import decode, sample_chunks
+from verticil.shared.release.within_bins import Tilts, tilts_of
+from verticil.shared.study import canonical
+from verticil.shared.study.document import Sampling, Source, Study
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LISTED = 20
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReleaseModels:
+    """The models of a release.
+
+    Attributes:
+        folder: of the release.
+        document: the bytes of model.json.
+        network: the network; of sampled graphs their consensus.
+        joint: the joint model; None: there is none.
+        study: as it was carried out; None: model.json lies there alone.
+    """
+
+    folder: Path
+    document: bytes
+    network: Network
+    joint: JointModel | None
+    study: Study | None
+
+    @property
+    def schema(self) -> Schema:
+        """The variables."""
+        return self.network.schema
+
+    @cached_property
+    def support(self) -> Support | None:
+        """What every record meets; None: nothing is known."""
+        return None if self.study is None else self.study.support()
+
+    @cached_property
+    def marginals(self) -> tuple[Marginal, ...]:
+        """The published share of every category."""
+        return model_json.read_marginals(self.document, self.schema)
+
+    @cached_property
+    def sampled(self) -> tuple[Network, ...]:
+        """The networks of a posterior; none: graphs were not sampled."""
+        return posterior.read_networks(self.folder) if (self.folder / posterior.FILE).is_file() else ()
+
+    def source(self, asked: Source | None, *, given: bool) -> Source:
+        """What is drawn from: the source that is asked for, or without one the release's own.
+
+        With evidence the consensus stands for sampled graphs, which give it different chances.
+
+        Raises:
+            Misuse: USAGE, the release has none, or it does not go with evidence.
+        """
+        there = (self.folder / posterior.FILE).is_file()
+        if asked is None:
+            own = there and not given and self.study is not None and self.study.records_from == "posterior"
+            return "posterior" if own else "network" if self.joint is None else "joint"
+        if asked == "joint" and self.joint is None:
+            raise Misuse(
+                "USAGE", f"source joint: {self.folder} has no joint model", hint="leave it out: the network is there"
+            )
+        if asked == "posterior" and not there:
+            raise Misuse(
+                "USAGE",
+                f"source posterior: {self.folder} has no {posterior.FILE}",
+                hint="leave it out: the network is there",
+            )
+        if asked == "posterior" and given:
+            raise Misuse(
+                "USAGE",
+                "given with the source posterior: the networks give the categories different chances, so equal parts of each are "
+                "no records of people who have them",
+                hint="name the source network, the consensus",
+            )
+        return asked
+
+    def models(self, source: Source) -> Sequence[Network | JointModel]:
+        """The models of a source that is there."""
+        if source == "posterior":
+            return self.sampled
+        return (self.network,) if source == "network" or self.joint is None else (self.joint,)
+
+
+def open_models(folder: Path) -> ReleaseModels:
+    """Read the models of a release; nothing is verified.
+
+    Raises:
+        Misuse: FILE_MISSING, this is no release.
+        GateFailed: RELEASE_INVALID.
+    """
+    model, study = folder / "model.json", folder / "study.json"
+    if not model.is_file():
+        raise Misuse("FILE_MISSING", f"{model}: no such file", hint="give the folder of a release")
+    document = model.read_bytes()
+    network = model_json.read(document)
+    return ReleaseModels(
+        folder=folder,
+        document=document,
+        network=network,
+        joint=model_json.read_joint(document, network.schema),
+        study=canonical.from_bytes(study.read_bytes(), source=study.name, wire=False) if study.is_file() else None,
+    )
+
+
+def evidence_of(schema: Schema, given: Mapping[str, object]) -> dict[int, int]:
+    """Variable -> code of what is known of a person: a category, or of a variable with bins a number in one of them.
+
+    Raises:
+        Misuse: USAGE, no such variable or category; the nearest one is named.
+    """
+    evidence: dict[int, int] = {}
+    for name, value in given.items():
+        variable = variable_of(schema, name, where="given")
+        evidence[schema.index(name)] = _code(variable, value)
+    return evidence
+
+
+def variable_of(schema: Schema, name: str, *, where: str) -> Variable:
+    """The variable of a name.
+
+    Raises:
+        Misuse: USAGE, there is none; the nearest one is named.
+    """
+    if name not in schema:
+        near = difflib.get_close_matches(str(name), schema.names, 1)
+        hint = f"did you mean '{near[0]}'?" if near else f"its variables are {_listed(schema.names)}"
+        raise Misuse("USAGE", f"{where}: '{name}': no such variable in this release", hint=hint)
+    return schema[schema.index(name)]
+
+
+def _code(variable: Variable, value: object) -> int:
+    label = str(value)
+    if label in variable.labels:
+        return variable.labels.index(label)
+    if variable.bins is not None:
+        low, high = variable.bins[0], variable.bins[-1]
+        try:
+            number = float(label)
+        except ValueError:
+            number = np.nan
+        if low <= number < high:
+            return int(np.searchsorted(variable.bins, number, side="right")) - 1
+    near = difflib.get_close_matches(label, variable.labels, 1)
+    numbers = "" if variable.bins is None else f", or a number from {variable.bins[0]:g} to below {variable.bins[-1]:g}"
+    hint = f"did you mean '{near[0]}'?" if near else f"its categories are {_listed(variable.labels)}{numbers}"
+    raise Misuse("USAGE", f"given: '{label}' is not a category of '{variable.name}'", hint=hint)
+
+
+def _listed(words: Sequence[str]) -> str:
+    more = len(words) - _LISTED
+    return ", ".join(words[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def drawn(
+    models: ReleaseModels,
+    n: int,
+    *,
+    seed: int,
+    given: Mapping[str, object],
+    sampling: Sampling = "systematic",
+    source: Source | None = None,
+) -> Iterator[pd.DataFrame]:
+    """Draw records as tables, a million at a time; what is wrong is said before the first.
+
+    Args:
+        models: of the release.
+        n: number of records.
+        seed: the same one, the same records.
+        given: what every record has, see `evidence_of`.
+        sampling: see `synthesis`.
+        source: what records come from; None: what the release's own do.
+
+    Raises:
+        Misuse: USAGE; while tables are drawn, too, where what is asked for needs too large a table.
+    """
+    if n < 0 or seed < 0:
+        name, got = ("n", n) if n < 0 else ("seed", seed)
+        raise Misuse("USAGE", f"{name}: got {got}, expected 0 or more")
+    chosen = models.models(models.source(source, given=bool(given)))
+    evidence = evidence_of(models.schema, given)
+    generator = np.random.Generator(np.random.PCG64(seed))
+    return _drawn(models, chosen, n, generator, evidence=evidence, sampling=sampling)
+
+
+def _drawn(
+    models: ReleaseModels,
+    chosen: Sequence[Network | JointModel],
+    n: int,
+    generator: np.random.Generator,
+    *,
+    evidence: Mapping[int, int],
+    sampling: Sampling,
+) -> Iterator[pd.DataFrame]:
+    knowledge = None if models.study is None else models.study.knowledge
+    try:
+        made_by = [raked(each, models.support) for each in chosen]
+        sizes = [len(range(place, n, len(chosen))) for place in range(len(chosen))]
+        for each, by, size in zip(chosen, made_by, sizes, strict=True):
+            if not size and n:
+                continue
+            chunks = sample_chunks(each, size, generator=generator, given=evidence, method=sampling, support=by)
+            for codes in chunks:
+                yield decode(models.schema, codes, generator, knowledge=knowledge, tilts=_tilts(each, models.study))
+    except ValueError as error:
+        where = "given" if evidence else f"sampling {sampling}"
+        raise Misuse("USAGE", f"{where}: {error}", hint="ask for less at once, or for what can be") from None
+
+
+def _tilts(source: Network | JointModel, study: Study | None) -> Tilts:
+    """How numbers of the source lie inside bins, where the study has that estimated."""
+    return {} if study is None or not isinstance(source, Network) else tilts_of((source,), study)
