@@ -46,7 +46,7 @@ from support.party_session import (
     values,
     weaker_own,
 )
-from verticil.cli.study_status import why
+from verticil.analyst.status import why
 from verticil.party import daemon
 from verticil.party.dataset.perturb import codebook_digest, perturb_numpy, record_tags, unit_key
 from verticil.party.operator import commands

@@ -18,7 +18,7 @@ import pytest
 from support import PATIENCE_SECONDS
 from support import miner_daemon as daemons
 from support import miner_service as service
-from verticil.cli.connection import Connection, find_study
+from verticil.analyst.federation import Connection, find_study
 from verticil.cli.main import main
 from verticil.miner.airgap import local_control
 from verticil.miner.config import Limits, load_miner

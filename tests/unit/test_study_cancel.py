@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from verticil.cli.study import require_withdrawn
+from verticil.analyst.federation import require_withdrawn
 from verticil.shared.errors import Misuse
 from verticil.shared.study.states import State
 

@@ -1,18 +1,11 @@
-"""How commands of analysts, parties and consumers reach the miner: federation.toml and a certificate, nothing else."""
+"""The options with which commands reach the miner."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from verticil.shared.errors import Misuse
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.transport.interface import Control, Coordinator
 
 FederationOption = Annotated[
     Path, typer.Option("--federation", envvar="VERTICIL_FEDERATION", help="federation.toml of the federation.")
@@ -27,82 +20,3 @@ StudyName = Annotated[
     str,
     typer.Argument(metavar="STUDY", help="Id of the study; ANALYST/ID where several analysts use it; or its digest."),
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
-    """An open connection to the miner: `coordinator` with a party's certificate, `control` with any other."""
-
-    identity: Identity
-    control: Control | None
-    coordinator: Coordinator | None
-
-    def analyst(self) -> Control:
-        """The analyst's side.
-
-        Raises:
-            Misuse: USAGE with a party's certificate.
-        """
-        if self.control is None:
-            raise Misuse(
-                "USAGE", f"{self.identity.uri}: this command needs an analyst's certificate", hint="--certificate"
-            )
-        return self.control
-
-
-@asynccontextmanager
-async def open_connection(federation: Path, certificate: Path) -> AsyncGenerator[Connection]:
-    """Connect with a certificate; the key is the file of the same name with the suffix .key."""
-    from verticil.shared.config import load_federation
-    from verticil.shared.identity.pki import load_credentials
-    from verticil.shared.membership.revocation import FILE_NAME, DenyList
-    from verticil.shared.transport.client import Connection as Line
-    from verticil.shared.transport.client import GrpcControl, GrpcCoordinator
-
-    document = load_federation(federation)
-    credentials = load_credentials(certificate, certificate.with_suffix(".key"), document)
-    line = Line(
-        document.miner_endpoint,
-        credentials,
-        idle_timeout_seconds=document.idle_timeout_seconds,
-        revocations=DenyList(credentials.ca_pem, [document.ca_certificate.with_name(FILE_NAME)]),
-    )
-    party = credentials.identity.role is Role.PARTY
-    try:
-        yield Connection(
-            identity=credentials.identity,
-            control=None if party else GrpcControl(line),
-            coordinator=GrpcCoordinator(line) if party else None,
-        )
-    finally:
-        await line.close()
-
-
-async def find_study(connection: Connection, study_id: str) -> bytes:
-    """The digest of the study that the caller can see and means by an id, ANALYST/id or digest.
-
-    Raises:
-        Misuse: STUDY_UNKNOWN, none or several.
-    """
-    from verticil.shared.study.canonical import from_bytes
-    from verticil.shared.study.names import Named, chosen
-    from verticil.wire.v1 import control_pb2, coordinator_pb2
-
-    if connection.control is not None:
-        reply = await connection.control.get_study(control_pb2.GetStudyRequest(study_id=study_id))
-        return reply.study.study_digest
-    assert connection.coordinator is not None
-    tasks = (await connection.coordinator.poll(coordinator_pb2.PollRequest())).tasks
-    told = (task for task in tasks if task.proposal)
-    found = chosen(
-        study_id,
-        (
-            Named(digest=task.study_digest, study_id=from_bytes(task.proposal).id, submitter=task.submitter)
-            for task in told
-        ),
-    )
-    if found is None:
-        raise Misuse(
-            "STUDY_UNKNOWN", f"no study '{study_id}' with this party", hint="list them with: verticil party status"
-        )
-    return found.digest

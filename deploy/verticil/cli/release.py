@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from verticil.cli.budget_text import cost_text
-from verticil.cli.connection import CertificateOption, FederationOption, StudyName, find_study, open_connection
+from verticil.cli.connection import CertificateOption, FederationOption, StudyName
 from verticil.cli.output import Format, FormatOption, emit, plain_table, put, say
-from verticil.cli.study_status import revocations
 from verticil.shared.errors import Misuse
 
 if TYPE_CHECKING:
@@ -63,6 +62,8 @@ def fetch(
     form: FormatOption = Format.text,
 ) -> None:
     """Fetch the release of a study; parties, analysts and consumers may."""
+    from verticil.analyst.federation import find_study, open_connection
+    from verticil.analyst.status import revocations
     from verticil.shared.transport.fetch import fetch_release
     from verticil.wire.v1.control_pb2 import GetStudyRequest
 
@@ -136,48 +137,10 @@ def verify(
     form: FormatOption = Format.text,
 ) -> None:
     """Check every file, the signature and its chain. With neither --ca nor --fingerprint: consistency only, and exit 6."""
-    from verticil.shared.membership.revocation import FILE_NAME
-    from verticil.shared.release.verification import verify_release
+    from verticil.shared.release.verification import verify_release_with
 
-    if revoked is None and ca is not None and ca.with_name(FILE_NAME).is_file():
-        revoked = ca.with_name(FILE_NAME)
-    for path in (ca, revoked):
-        if path is not None and not path.is_file():
-            raise Misuse("FILE_MISSING", f"{path}: no such file")
-    verified = verify_release(
-        folder,
-        ca_certificate=ca.read_bytes() if ca else None,
-        fingerprint=fingerprint,
-        revoked=revoked.read_bytes() if revoked else None,
-    )
-    payload = {
-        "verified": True,
-        "study": verified.study_id,
-        "study_digest": verified.study_digest,
-        "effective_digest": verified.effective_digest,
-        "publisher": verified.publisher,
-        "publisher_sha256": verified.publisher_sha256,
-        "signers": list(verified.signers),
-        "authority_sha256": verified.authority_sha256,
-        "published_at": verified.published_at,
-        "common_records": verified.n_common,
-        "synthetic_records": verified.synthetic_records,
-        "epsilon_per_person": verified.epsilon_per_person,
-        **({"accounts": [item.document() for item in verified.accounts]} if verified.accounts else {}),
-        "receipts": verified.receipts,
-        "statements": verified.statements,
-        "opened_tables_sha256": verified.opened or None,
-        "alarms": list(verified.alarms),
-        "countersigned_by": list(verified.countersigned_by),
-        "parties_left_out": list(verified.left_out),
-        "deny_list": None if revoked is None else str(revoked),
-        "revoked_later": list(verified.revoked_later),
-        "exact_parameters": verified.exact_parameters,
-        **({} if verified.chains_agree is None else {"chains_agree": verified.chains_agree}),
-        "simulation": verified.simulation,
-        "seed_derived": verified.seed_derived,
-        "files": list(verified.files),
-    }
+    verified, deny_list = verify_release_with(folder, ca=ca, fingerprint=fingerprint, revoked=revoked)
+    payload = {**verified.document(), "deny_list": None if deny_list is None else str(deny_list)}
     if not emit(payload, form=form):
         _print_verified(verified)
     if strict and verified.chains_agree is False:

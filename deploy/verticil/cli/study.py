@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import math
 import re
 import shutil
@@ -21,18 +20,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from verticil.analyst.federation import find_study, open_connection, require_withdrawn, submit_study
+from verticil.analyst.status import called, revocations, summary_payload
 from verticil.cli.budget_text import print_models, print_plan
-from verticil.cli.connection import CertificateOption, FederationOption, StudyName, find_study, open_connection
+from verticil.cli.connection import CertificateOption, FederationOption, StudyName
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, put, say
 from verticil.cli.party_text import print_alignment, print_stated
-from verticil.cli.study_status import called, print_summary, revocations, summary_payload, watch
+from verticil.cli.study_status import print_summary, watch
 from verticil.pki.files import new_folder, removed_if_empty, write_new
 from verticil.shared.errors import Misuse
-from verticil.shared.study.states import State, is_final
+from verticil.shared.study.states import State
 
 if TYPE_CHECKING:
+    from verticil.analyst.check import Checked
     from verticil.party.operator.limits import PublishedLimits
-    from verticil.shared.privacy.plan import BudgetPlan
     from verticil.shared.privacy.study_table import ColumnRow, StudyTable
     from verticil.shared.release.verification import VerifiedRelease
     from verticil.shared.study.document import Study
@@ -90,59 +91,26 @@ def check(
 ) -> None:
     """What a study promises each person and what it can learn, and with --limits what of it parties would not permit, before
     anyone works. Reads no data."""
-    from verticil.analyst.lint import lint
-    from verticil.analyst.models import compared
-    from verticil.analyst.prediction import predicted, prediction_text
+    from verticil.analyst.check import check as checked
     from verticil.shared.identity.pki import utc_now
-    from verticil.shared.knowledge.words import stated
-    from verticil.shared.privacy.masked_figures import four_figures
-    from verticil.shared.privacy.plan import budget_plan
-    from verticil.shared.privacy.study_table import study_table
-    from verticil.shared.record import write
-    from verticil.shared.study import canonical
-    from verticil.shared.study.protocols import disclosure
     from verticil.shared.study.reading import read_study
-    from verticil.shared.study.tables import tables_noise
 
     document = read_study(study)
     published = _published_limits(limits or (), federation)
-    findings = [*lint(document, n=n, today=utc_now().date()), *_broken_limits(document, published, n)]
-    table = study_table(document, n)
-    prediction = predicted(document, table.n)
-    figures = four_figures(document)
-    models = () if document.tables is None else compared(document, table.n)
-    plan = budget_plan(document, n, {item.party: item.policy.limits_of for item in published})
-    errors = [finding for finding in findings if finding.severity == "error"]
-    counted = [finding for finding in findings if finding.severity != "note"]
-    payload = {
-        "id": document.id,
-        "digest": canonical.digest(document).hex(),
-        "ok": not counted if strict else not errors,
-        "model": document.model,
-        "n": table.n,
-        "columns": [dataclasses.asdict(row) for row in table.rows],
-        "breach": None if document.breach is None else dataclasses.asdict(document.breach),
-        "share": None if document.share is None else write(document.share),
-        "tables": None if document.tables is None else dataclasses.asdict(tables_noise(document)),
-        "predicted_distance": None if prediction is None else dataclasses.asdict(prediction),
-        "alignment": disclosure(document).document(),
-        "stated": stated(document.knowledge, document.schema),
-        "epsilon_per_party": dict(table.party_totals),
-        "epsilon_per_person": table.total_epsilon,
-        "bytes_sent": table.bytes_sent,
-        "budget": plan,
-        "figures": None if figures is None else figures.document(),
-        "models": [dataclasses.asdict(row) for row in models],
-        "findings": [dataclasses.asdict(finding) for finding in findings],
-    }
-    if not emit(payload, form=form):
-        for words in () if figures is None else figures.words:
+    found = checked(
+        document,
+        n=n,
+        today=utc_now().date(),
+        permitted={item.party: item.policy.limits_of for item in published},
+        broken=tuple(_broken_limits(document, published, n)),
+    )
+    if not emit(found.to_dict(strict=strict), form=form):
+        for words in () if found.figures is None else found.figures.words:
             say(words)
-        said = "" if prediction is None else prediction_text(prediction)
-        _print_check(document, table, plan, findings, said, canonical.digest(document).hex())
-        if models:
-            print_models(models, table.n)
-    if errors or (strict and counted):
+        _print_check(found)
+        if found.models:
+            print_models(found.models, found.table.n)
+    if found.errors or (strict and not found.spotless):
         raise typer.Exit(6)
 
 
@@ -181,14 +149,16 @@ def _broken_limits(study: Study, limits: Sequence[PublishedLimits], n: int | Non
             yield Finding(severity="error", code="LINKAGE_TOO_SMALL", where=where, message=message, hint="")
 
 
-def _print_check(
-    study: Study, table: StudyTable, plan: BudgetPlan, findings: list[Finding], prediction: str, digest: str
-) -> None:
+def _print_check(found: Checked) -> None:
+    from verticil.analyst.prediction import prediction_text
     from verticil.shared.knowledge.words import stated
     from verticil.shared.privacy.figures import odds
     from verticil.shared.release.content import may_have_joint
+    from verticil.shared.study import canonical
     from verticil.shared.study.protocols import disclosure, protocol_of
 
+    study, table, digest = found.study, found.table, canonical.digest(found.study).hex()
+    prediction = "" if found.prediction is None else prediction_text(found.prediction)
     put(f"[bold]{study.id}[/]  {len(study.schema)} variables of {len(study.parties)} parties; digest {digest[:16]}")
     put(_columns_table(study, table))
     say(
@@ -238,19 +208,19 @@ def _print_check(
         f"[bold]all columns of one person{' that are sent' if named and not masks else ''}: epsilon {epsilon_text(total)}[/]"
         f" ({change}): what they tell{whom} together"
     )
-    print_plan(plan)
+    print_plan(found.plan)
     if study.tables is not None and not masks:
         say(
             "what everybody but the miner learns rests on the miner's word: it has the columns and draws the noise on tables"
         )
     say(f"to send: {table.bytes_sent / 1e6:,.3g} MB, and a pseudonym of every person for finding the common people")
-    for finding in findings:
+    for finding in found.findings:
         colour = {"error": "red", "warning": "yellow", "note": "blue"}[finding.severity]
         put(f"[{colour}]{finding.severity}[/] {finding.code} ", end="")
         say(f"{finding.where}: {finding.message}")
         if finding.hint:
             say(f"        {finding.hint}", style="dim")
-    if not findings:
+    if not found.findings:
         put("[green]no findings[/]")
 
 
@@ -356,21 +326,18 @@ def submit(
 ) -> None:
     """Propose a study to the parties. Nothing is read or sent anywhere before their officers approve it."""
     from verticil.analyst.lint import refuse_hopeless
-    from verticil.shared.study.canonical import to_bytes
     from verticil.shared.study.reading import read_study
-    from verticil.wire.v1.control_pb2 import SubmitStudyRequest
 
     document = read_study(study)
     refuse_hopeless(document)
 
-    async def run() -> tuple[bytes, int]:
+    async def run() -> tuple[bytes, State]:
         async with open_connection(federation, certificate) as connection:
-            reply = await connection.analyst().submit_study(SubmitStudyRequest(proposal=to_bytes(document)))
-            return reply.study_digest, reply.state
+            return await submit_study(connection, document)
 
     digest, state = asyncio.run(run())
-    if not emit({"id": document.id, "digest": digest.hex(), "state": State(state).words}, form=form):
-        put(f"submitted [bold]{document.id}[/], {State(state).words}\ndigest {digest.hex()}")
+    if not emit({"id": document.id, "digest": digest.hex(), "state": state.words}, form=form):
+        put(f"submitted [bold]{document.id}[/], {state.words}\ndigest {digest.hex()}")
         say("each party's officers now see it with: verticil party inbox")
 
 
@@ -465,22 +432,6 @@ def cancel(
     require_withdrawn(study_id, State(state))
     if not emit({"id": study_id, "state": State(state).words}, form=form):
         put(f"{study_id}: {State(state).words}")
-
-
-def require_withdrawn(study_id: str, state: State) -> None:
-    """Refuse to pass over in silence that a study had ended otherwise before it could be withdrawn.
-
-    Raises:
-        Misuse: STUDY_OVER.
-    """
-    if state is State.WITHDRAWN or not is_final(state):
-        return
-    hint = "a published release cannot be recalled; a party can mark it: verticil party revoke"
-    raise Misuse(
-        "STUDY_OVER",
-        f"study '{study_id}': it is over already ({state.words}), expected one that is under way",
-        hint=hint if state is State.PUBLISHED else "there is nothing left to withdraw",
-    )
 
 
 class Place(StrEnum):
@@ -602,10 +553,8 @@ def _in_the_federation(study: Study, out: Path, federation: Path, certificate: P
     from verticil.analyst.lint import refuse_hopeless
     from verticil.shared.config import load_federation
     from verticil.shared.release.verification import verify_release
-    from verticil.shared.study.canonical import to_bytes
     from verticil.shared.transport.fetch import fetch_release
     from verticil.simulation.analyst import follow_study
-    from verticil.wire.v1.control_pb2 import SubmitStudyRequest
 
     refuse_hopeless(study)
     authority = load_federation(federation).ca_certificate.read_bytes()
@@ -614,7 +563,7 @@ def _in_the_federation(study: Study, out: Path, federation: Path, certificate: P
     async def run() -> None:
         async with open_connection(federation, certificate) as connection:
             control = connection.analyst()
-            digest = (await control.submit_study(SubmitStudyRequest(proposal=to_bytes(study)))).study_digest
+            digest, _ = await submit_study(connection, study)
             progress.print(f"study '{study.id}' submitted, digest {digest.hex()}", markup=False)
             await follow_study(
                 control, digest, step=lambda line: progress.print(line, markup=False), patience_seconds=math.inf

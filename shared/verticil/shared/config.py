@@ -28,20 +28,38 @@ def read_toml(path: Path, *, code: str = "CONFIG_INVALID") -> Table:
     Raises:
         Misuse: FILE_MISSING when there is no such file, `code` when it is not UTF-8 TOML of schema 1.
     """
+    return toml_table(toml_text(path, code=code), source=path.name, path=str(path), code=code)
+
+
+def toml_text(path: Path, *, code: str = "CONFIG_INVALID") -> str:
+    """The text of a file, which may be no TOML.
+
+    Raises:
+        Misuse: FILE_MISSING when there is no such file, `code` when it is not UTF-8.
+    """
     try:
-        text = path.read_bytes().decode("utf-8")
-        values = tomllib.loads(text)
+        return path.read_bytes().decode("utf-8")
     except FileNotFoundError:
         raise Misuse("FILE_MISSING", f"{path}: no such file", hint="give the path of an existing TOML file") from None
     except OSError as error:  # a folder, not permitted, a name that is too long
         raise Misuse("FILE_MISSING", f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
         raise Misuse(code, f"{path}: not UTF-8 at byte {error.start}") from None
+
+
+def toml_table(text: str, *, source: str, path: str = "", code: str = "CONFIG_INVALID") -> Table:
+    """Read a text of TOML, named `source` in messages, and by `path` where it is none.
+
+    Raises:
+        Misuse: `code` when it is not TOML of schema 1.
+    """
+    try:
+        values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise Misuse(code, f"{path}: not TOML: {error}") from None
+        raise Misuse(code, f"{path or source}: not TOML: {error}") from None
     except RecursionError:
-        raise Misuse(code, f"{path}: not TOML that anybody wrote: nested too deep") from None
-    table = Table(values, source=path.name, code=code, file=True)
+        raise Misuse(code, f"{path or source}: not TOML that anybody wrote: nested too deep") from None
+    table = Table(values, source=source, code=code, file=True)
     if "schema" not in values and (near := difflib.get_close_matches("schema", values, 1)):
         table.fail(near[0], "unknown key", hint="did you mean 'schema'?")
     if (version := table.value(int, "schema")) != 1:

@@ -20,7 +20,7 @@ from verticil.shared.formats import model_json, posterior
 from verticil.shared.knowledge.raking import raked
 from verticil.shared.knowledge.support import Support
 from verticil.shared.model.joint import JointModel
-from verticil.shared.model.network import Marginal, Network
+from verticil.shared.model.network import Marginal, Network, PairAccuracy
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release.synthesis import decode, sample_chunks
 from verticil.shared.release.within_bins import Tilts, tilts_of
@@ -65,6 +65,11 @@ class ReleaseModels:
     def marginals(self) -> tuple[Marginal, ...]:
         """The published share of every category."""
         return model_json.read_marginals(self.document, self.schema)
+
+    @cached_property
+    def pairs(self) -> tuple[PairAccuracy, ...]:
+        """The published shares of pairs; none: nobody has tables of pairs."""
+        return model_json.read_pairs(self.document, self.schema)
 
     @cached_property
     def sampled(self) -> tuple[Network, ...]:

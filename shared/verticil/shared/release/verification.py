@@ -34,7 +34,8 @@ from verticil.shared.formats import joint, model_json
 from verticil.shared.formats import posterior as posterior_json
 from verticil.shared.formats.posterior import PublishedPosterior
 from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.json_document import Node, parse
+from verticil.shared.json_document import Json, Node, parse
+from verticil.shared.membership.revocation import FILE_NAME as DENY_LIST
 from verticil.shared.membership.revocation import parse_list, revoked_in
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.joint import JointModel
@@ -131,6 +132,66 @@ class VerifiedRelease:
     revoked_later: tuple[str, ...]
     files: tuple[str, ...]
     chains_agree: bool | None = None
+
+    def document(self) -> dict[str, Json]:
+        """What ``verticil release verify --format json`` says of it."""
+        return {
+            "verified": True,
+            "study": self.study_id,
+            "study_digest": self.study_digest,
+            "effective_digest": self.effective_digest,
+            "publisher": self.publisher,
+            "publisher_sha256": self.publisher_sha256,
+            "signers": list(self.signers),
+            "authority_sha256": self.authority_sha256,
+            "published_at": self.published_at,
+            "common_records": self.n_common,
+            "synthetic_records": self.synthetic_records,
+            "epsilon_per_person": self.epsilon_per_person,
+            **({"accounts": [item.document() for item in self.accounts]} if self.accounts else {}),
+            "receipts": self.receipts,
+            "statements": self.statements,
+            "opened_tables_sha256": self.opened or None,
+            "alarms": list(self.alarms),
+            "countersigned_by": list(self.countersigned_by),
+            "parties_left_out": list(self.left_out),
+            "revoked_later": list(self.revoked_later),
+            "exact_parameters": self.exact_parameters,
+            **({} if self.chains_agree is None else {"chains_agree": self.chains_agree}),
+            "simulation": self.simulation,
+            "seed_derived": self.seed_derived,
+            "files": list(self.files),
+        }
+
+
+def verify_release_with(
+    directory: Path, *, ca: Path | None = None, fingerprint: str | None = None, revoked: Path | None = None
+) -> tuple[VerifiedRelease, Path | None]:
+    """Verify a release with anchors from files.
+
+    Args:
+        directory, fingerprint: as for `verify_release`.
+        ca: the CA certificate's file.
+        revoked: the deny-list's; None: the one beside the CA certificate, where it is there.
+
+    Returns:
+        What the release says, and the deny-list that was held against it.
+
+    Raises:
+        VerticilError: as `verify_release`; FILE_MISSING, a file is not there.
+    """
+    if revoked is None and ca is not None and ca.with_name(DENY_LIST).is_file():
+        revoked = ca.with_name(DENY_LIST)
+    for path in (ca, revoked):
+        if path is not None and not path.is_file():
+            raise Misuse("FILE_MISSING", f"{path}: no such file")
+    verified = verify_release(
+        directory,
+        ca_certificate=None if ca is None else ca.read_bytes(),
+        fingerprint=fingerprint,
+        revoked=None if revoked is None else revoked.read_bytes(),
+    )
+    return verified, revoked
 
 
 def verify_release(

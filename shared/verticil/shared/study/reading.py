@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from verticil.shared.config import path_in, read_toml
+from verticil.shared.config import path_in, read_toml, toml_table
 from verticil.shared.errors import Misuse
 from verticil.shared.knowledge.reading import read_knowledge
 from verticil.shared.knowledge.rules import Knowledge
@@ -55,14 +55,22 @@ def read_study(path: Path) -> Study:
         Misuse: FILE_MISSING; STUDY_INVALID with file, key, expected and got; STUDY_UNSUPPORTED for what a later version does;
             MATRIX_INVALID or MATRIX_SINGULAR.
     """
-    table = read_toml(path, code="STUDY_INVALID")
+    return _study(read_toml(path, code="STUDY_INVALID"), path.parent)
+
+
+def read_study_text(text: str, folder: Path) -> Study:
+    """`read_study` of a text; what it names is relative to `folder`."""
+    return _study(toml_table(text, source="study.toml", code="STUDY_INVALID"), folder)
+
+
+def _study(table: Table, folder: Path) -> Study:
     resolved = ("schema", "parties", "units", "left_out")
     own = dict.fromkeys(("title", "model", "expires", "structure", "share", "quorum", "knowledge", *resolved))
     table.only(*keys(Study, but=own), *_OWN_KEYS)
     simulation_seed_from(table, "simulation")
     model = table.choice("model", PROTOCOLS.names, PROTOCOLS.names[0])
     declared = schema_of(map(variable_from, table.tables("variable")), table, "variable")
-    knowledge = _knowledge(table, declared, path.parent)
+    knowledge = _knowledge(table, declared, folder)
     following = _following(knowledge)
     schema = Schema(variables=tuple(variable for variable in declared.variables if variable.name not in following))
     study = read(

@@ -1,0 +1,89 @@
+"""Data frames in and out: synthetic records with the types that their columns have, and tables of users as files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from verticil.shared.errors import DataFault
+from verticil.shared.knowledge.columns import columns
+from verticil.shared.release.drawing import ReleaseModels
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from verticil.shared.model.schema import Variable
+
+
+def typed(frame: pd.DataFrame, models: ReleaseModels, *, binned: bool = False) -> pd.DataFrame:
+    """The records of a release as they are written, by column: numbers are numbers, and what is missing is null.
+
+    Args:
+        frame: as `release.synthesis.decode` makes it, or as it is read from the release.
+        models: of the release.
+        binned: a column of numbers becomes its bins, as ordered categories.
+
+    Returns:
+        A column with bins as ``Int64`` or ``Float64``, null where a record has no number, or with `binned` as an ordered
+        categorical; any other as a categorical of its categories without the one that stands for missing, which is null.
+    """
+    import pandas as pd
+
+    written = columns(None if models.study is None else models.study.knowledge, models.schema).published
+    return pd.DataFrame(
+        {item.name: _column(frame[item.name], item, binned=binned) for item in written.variables}, copy=False
+    )
+
+
+def _column(column: pd.Series, variable: Variable, *, binned: bool) -> pd.Series:
+    import pandas as pd
+
+    if variable.bins is None:
+        missing = None if variable.missing is None else variable.missing.category
+        labels = pd.CategoricalDtype(pd.Index([label for label in variable.labels if label != missing], dtype="str"))
+        return pd.Series(column.astype("str").astype(labels), name=column.name)
+    texts = pd.api.types.is_string_dtype(column)
+    numbers = pd.to_numeric(column, errors="coerce") if texts else column
+    numbers = numbers.astype("Float64")
+    if not binned:
+        return numbers.astype("Int64") if variable.integer else numbers
+    bins = variable.labels[: variable.n_bins]
+    cut = pd.cut(numbers.astype("float64"), list(variable.bins), right=False, labels=list(bins), ordered=True)
+    return pd.Series(cut, name=column.name)
+
+
+def as_files(tables: Mapping[str, Path | str | pd.DataFrame], folder: Path) -> dict[str, Path]:
+    """Each table as a file: a frame is written to one of its own.
+
+    Args:
+        tables: party -> its table.
+        folder: where frames are written.
+
+    Raises:
+        DataFault: DATA_UNREADABLE, a frame has columns that no Parquet file holds.
+    """
+    import pyarrow as pa
+
+    found: dict[str, Path] = {}
+    for name, table in tables.items():
+        if isinstance(table, str | Path):
+            found[name] = Path(table)
+            continue
+        path = found[name] = folder / f"{name}.parquet"
+        if any(type(column) is not str for column in table.columns):
+            raise DataFault(
+                "DATA_UNREADABLE",
+                f"the table of '{name}': a column's name is no text",
+                hint="frame.columns = frame.columns.astype(str)",
+            )
+        try:
+            table.to_parquet(path, index=False)
+        except (pa.ArrowException, ValueError) as error:
+            raise DataFault(
+                "DATA_UNREADABLE",
+                f"the table of '{name}': a column has values of different types, or of one that no Parquet file holds "
+                f"({type(error).__name__})",
+                hint="give each column one type: numbers, or texts",
+            ) from None
+    return found

@@ -1,0 +1,22 @@
+"""Packages that only some conversions need."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+from verticil.shared.errors import Misuse
+
+
+def needed(package: str) -> ModuleType:
+    """Import a package.
+
+    Raises:
+        Misuse: USAGE, it is not installed.
+    """
+    try:
+        return import_module(package)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != package.partition(".")[0]:
+            raise
+    raise Misuse("USAGE", f"this needs {package}, which is not installed", hint=f"pip install {package}")

@@ -1,0 +1,486 @@
+"""A release as a value: what it says, what it verifies to, more records, answers; from a folder, a run or a federation."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+import weakref
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from verticil.shared.errors import GateFailed, Misuse
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from verticil.api.network import NamedNetwork
+    from verticil.api.plot import Plot
+    from verticil.curator import Synthesized
+    from verticil.shared.arrays import Codes, Floats
+    from verticil.shared.model.network import Marginal
+    from verticil.shared.release.drawing import ReleaseModels
+    from verticil.shared.release.verification import VerifiedRelease
+    from verticil.simulation import Simulated
+
+Source = Literal["joint", "network", "posterior"]
+Sampling = Literal["systematic", "independent", "without-replacement"]
+
+
+def load(
+    path: Path | str,
+    *,
+    ca: Path | str | None = None,
+    fingerprint: str | None = None,
+    revoked: Path | str | None = None,
+    allow_unverified: bool = False,
+) -> Release:
+    """Open a release that verifies, as ``verticil release verify`` does it.
+
+    Args:
+        path: the release folder.
+        ca: the certificate of the federation's authority, from a trusted place.
+        fingerprint: SHA-256 of the authority's or of the signer's certificate, in hex, from a trusted place.
+        revoked: the federation's deny-list; None: ``revoked.crl`` beside `ca`, where there is one.
+        allow_unverified: open it all the same; the reason stays in `Release.warning` and in what is shown of it.
+
+    Raises:
+        Misuse: FILE_MISSING, there is no such release or certificate; USAGE, `fingerprint` is none.
+        GateFailed: RELEASE_INVALID, something in it does not hold; RELEASE_UNTRUSTED, all holds, but not from an anchor that was
+            given, or none was. With `allow_unverified`, RELEASE_INVALID only where the models cannot be read.
+
+    >>> import verticil.api as vt
+    >>> vt.load("no-such-release", ca="ca.crt")
+    Traceback (most recent call last):
+        ...
+    verticil.shared.errors.Misuse: FILE_MISSING: ca.crt: no such file
+    """
+    return opened(Path(path), Anchors.of(ca, fingerprint, revoked), allow_unverified=allow_unverified)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anchors:
+    """What a release is verified by: see `load`."""
+
+    ca: Path | None = None
+    fingerprint: str | None = None
+    revoked: Path | None = None
+
+    @classmethod
+    def of(cls, ca: Path | str | None, fingerprint: str | None, revoked: Path | str | None) -> Anchors:
+        """From what a user gives."""
+        return cls(
+            ca=None if ca is None else Path(ca),
+            fingerprint=fingerprint,
+            revoked=None if revoked is None else Path(revoked),
+        )
+
+
+def opened(
+    path: Path,
+    anchors: Anchors,
+    *,
+    allow_unverified: bool = False,
+    run: Simulated | Synthesized | None = None,
+    temporary: Path | None = None,
+) -> Release:
+    """`load`, with what made the release, and the folder that goes when nobody has the release any more."""
+    from verticil.shared.errors import VerticilError
+    from verticil.shared.release.drawing import open_models
+    from verticil.shared.release.verification import verify_release_with
+
+    verified, warning = None, ""
+    try:
+        verified, _ = verify_release_with(path, ca=anchors.ca, fingerprint=anchors.fingerprint, revoked=anchors.revoked)
+    except VerticilError as error:
+        if not allow_unverified or not isinstance(error, GateFailed):
+            raise
+        warning = f"{error.code}: {error.message}"
+    models = open_models(path)
+    release = Release(path=path, anchors=anchors, verified=verified, warning=warning, models=models, run=run)
+    if temporary is not None:
+        weakref.finalize(release, shutil.rmtree, temporary, ignore_errors=True)
+    if verified is not None and release.digest("model.json") != hashlib.sha256(models.document).hexdigest():
+        raise GateFailed("RELEASE_INVALID", f"{path}: model.json changed while it was opened", hint="open it again")
+    return release
+
+
+@contextmanager
+def temporary_folder() -> Generator[Path]:
+    """A folder for a release that is made or fetched in here; where that fails, it goes."""
+    folder = Path(tempfile.mkdtemp(prefix="verticil-release-"))
+    try:
+        yield folder
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Release:
+    """A release: a network, synthetic records, and what everything cost whom.
+
+    Attributes:
+        path: the folder.
+        verified: what verification found; None: it was opened without, see `warning`.
+        warning: why it does not verify; empty: it does.
+        run: what the run that made it found besides (cost, comparison with the tables ..); None: it was opened.
+        models: the models as values, by positions.
+        anchors: what it was verified by.
+    """
+
+    path: Path
+    anchors: Anchors
+    verified: VerifiedRelease | None
+    warning: str
+    models: ReleaseModels = field(repr=False)
+    run: Simulated | Synthesized | None = None
+
+    # ---- what it says
+
+    @cached_property
+    def document(self) -> Mapping[str, Any]:
+        """model.json, as it is published."""
+        found: dict[str, Any] = json.loads(self.models.document)
+        return found
+
+    @cached_property
+    def network(self) -> NamedNetwork:
+        """The network, by names; of sampled graphs their consensus."""
+        from verticil.api.network import NamedNetwork
+
+        search = self.document["structure"]["search"]
+        figures = (
+            {(str(parent), str(child)): float(figure) for parent, child, figure in search.get(key) or ()}
+            for key in ("edge_strength", "edge_information")
+        )
+        strength, information = figures
+        return NamedNetwork(model=self.models.network, strength=strength, information=information)
+
+    @property
+    def id(self) -> str:
+        """The study's id."""
+        return str(self.document["study"]["id"])
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """Those whose columns are in it."""
+        return tuple(self.document["parties"])
+
+    @property
+    def n_common(self) -> int:
+        """People that all parties have in common."""
+        return int(self.document["n_common"])
+
+    @property
+    def epsilon_per_person(self) -> float | None:
+        """The sum over all columns that anybody else reads; None: without a bound. `accounts` has what each reader learns."""
+        total = self.document["privacy"]["epsilon_per_person"]
+        return None if total is None else float(total)
+
+    @property
+    def accounts(self) -> pd.DataFrame:
+        """What all of the study costs a person: a row for each reader, ``epsilon`` (inf: no bound) and ``delta``."""
+        import pandas as pd
+
+        said = self.document["privacy"].get("accounts")
+        rows = [
+            (item["reader"], float("inf") if item["epsilon"] is None else item["epsilon"], item["delta"])
+            for item in (said["list"] if said else ())
+        ]
+        return pd.DataFrame(rows, columns=pd.Index(["reader", "epsilon", "delta"]))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the release says that is not to be trusted in it."""
+        return tuple(self.document.get("warnings", ()))
+
+    @property
+    def variables(self) -> pd.DataFrame:
+        """A row for each variable: ``party``, ``kind`` (numbers or categories), ``categories``, ``missing`` (its category)."""
+        import pandas as pd
+
+        rows = [
+            {
+                "variable": item.name,
+                "party": item.owner,
+                "kind": "categories" if item.bins is None else "numbers",
+                "categories": item.labels,
+                "missing": None if item.missing is None else item.missing.category,
+            }
+            for item in self.models.schema.variables
+        ]
+        return pd.DataFrame(rows).set_index("variable")
+
+    def verify(
+        self,
+        *,
+        ca: Path | str | None = None,
+        fingerprint: str | None = None,
+        revoked: Path | str | None = None,
+    ) -> dict[str, Any]:
+        """Verify it again, by the anchors that it was opened with or by others; arguments and errors as of `load`.
+
+        Returns:
+            The document of ``verticil release verify --format json``.
+        """
+        from verticil.shared.release.verification import verify_release_with
+
+        other = Anchors.of(ca, fingerprint, revoked)
+        by = self.anchors if other == Anchors() else other
+        verified, deny_list = verify_release_with(self.path, ca=by.ca, fingerprint=by.fingerprint, revoked=by.revoked)
+        return {**verified.document(), "deny_list": None if deny_list is None else str(deny_list)}
+
+    # ---- shares
+
+    def marginals(self) -> pd.DataFrame:
+        """The share of every category, a row for each ``(variable, category)``.
+
+        Columns: ``estimate`` (unbiased, not clipped), ``standard_error``, ``low`` and ``high`` (at the study's level),
+        ``network``; where records come from a joint model ``joint``; ``synthetic``. NaN: too few people to tell.
+        """
+        import pandas as pd
+
+        return pd.concat(
+            {self.network.nodes[item.variable]: self._shares(item) for item in self.models.marginals},
+            names=["variable"],
+        )
+
+    def _shares(self, item: Marginal) -> pd.DataFrame:
+        import numpy as np
+        import pandas as pd
+
+        variable = self.models.schema[item.variable]
+        codes = self._codes[item.variable]
+        joint = self.models.joint
+        return pd.DataFrame(
+            {
+                "estimate": item.estimate,
+                "standard_error": item.standard_error,
+                "low": item.interval_low,
+                "high": item.interval_high,
+                "network": item.model,
+                **({} if joint is None else {"joint": joint.shares([item.variable])}),
+                "synthetic": np.bincount(codes, minlength=variable.n_states) / max(1, len(codes)),
+            },
+            index=pd.Index(variable.labels, name="category"),
+        )
+
+    def joint(self, a: str, b: str) -> pd.DataFrame:
+        """The share of every combination of two variables' categories, a row for each ``(category of a, category of b)``.
+
+        Columns: ``estimate`` (unbiased) with ``low`` and ``high`` (all of the table hold together), which are there for the
+        pairs of edges and those that the study names, and otherwise NaN; ``network``; where records come from a joint model
+        ``joint``; ``synthetic``. ``attrs["verdict"]`` is what the release says of them; empty: it does not say.
+
+        Raises:
+            Misuse: USAGE, no such variable; the nearest one is named.
+        """
+        import numpy as np
+        import pandas as pd
+
+        from verticil.shared.release.drawing import variable_of
+        from verticil.shared.release.shares import model_pairs
+
+        schema = self.models.schema
+        both = variable_of(schema, a, where="a"), variable_of(schema, b, where="b")
+        if a == b:
+            raise Misuse("USAGE", f"b: '{b}' is a, too, expected another variable", hint="marginals() has its shares")
+        first, second = schema.index(a), schema.index(b)
+        shape = (both[0].n_states, both[1].n_states)
+        codes = self._codes[first].astype(np.int64) * shape[1] + self._codes[second]
+        synthetic = np.bincount(codes, minlength=shape[0] * shape[1]) / max(1, len(codes))
+        told = {(pair.first, pair.second): pair for pair in self.models.pairs}
+        found = told.get((first, second))
+        turned = told.get((second, first))
+        pair = found or turned
+        columns: dict[str, Floats] = dict.fromkeys(("estimate", "low", "high"), np.full(shape, np.nan))
+        if pair is not None:
+            columns = {
+                name: table if found is not None else table.T
+                for name, table in (("estimate", pair.estimate), ("low", pair.low), ("high", pair.high))
+            }
+        columns["network"] = model_pairs(self.models.network, [(first, second)], self.models.support)[0][0]
+        if self.models.joint is not None:
+            columns["joint"] = self.models.joint.shares([first, second])
+        frame = pd.DataFrame(
+            {**{name: table.ravel() for name, table in columns.items()}, "synthetic": synthetic},
+            index=pd.MultiIndex.from_product([item.labels for item in both], names=[a, b]),
+        )
+        frame.attrs["verdict"] = "" if pair is None else pair.verdict
+        return frame
+
+    def query(
+        self,
+        target: str,
+        *,
+        given: Mapping[str, object] | None = None,
+        source: Literal["joint", "network"] | None = None,
+    ) -> pd.DataFrame:
+        """How probable each category of a variable is, of all people or of those with what is given; nothing is drawn.
+
+        Args:
+            target: the variable.
+            given: variable -> category, or of a variable with bins a number.
+            source: what the probabilities are of; None: what the release's own records come from.
+
+        Returns:
+            A row for each category: ``probability``; ``low`` and ``high``, the network's interval at the study's level,
+            conditional on its structure, NaN where nothing can be said; ``network``, its own probability. ``attrs`` has the
+            rest of the document of ``verticil release query --format json``.
+
+        Raises:
+            Misuse: USAGE, no such variable or category (the nearest one is named), what is given has probability 0, or it needs
+                too large a table.
+        """
+        import pandas as pd
+
+        from verticil.shared.release.query import query
+
+        answer = query(self.models, target, given or {}, source=source)
+        nothing = float("nan"), float("nan")
+        frame = pd.DataFrame(
+            [(item.probability, *(item.interval or nothing), item.network) for item in answer.shares],
+            columns=pd.Index(["probability", "low", "high", "network"]),
+            index=pd.Index([item.category for item in answer.shares], name=target),
+        )
+        frame.attrs.update({key: value for key, value in answer.to_dict().items() if key != "shares"})
+        return frame
+
+    # ---- records
+
+    def table(self, *, binned: bool = False) -> pd.DataFrame:
+        """The release's synthetic records, none of which is a real person's.
+
+        Columns of numbers are ``Int64`` or ``Float64`` and null where there is none, or with `binned` their bins, as ordered
+        categories; all others are categories, null where the category stands for missing.
+        """
+        import io
+
+        import pandas as pd
+
+        from verticil.api.frames import typed
+
+        content = self._read("synthetic.parquet")
+        return typed(pd.read_parquet(io.BytesIO(content)), self.models, binned=binned)
+
+    def sample(
+        self,
+        n: int,
+        *,
+        given: Mapping[str, object] | None = None,
+        seed: int = 0,
+        source: Source | None = None,
+        sampling: Sampling = "systematic",
+        binned: bool = False,
+    ) -> pd.DataFrame:
+        """Draw more synthetic records; the same for a seed as those of ``verticil release sample``.
+
+        Args:
+            n: how many.
+            given: variable -> category, or of a variable with bins a number: all records have it, drawn from the exact
+                conditional distribution.
+            seed: the same one, the same records.
+            source: what they come from; None: what the release's own do.
+            sampling: rounded within each parent configuration, drawn one by one, or dealt out of histograms.
+            binned: as for `table`.
+
+        Raises:
+            Misuse: USAGE, as of `query`; n or seed is negative.
+        """
+        import pandas as pd
+
+        from verticil.api.frames import typed
+        from verticil.shared.release.drawing import drawn
+
+        parts = drawn(self.models, n, seed=seed, given=given or {}, sampling=sampling, source=source)
+        return typed(pd.concat(list(parts), ignore_index=True), self.models, binned=binned)
+
+    @cached_property
+    def _codes(self) -> list[Codes]:
+        """The synthetic records, as codes: (n,) of each variable."""
+        from verticil.shared.release.synthetic import read_records
+
+        self._read("synthetic.parquet")
+        study = self.models.study
+        if study is None:
+            raise GateFailed("RELEASE_INVALID", f"{self.path}: study.json: missing", hint="this is not a release")
+        rows = json.loads(self._read("manifest.json"))["synthetic_records"]
+        return read_records(self.path / "synthetic.parquet", self.models.schema, int(rows), study.knowledge)
+
+    def digest(self, name: str) -> str:
+        """SHA-256 of a file of the release, hex, as its manifest has it."""
+        manifest = json.loads((self.path / "manifest.json").read_bytes())
+        return str(manifest["files"][name]["sha256"])
+
+    def _read(self, name: str) -> bytes:
+        """A file of the release, as it was verified.
+
+        Raises:
+            GateFailed: RELEASE_INVALID, it is not there, or another one than it was.
+        """
+        try:
+            content = (self.path / name).read_bytes()
+        except FileNotFoundError:
+            raise GateFailed(
+                "RELEASE_INVALID", f"{self.path / name}: missing", hint="fetch the release again"
+            ) from None
+        if self.verified is not None and name in self.verified.files:
+            got = hashlib.sha256(content).hexdigest()
+            if got != self.digest(name):
+                raise GateFailed(
+                    "RELEASE_INVALID", f"{self.path / name}: changed since it was opened", hint="open it again"
+                )
+        return content
+
+    # ---- elsewhere
+
+    def plot(self) -> Plot:
+        """A drawing of the network, see `NamedNetwork.plot`."""
+        return self.network.plot()
+
+    def to_networkx(self) -> Any:
+        """See `NamedNetwork.to_networkx`."""
+        return self.network.to_networkx()
+
+    def to_pgmpy(self) -> Any:
+        """See `NamedNetwork.to_pgmpy`."""
+        return self.network.to_pgmpy()
+
+    def to_pyagrum(self) -> Any:
+        """See `NamedNetwork.to_pyagrum`."""
+        return self.network.to_pyagrum()
+
+    # ---- shown
+
+    def _lines(self) -> tuple[str, str, str]:
+        network, total = self.models.network, self.epsilon_per_person
+        edges = len(network.dag.edges())
+        head = (
+            f"Release '{self.id}': {len(network.schema)} variables of {len(self.parties)} parties, {edges} edges, "
+            f"{self.n_common:,} people"
+        )
+        cost = "no bound" if total is None else f"epsilon {total:.4g}"
+        cost = f"each person, all columns that are read: {cost}" + (
+            "; simulated" if self.document["simulation"] else ""
+        )
+        if self.verified is None:
+            return head, f"NOT VERIFIED: {self.warning}", cost
+        return head, f"verified: signed by {', '.join(self.verified.signers)}, {self.verified.published_at}", cost
+
+    def __repr__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        head, state, cost = map(escape, self._lines())
+        colour = "#b00020" if self.verified is None else "#00612e"
+        return (
+            f"<div><strong>{head}</strong><br><span style='color:{colour};font-weight:600'>{state}</span><br>{cost}"
+            f"<br>{self.plot().svg}</div>"
+        )

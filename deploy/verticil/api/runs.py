@@ -1,0 +1,239 @@
+"""What makes a release here, and what judges one: `simulate`, `synthesize`, `evaluate`."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from verticil.api.release import Anchors, Release, opened, temporary_folder
+from verticil.api.study import Study, read, resolved
+from verticil.shared.errors import Misuse
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from verticil.evaluate import Evaluation
+    from verticil.shared.study import document
+
+    Table = Path | str | pd.DataFrame
+    AnyStudy = Study | document.Study | Path | str
+
+Progress = Callable[[str, float | None], None]
+"""Told what is done, and which part of everything is; None: nobody knows."""
+
+
+def simulate(
+    study: AnyStudy,
+    tables: Mapping[str, Table] | Table,
+    *,
+    out: Path | str | None = None,
+    id_column: str = "id",
+    seed: int | None = None,
+    compare: bool = False,
+    progress: Progress | None = None,
+) -> Release:
+    """What a federation of these parties would publish: a whole study in this process, by the code of the real nodes.
+
+    Whoever simulates holds all the tables, so it protects nobody; the release says that it was simulated. `synthesize` is what
+    one owner of the whole table would publish.
+
+    Args:
+        study: a study, or the path of its file.
+        tables: for each party its table (a CSV or Parquet file, or a frame), or one table with all columns, whose rows are people
+            where it has no id column.
+        out: folder to make, with ``release`` and ``ca.crt``; None: a folder that goes when the release is no longer used.
+        id_column: name of the id column.
+        seed: derive the sites' secrets from it, for a repeatable run; None: ``[simulation] seed`` of the study, else random.
+        compare: measure the distances to the real joint data: ``run.comparison`` of the result.
+        progress: told each step.
+
+    Raises:
+        VerticilError: whatever a node would refuse or fail with in a federation.
+
+    >>> import pandas as pd
+    >>> import verticil.api as vt
+    >>> clinic = pd.DataFrame({"id": range(1200), "smoker": ["yes", "no", "no"] * 400})
+    >>> insurer = pd.DataFrame({"id": range(1200), "ill": ["no", "no", "yes"] * 400})
+    >>> tables = {"clinic": clinic, "insurer": insurer}
+    >>> release = vt.simulate(vt.study.draft(tables), tables, seed=1)
+    >>> release.network.nodes, release.n_common, release.verified.simulation
+    (('smoker', 'ill'), 1200, True)
+    >>> bool(release.query("ill", given={"smoker": "yes"}).loc["yes", "probability"] < 0.1)
+    True
+    """
+    from verticil.api.frames import as_files
+    from verticil.pki.files import new_folder, removed_if_empty
+    from verticil.simulation import simulate as simulated
+
+    document = resolved(study)
+    if seed is None:
+        seed = _seed_of(study)
+    with ExitStack() as stack:
+        temporary = stack.enter_context(temporary_folder()) if out is None else None
+        folder = new_folder(Path(out)) if out is not None else Path(str(temporary))
+        stack.enter_context(removed_if_empty(folder if temporary is None else None))
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="verticil-tables-")))
+        files = as_files(tables if isinstance(tables, Mapping) else {"table": tables}, place)
+        run = simulated(
+            document,
+            files if isinstance(tables, Mapping) else files["table"],
+            out=folder / "release",
+            id_column=id_column,
+            seed=seed,
+            compare=compare,
+            step=steps(progress),
+        )
+        return opened(folder / "release", Anchors(ca=folder / "ca.crt"), run=run, temporary=temporary)
+
+
+def synthesize(
+    table: Table,
+    study: AnyStudy,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    method: Literal["joint", "network", "privbayes", "posterior"] = "joint",
+    seed: int | None = None,
+    out: Path | str | None = None,
+    state: Path | str | None = None,
+    dataset: str | None = None,
+    id_column: str | None = None,
+    budget: float = math.inf,
+    compare: bool = False,
+    progress: Progress | None = None,
+) -> Release:
+    """What one owner of the whole table would publish: synthetic records, with one bound for everything together.
+
+    The cost is charged to the owner's ledger before a count is taken, and ``run.spending`` of the result says it; the same table,
+    study and seed again give the same release and cost nothing. `simulate` is what a federation of several parties would publish.
+
+    Args:
+        table: a CSV or Parquet file, or a frame; each row is a person.
+        study: a study of the table's columns, or the path of its file.
+        epsilon, delta: of everything that is published, for each person; None: the study's, else 1 and 1e-9.
+        method: what records are drawn from.
+        seed: another one is another measurement, and charged; None: the study's.
+        out: folder to make, with ``release`` and ``ca.crt``; None: a folder that goes when the release is no longer used.
+        state: folder of secret, ledger and keys; None: ``verticil-curator`` beside the table, of a frame in the working folder.
+        dataset: the name by which epsilon is added up; None: the file's name without its ending, of a frame ``table``.
+        id_column: names the person: no two rows may have the same; None: each row is a person.
+        budget: most epsilon that all releases of the data set may cost together.
+        compare: ``run.comparison`` of the result has the distances of each method to the table, for the owner's eyes only.
+        progress: told each step.
+
+    Raises:
+        Misuse, DataFault, Refusal: as ``verticil synthesize``.
+    """
+    from verticil.curator import synthesize as synthesized
+    from verticil.curator.synthesis import TABLES, free_place
+    from verticil.shared.privacy.accounts import Cost
+
+    if out is not None and Path(out).suffix in TABLES:
+        raise Misuse(
+            "USAGE", f"out: got '{out}', expected a folder", hint="release.table() has the records: save those"
+        )
+    document = resolved(study)
+    with ExitStack() as stack:
+        temporary = stack.enter_context(temporary_folder()) if out is None else None
+        folder = free_place(Path(out)) if out is not None else Path(str(temporary)) / "made"
+        run = synthesized(
+            table,
+            document,
+            epsilon=epsilon,
+            delta=delta,
+            method=method,
+            seed=seed,
+            out=folder,
+            state=state,
+            dataset=dataset,
+            id_column=id_column,
+            budget=Cost(epsilon=budget, delta=math.inf),
+            compare=compare,
+            step=steps(progress),
+        )
+        return opened(folder / "release", Anchors(ca=folder / "ca.crt"), run=run, temporary=temporary)
+
+
+def evaluate(
+    real: Table,
+    synthetic: Table | Release | Mapping[str, Table | Release],
+    *,
+    holdout: Table | None = None,
+    study: AnyStudy | None = None,
+    only: Sequence[str] = (),
+    full: bool = False,
+    seed: int = 0,
+    target: str | None = None,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Hold synthetic tables of anybody, or releases, against the real one, as ``verticil evaluate`` does.
+
+    It reads real data, and what it finds is a function of them without noise: it is for those who hold them, and for nobody else.
+
+    Args:
+        real: the records that the synthetic ones were made from: a CSV or Parquet file, or a frame.
+        synthetic: a table or release, or several by name.
+        holdout: further real records of the same population that no synthetic one was made from; attacks need them.
+        study: whose categories, bins and rules are used; None: that of the one release, where one is given, else those of the
+            real table, and no rules.
+        only: metrics, or families of them; none: all.
+        full: without limits on the number of records.
+        seed: the same one gives the same result.
+        target: column that classifiers predict and attacks ask for; None: the last one with few categories.
+        progress: told each metric.
+
+    Returns:
+        What was found: `headline` and `metrics` as frames, `to_dict` as the document, `write` as a page, which a notebook shows.
+
+    Raises:
+        Misuse, DataFault: as ``verticil evaluate``.
+    """
+    from verticil.evaluate import evaluate as evaluated
+
+    given = None if study is None else resolved(study)
+    if given is None and isinstance(synthetic, Release):
+        given = synthetic.models.study
+    if isinstance(synthetic, Release):
+        synthetic = {synthetic.id: synthetic}
+    tables = {name: _records(item) for name, item in synthetic.items()} if isinstance(synthetic, Mapping) else synthetic
+    return evaluated(
+        real,
+        tables,
+        holdout=holdout,
+        study=given,
+        only=only,
+        full=full,
+        seed=seed,
+        target=target,
+        progress=progress,
+    )
+
+
+def _records(item: Table | Release) -> Table:
+    return item.path / "synthetic.parquet" if isinstance(item, Release) else item
+
+
+def steps(progress: Progress | None) -> Callable[[str], None]:
+    """What is told each line of a run whose length nobody knows."""
+
+    def told(line: str) -> None:
+        if progress is not None:
+            progress(line, None)
+
+    return told
+
+
+def _seed_of(study: AnyStudy) -> int | None:
+    """The seed that the study's file has for simulations."""
+    from verticil.shared.config import toml_table
+    from verticil.shared.study.reading import simulation_seed_from
+
+    if isinstance(study, Path | str):
+        study = read(study)
+    if not isinstance(study, Study):
+        return None
+    return simulation_seed_from(toml_table(study.text, source="study.toml"), "simulation")

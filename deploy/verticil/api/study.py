@@ -1,0 +1,281 @@
+"""A study's file as a value: drafted from tables, read, edited, checked, written.
+
+>>> import pandas as pd
+>>> from verticil.api import study
+>>> people = pd.DataFrame({"id": range(40), "smoker": ["yes", "no"] * 20, "age": [20 + i % 40 for i in range(40)]})
+>>> drafted = study.draft({"clinic": people}).replace(id="hearts", structure={"max_parents": 1})
+>>> drafted
+Study 'hearts': 2 variables of 1 party, model central
+clinic: smoker (2), age (6)
+a draft, 6 lines to review: check(n=..) says what it promises and what it can learn
+>>> drafted.with_variable("smoker", categories=["no", "yes", "unknown"]).resolved.schema.n_states
+(3, 6)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from verticil.shared.errors import Misuse
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from verticil.analyst.check import Checked
+    from verticil.shared.study import document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Study:
+    """A study document that was read and is whole. Edits give another one, with the comments that stand in it.
+
+    Attributes:
+        text: the TOML of ``study.toml``.
+        folder: what the file of stated knowledge is relative to.
+        resolved: the study with every default filled in, as programs have it.
+
+    Raises:
+        Misuse: STUDY_INVALID, STUDY_UNSUPPORTED, MATRIX_INVALID, MATRIX_SINGULAR, FILE_MISSING: it is no study.
+    """
+
+    text: str = field(repr=False)
+    folder: Path = Path()
+    resolved: document.Study = field(init=False)
+
+    def __post_init__(self) -> None:
+        from verticil.shared.study.reading import read_study_text
+
+        object.__setattr__(self, "resolved", read_study_text(self.text, self.folder))
+
+    @property
+    def id(self) -> str:
+        """The study's id."""
+        return self.resolved.id
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical study, hex: its name for programs."""
+        from verticil.shared.study import canonical
+
+        return canonical.digest(self.resolved).hex()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a draft left out, or is not as it seems: its lines that begin with ``# note``."""
+        from verticil.analyst.draft import NOTE
+
+        return tuple(line.removeprefix(NOTE) for line in self.text.splitlines() if line.startswith(NOTE))
+
+    @property
+    def to_review(self) -> tuple[str, ...]:
+        """The lines of a draft that tell of the table they were drafted from, for people to replace."""
+        return tuple(line for line in self.text.splitlines() if "# review:" in line)
+
+    @property
+    def variables(self) -> pd.DataFrame:
+        """A row for each variable: ``party``, ``kind`` (numbers or categories), ``categories``, ``epsilon`` of what is sent."""
+        import pandas as pd
+
+        from verticil.shared.privacy.study_table import study_table
+
+        epsilon = {
+            name: row.epsilon for row in study_table(self.resolved, None).rows for name in row.variable.split(", ")
+        }
+        rows = [
+            {
+                "variable": item.name,
+                "party": item.owner,
+                "kind": "categories" if item.bins is None else "numbers",
+                "categories": item.labels,
+                "epsilon": epsilon.get(item.name, float("nan")),
+            }
+            for item in self.resolved.schema.variables
+        ]
+        return pd.DataFrame(rows).set_index("variable")
+
+    def check(self, *, n: int | None = None) -> Checked:
+        """What it promises each person and what it can learn from `n` common people (None: its minimum); no data are read.
+
+        The same as ``verticil study check``: `Checked.to_dict` is its JSON.
+        """
+        from verticil.analyst.check import check
+        from verticil.shared.identity.pki import utc_now
+
+        if n is not None and n < 1:
+            raise Misuse("USAGE", f"n: got {n}, expected 1 or more")
+        return check(self.resolved, n=n, today=utc_now().date())
+
+    def replace(self, **changes: object) -> Study:
+        """Another study with some keys of its file replaced: a table's keys are merged into it, None takes a key out.
+
+        Args:
+            changes: key -> value, as in ``study.toml``: ``id="trial", structure={"max_parents": 1}``.
+        """
+        content = self._parsed()
+        _merge(content, changes)
+        return self._written(content)
+
+    def with_variable(self, name: str, **changes: object) -> Study:
+        """Another study with some keys of a variable replaced, as in ``[[variable]]``; None takes a key out.
+
+        Raises:
+            Misuse: USAGE, there is no such variable; the nearest one is named.
+        """
+        content = self._parsed()
+        _merge(content["variable"][self._place(content, name)], changes)
+        return self._written(content)
+
+    def without_variable(self, *names: str) -> Study:
+        """Another study without some variables; errors as of `with_variable`."""
+        content = self._parsed()
+        for name in names:
+            del content["variable"][self._place(content, name)]
+        _taken_out(content, names)
+        return self._written(content)
+
+    def with_randomization(self, *names: str, **rule: object) -> Study:
+        """Another study in which these columns are randomized by a rule of their own, as in ``[[randomization]]``.
+
+        Args:
+            names: of variables; each gets the same rule.
+            rule: ``scheme="symmetric", epsilon=1.0``, or what else the scheme has.
+        """
+        import tomlkit
+
+        content = self._parsed()
+        for name in names:
+            self._place(content, name)
+        _taken_out(content, names)
+        table = tomlkit.table()
+        table.update({"variables": list(names), "scheme": "symmetric", **rule})
+        if "randomization" not in content:
+            content["randomization"] = tomlkit.aot()
+        content["randomization"].append(table)
+        return self._written(content)
+
+    def save(self, path: Path | str) -> Path:
+        """Write the file, which is not there yet.
+
+        Raises:
+            Misuse: FILE_EXISTS.
+        """
+        from verticil.pki.files import write_new
+
+        write_new(Path(path), self.text)
+        return Path(path)
+
+    def to_toml(self) -> str:
+        """The text of the file."""
+        return self.text
+
+    def _parsed(self) -> Any:
+        import tomlkit
+
+        return tomlkit.parse(self.text)
+
+    def _written(self, content: Any) -> Study:
+        import tomlkit
+
+        return dataclasses.replace(self, text=tomlkit.dumps(content))
+
+    def _place(self, content: Any, name: str) -> int:
+        from verticil.shared.table import near_hint
+
+        names = [str(item["name"]) for item in content["variable"]]
+        if name not in names:
+            raise Misuse("USAGE", f"'{name}': no such variable in study '{self.id}'", hint=near_hint(name, names))
+        return names.index(name)
+
+    def __repr__(self) -> str:
+        study = self.resolved
+        owned = {party: [study.schema[place] for place in study.schema.owned_by(party)] for party in study.parties}
+        columns = "; ".join(
+            f"{party}: {', '.join(f'{item.name} ({item.n_states})' for item in items[:6])}"
+            + (", .." if len(items) > 6 else "")
+            for party, items in owned.items()
+        )
+        n_parties = f"{len(study.parties)} {'party' if len(study.parties) == 1 else 'parties'}"
+        left = len(self.to_review)
+        state = f"a draft, {left} lines to review" if left else "not checked"
+        return (
+            f"Study '{study.id}': {len(study.schema)} variables of {n_parties}, model {study.model}\n{columns}\n"
+            f"{state}: check(n=..) says what it promises and what it can learn"
+        )
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        head, _, state = (escape(line) for line in repr(self).split("\n"))
+        return f"<div><strong>{head}</strong><br>{state}<br>{self.variables.to_html()}</div>"
+
+
+def _merge(table: Any, changes: Mapping[str, object]) -> None:
+    for key, value in changes.items():
+        if value is None:
+            table.pop(key, None)
+        elif isinstance(value, Mapping) and isinstance(table.get(key), Mapping):
+            _merge(table[key], value)
+        else:
+            table[key] = list(value) if isinstance(value, tuple) else value
+
+
+def _taken_out(content: Any, names: tuple[str, ...]) -> None:
+    """Take columns out of the rules of their own; what is randomized jointly stays."""
+    rules = content.get("randomization", [])
+    for place in reversed(range(len(rules))):
+        if (own := rules[place].get("variables")) is None:
+            continue
+        kept = [name for name in own if name not in names]
+        if not kept:
+            del rules[place]
+        elif len(kept) < len(own):
+            rules[place]["variables"] = kept
+    if "randomization" in content and not rules:
+        del content["randomization"]
+
+
+def draft(tables: Mapping[str, Path | str | pd.DataFrame], *, today: dt.date | None = None) -> Study:
+    """A first draft from tables at hand; what stands in it was seen in the data, and is to be reviewed (`Study.to_review`).
+
+    Categories must be public knowledge: draft from last year's or public data, or replace what was drafted.
+
+    Args:
+        tables: party -> its table: a CSV or Parquet file, or a frame.
+        today: the day (UTC) from which the expiry is counted, a year ahead; None: today.
+
+    Raises:
+        Misuse: USAGE, no table, or a party's name cannot stand in a certificate.
+        DataFault: a table cannot be used; DATA_ID_MISSING, no column is in all tables and unique in each.
+    """
+    from verticil.analyst.draft import draft as draft_text
+    from verticil.api.frames import as_files
+
+    with tempfile.TemporaryDirectory(prefix="verticil-draft-") as folder:
+        return Study(text=draft_text(as_files(tables, Path(folder)), today=today))
+
+
+def read(path: Path | str) -> Study:
+    """Read ``study.toml``.
+
+    Raises:
+        Misuse: FILE_MISSING, and as of `Study`.
+    """
+    from verticil.shared.config import toml_text
+
+    place = Path(path)
+    return Study(text=toml_text(place, code="STUDY_INVALID"), folder=place.parent)
+
+
+def resolved(given: Study | document.Study | Path | str) -> document.Study:
+    """The study that is given as a value, or the path of its file."""
+    from verticil.shared.study.document import Study as Resolved
+
+    if isinstance(given, Study):
+        return given.resolved
+    return given if isinstance(given, Resolved) else read(given).resolved
