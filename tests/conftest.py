@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
@@ -33,6 +34,9 @@ from verticil.shared.model.network import Network
 from verticil.shared.model.schema import Variable
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.study.document import Study
+
+if TYPE_CHECKING:
+    from support.postgresql import PostgreSQL
 
 collect_ignore = ["data"]  # states made by programs before, and the scripts that made them with those programs
 
@@ -254,6 +258,15 @@ class SmallDisk:
     def free(self) -> None:
         """Give the room back."""
         self._ballast.unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgreSQL]:
+    """A server of the session's own; for tests with the marker `machine`."""
+    from support.postgresql import started
+
+    with started() as server:
+        yield server
 
 
 LEFT_OUT = "the tests that need it have the marker 'machine': .ci/run --core does without"

@@ -15,6 +15,7 @@ from typing import Final, Literal, cast
 from verticil.party.codebook import known_from
 from verticil.party.dataset.encoding import WRITTEN
 from verticil.party.dataset.sources.server import Server, has_password, no_url
+from verticil.party.dataset.sources.statement import no_query, no_table
 from verticil.party.dataset.table import DATABASES, ENDINGS, ColumnRule, DatasetRule, Format
 from verticil.party.limits.masked import FLOOR, LINKAGES, MaskedPolicy
 from verticil.party.limits.policy import (
@@ -208,6 +209,8 @@ def _place(table: Table, base: Path) -> tuple[Path, Format, Server | None]:
         password_file=path_in(table, "password_file", base) if table.has("password_file") else None,
     )
     if said == ["url"]:
+        if (scheme := server.url.partition(":")[0]) in ENDINGS.values():
+            table.fail("url", f'is of a file, expected path = FILE beside format = "{scheme}"')
         hint = "remove it there and change it; then password_file, password_env, url_file or url_env"
         if not (problem := no_url(server.url)) and has_password(server.url):
             problem = "has a password, expected none in this file"
@@ -223,6 +226,9 @@ def _dataset(table: Table, base: Path) -> DatasetRule:
         table.fail("table", f"got {' and '.join(stated) or 'neither'}, expected either table or query")
     if kind not in DATABASES and stated:
         table.fail(stated[0], f'stands beside format = "{kind}", expected it of a database only')
+    for key, wrong in (("table", no_table), ("query", no_query)):
+        if key in stated and (problem := wrong(table.value(str, key))):
+            table.fail(key, problem)
     rule = DatasetRule(
         path=path,
         format=kind,

@@ -27,6 +27,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Final, Literal, TypeVar
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -393,8 +394,13 @@ def text_column(column: pa.Array) -> TextColumn:
     """A column of Arrow, of a type that `verticil.party.dataset.sources.files.is_textual` knows, as texts."""
     if pa.types.is_null(column.type):
         return TextColumn(distinct=("",), index=np.zeros(len(column), dtype=np.int32))
-    if pa.types.is_string_view(column.type) or pa.types.is_float16(column.type):
-        column = column.cast(pa.string() if pa.types.is_string_view(column.type) else pa.float32())
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = column.storage
+    kind = column.type
+    if pa.types.is_string_view(kind) or pa.types.is_float16(kind):
+        column = column.cast(pa.string() if pa.types.is_string_view(kind) else pa.float32())
+    elif pa.types.is_decimal(kind) and kind.bit_width < 128:
+        column = column.cast(pa.decimal128(kind.precision, kind.scale))
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     distinct = _texts(column.dictionary)
@@ -417,6 +423,8 @@ def _texts(values: pa.Array) -> list[str]:
         mark = "Z" if pa.types.is_timestamp(kind) and kind.tz is not None else ""
         values = values.cast(pa.timestamp(kind.unit)) if mark else values  # the instant in UTC
         return ["" if text is None else whole_seconds(text) + mark for text in values.cast(pa.string()).to_pylist()]
+    if pa.types.is_fixed_size_binary(kind):  # of Arrow's type for them
+        return ["" if value is None else str(UUID(bytes=value)) for value in values.to_pylist()]
     if pa.types.is_temporal(kind):
         values = values.cast(pa.string())
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):

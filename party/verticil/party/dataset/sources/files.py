@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc, parquet
 
+from verticil.party.dataset.sources.stream import ARROW_ERRORS, guarded, parts_of_batches
 from verticil.party.dataset.table import (
     ENDINGS,
     PART_ROWS,
@@ -30,8 +31,6 @@ from verticil.party.dataset.table import (
     check_file,
     csv_names,
     csv_parts,
-    next_of,
-    text_column,
     unreadable,
 )
 from verticil.shared.errors import DataFault
@@ -39,7 +38,6 @@ from verticil.shared.errors import DataFault
 _OF_CSV: Final = frozenset({".csv", ".tsv", ".txt"})
 _PATTERN: Final = "*?["
 _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
-_ERRORS: Final = (pa.ArrowException, ValueError, OSError)
 
 
 def is_many(path: Path) -> bool:
@@ -156,14 +154,16 @@ class _Opened:
 
     def __init__(self, rule: DatasetRule) -> None:
         self._rule = rule
-        file = attempt(partial(_open, rule), *_ERRORS)
+        file = attempt(partial(_open, rule), *ARROW_ERRORS)
         if file is None:
             kind = "a Parquet" if rule.format == "parquet" else "an Arrow"
             raise unreadable(rule, f"not {kind} file, or damaged", hint='for a CSV file set format = "csv"')
         self.schema: pa.Schema = file.schema_arrow if isinstance(file, parquet.ParquetFile) else file.schema
 
     def parts(self, wanted: Sequence[str]) -> Iterator[TablePart]:
-        return arrow_parts(self._rule, self._batches(wanted), wanted)
+        problem = f"damaged {self._rule.format.capitalize()} file"
+        parts = parts_of_batches(self._batches(wanted), wanted)
+        return guarded(parts, ARROW_ERRORS, lambda _: unreadable(self._rule, problem))
 
     def _batches(self, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
         file = _open(self._rule, [self.schema.get_field_index(name) for name in wanted])
@@ -183,38 +183,8 @@ def _open(
         return parquet.ParquetFile(rule.path)
     options = ipc.IpcReadOptions(included_fields=None if fields is None else list(fields))
     # Not mapped into memory: a file that is cut off while it is read would end the process.
-    opened = attempt(lambda: ipc.open_file(pa.OSFile(str(rule.path)), options=options), *_ERRORS)
+    opened = attempt(lambda: ipc.open_file(pa.OSFile(str(rule.path)), options=options), *ARROW_ERRORS)
     return opened if opened is not None else ipc.open_stream(pa.OSFile(str(rule.path)), options=options)
-
-
-def arrow_parts(rule: DatasetRule, batches: Iterator[pa.RecordBatch], wanted: Sequence[str]) -> Iterator[TablePart]:
-    """Batches of Arrow as parts of at most `PART_ROWS` rows.
-
-    Raises:
-        DataFault: DATA_UNREADABLE.
-    """
-
-    pieces = (batch[at : at + PART_ROWS] for batch in batches for at in range(0, batch.num_rows, PART_ROWS))
-
-    def next_part() -> list[TablePart]:
-        return [_part(piece, wanted) for piece in next_of(pieces)]
-
-    while True:
-        part = attempt(next_part, *_ERRORS)
-        if part is None:
-            raise unreadable(
-                rule, f"damaged {rule.format.capitalize()} file, or a value that cannot be written as text"
-            )
-        if not part:
-            return
-        yield part[0]
-
-
-def _part(batch: pa.RecordBatch, wanted: Sequence[str]) -> TablePart:
-    places = {name: batch.schema.get_field_index(name) for name in wanted}
-    return TablePart(
-        n_rows=batch.num_rows, columns={name: text_column(batch.column(place)) for name, place in places.items()}
-    )
 
 
 def _check_kinds(
@@ -233,20 +203,22 @@ def _check_kinds(
 
 
 def _written(kind: pa.DataType) -> str:
+    """How a type is written, in a word; empty: nothing but nulls."""
     types = pa.types
     if types.is_dictionary(kind):
         kind = kind.value_type
-    if types.is_null(kind):
-        return ""
-    if types.is_integer(kind) or types.is_floating(kind):
-        return "a number"
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        return "text"
     if types.is_decimal(kind):
         return f"decimal with {kind.scale} places"
-    if types.is_timestamp(kind):
-        return "an instant" if kind.tz is not None else "a date and time"
-    return "a date" if types.is_date(kind) else "a time" if types.is_time(kind) else "boolean"
+    words = (
+        (isinstance(kind, pa.BaseExtensionType), getattr(kind, "extension_name", "").removeprefix("arrow.")),
+        (types.is_null(kind), ""),
+        (types.is_integer(kind) or types.is_floating(kind), "a number"),
+        (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind), "text"),
+        (types.is_timestamp(kind), "a date and time" if getattr(kind, "tz", None) is None else "an instant"),
+        (types.is_date(kind), "a date"),
+        (types.is_time(kind), "a time"),
+    )
+    return next((word for applies, word in words if applies), "boolean")
 
 
 def is_textual(kind: pa.DataType) -> bool:
@@ -254,6 +226,8 @@ def is_textual(kind: pa.DataType) -> bool:
     types = pa.types
     if types.is_dictionary(kind):
         return is_textual(kind.value_type) and not types.is_dictionary(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return kind.extension_name in {"arrow.uuid", "arrow.json"}
     tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_temporal, types.is_decimal, types.is_null)
     texts = (types.is_string, types.is_large_string, types.is_string_view)
     return any(test(kind) for test in (*texts, *tests)) and not types.is_duration(kind) and not types.is_interval(kind)

@@ -17,6 +17,8 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from verticil.shared.errors import DataFault, Misuse
 
+POSTGRESQL: Final = frozenset({"postgresql", "postgres"})
+"""How a URL begins that PostgreSQL's own driver reads."""
 _SECRET_KEYS: Final = re.compile(
     r"pass(word|wd|phrase|code|file)?$|pwd$|secret|token|(api|access|private)[_-]?key$", re.IGNORECASE
 )
@@ -44,6 +46,10 @@ class Server:
     def named_by(self) -> str:
         """What party.toml says, in one text; two data sets that say the same are at one place."""
         return str(self.url or (self.url_env and f"${self.url_env}") or self.url_file)
+
+    def scheme(self) -> str:
+        """What kind of database it is: how the URL begins. Raises as `address`."""
+        return self.address().partition(":")[0]
 
     def address(self) -> str:
         """The URL to connect with. Secret: the password may be in it.

@@ -1,0 +1,120 @@
+"""Tables in a DuckDB file, or in what a view in it reads.
+
+Promises: one read is one statement, so one state; the file is opened to be read. A query may use `MEMORY` before DuckDB writes
+what it sorts or joins into a folder beside the file (DuckDB's own, ``FILE.tmp``). Nothing is installed over the network.
+Types that Arrow has no text for are written as DuckDB itself writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from verticil.party.dataset.sources.packages import needed
+from verticil.party.dataset.sources.statement import NO_ROWS, quoted, select
+from verticil.party.dataset.sources.stream import (
+    ARROW_ERRORS,
+    first_that_applies,
+    guarded,
+    no_such_table,
+    not_understood,
+    parts_of_batches,
+)
+from verticil.party.dataset.table import PART_ROWS, DatasetRule, TablePart, check_file, unreadable
+from verticil.shared.errors import DataFault
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+MEMORY: Final = "512MiB"
+_DIRECT: Final = (
+    *("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"),
+    *("FLOAT", "DOUBLE", "DECIMAL", "DATE", "TIME", "VARCHAR", "ENUM"),
+    *("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE"),
+)
+"""Types that `verticil.party.dataset.table.text_column` writes."""
+
+
+def header(rule: DatasetRule) -> tuple[str, ...]:
+    """Raises as `verticil.party.dataset.table.header`."""
+    check_file(rule)
+    return tuple(name for name, _ in next(guarded(_columns(rule), _errors(), partial(_fault, rule, asked=True))))
+
+
+def parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
+    """Raises as `verticil.party.dataset.table.read_parts`."""
+    check_file(rule)
+    return guarded(_parts(rule, wanted), _errors(), partial(_fault, rule))
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    duckdb = needed("duckdb", extra="duckdb", for_what="a DuckDB file")
+    return duckdb.Error, *ARROW_ERRORS
+
+
+def _columns(rule: DatasetRule) -> Iterator[list[tuple[str, str]]]:
+    with closing(_open(rule)) as connection:
+        yield _described(rule, connection)
+
+
+def _described(rule: DatasetRule, connection: DuckDBPyConnection) -> list[tuple[str, str]]:
+    """Name and type of each column."""
+    found = connection.sql(select(rule, None) + NO_ROWS)
+    return [(name, str(kind)) for name, kind in zip(found.columns, found.types, strict=True)]
+
+
+def _parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
+    with closing(_open(rule)) as connection:
+        kinds = dict(_described(rule, connection))
+        columns = [
+            quoted(name)
+            if kinds.get(name, "").partition("(")[0] in _DIRECT
+            else f"CAST({quoted(name)} AS VARCHAR) AS {quoted(name)}"
+            for name in wanted
+        ]
+        yield from parts_of_batches(connection.sql(select(rule, columns)).to_arrow_reader(PART_ROWS), wanted)
+
+
+def _open(rule: DatasetRule) -> DuckDBPyConnection:
+    import duckdb
+
+    settings: dict[str, str | bool | int | float | list[str]] = {
+        "threads": 1,
+        "memory_limit": MEMORY,
+        "autoinstall_known_extensions": False,
+    }
+    return duckdb.connect(str(rule.path), read_only=True, config=settings)
+
+
+def _fault(rule: DatasetRule, error: Exception, *, asked: bool = False) -> DataFault:
+    """What an error means; `asked`: it came before any row was looked at, so it is one of the statement."""
+    import duckdb
+
+    said, damaged = str(error), "not a DuckDB file, damaged, or of another version of DuckDB"
+    cases = (
+        (
+            "not a valid DuckDB database" in said or isinstance(error, duckdb.SerializationException),
+            unreadable(rule, damaged),
+        ),
+        (
+            "Could not set lock" in said,
+            DataFault(
+                "DATA_INTERRUPTED",
+                f"{rule.name}: locked by a program that has it open to write",
+                hint="DuckDB lets nobody read it meanwhile",
+            ),
+        ),
+        (
+            "No space left" in said or isinstance(error, duckdb.OutOfMemoryException),
+            DataFault(
+                "DISK_FULL",
+                f"{rule.name}: no room for what the query sorts or joins beyond {MEMORY}",
+                hint=f"it is written into {rule.name}.tmp beside the file",
+            ),
+        ),
+        (asked and isinstance(error, duckdb.CatalogException) and "Table with name" in said, no_such_table(rule)),
+        (asked and isinstance(error, duckdb.ProgrammingError), not_understood(rule, "duckdb")),
+    )
+    return first_that_applies(rule, cases)

@@ -1,0 +1,196 @@
+"""Tables in PostgreSQL, read with its ADBC driver.
+
+Promises: one read is one transaction, REPEATABLE READ and READ ONLY, so one state, and nothing that a query calls can write; rows
+come in binary by COPY, a batch at a time. A dead connection is noticed within two minutes. Types that Arrow has no text for
+(uuid, enumerations, json, inet, intervals, arrays and what else there is) are written as the server writes them, with settings
+that are the same everywhere. What the server or its library says may quote rows, addresses and users, and is never passed on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl, quote, urlsplit
+
+import pyarrow as pa
+
+from verticil.party.dataset.sources.packages import needed
+from verticil.party.dataset.sources.statement import NO_ROWS, quoted, select
+from verticil.party.dataset.sources.stream import (
+    ARROW_ERRORS,
+    first_that_applies,
+    guarded,
+    no_such_table,
+    not_understood,
+    parts_of_batches,
+    writes,
+)
+from verticil.party.dataset.table import DatasetRule, TablePart, unreadable
+from verticil.shared.errors import DataFault
+
+if TYPE_CHECKING:
+    from adbc_driver_manager.dbapi import Connection, Cursor
+
+_WATCHED: Final = {
+    "connect_timeout": "20",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "6",
+    "application_name": "verticil",
+}
+"""What the URL may say otherwise; see the manual of libpq, section "Parameter Key Words"."""
+_BATCH_BYTES: Final = 4 << 20
+_DIRECT: Final = frozenset(
+    {
+        *("bool", "int2", "int4", "int8", "float4", "float8", "numeric"),
+        *("date", "time", "timestamp", "timestamptz", "text", "varchar", "name"),
+    }
+)
+"""Types that `verticil.party.dataset.table.text_column` writes."""
+_SETTINGS: Final = {
+    "TimeZone": "UTC",
+    "DateStyle": "ISO, YMD",
+    "IntervalStyle": "iso_8601",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    "lc_monetary": "C",
+}
+_UNREACHABLE: Final = {
+    "password authentication failed": ("refuses the user or the password", ""),
+    "no password supplied": ("wants a password", "password_file or password_env in [dataset.NAME] say where it is"),
+    "pg_hba.conf": ("lets this user or machine not in", "its administrator adds a line to pg_hba.conf"),
+    "could not translate host name": ("has a host name that nobody knows", ""),
+    "Connection refused": ("refuses connections: nothing listens there", ""),
+    "timeout expired": ("does not answer", "is a firewall between?"),
+    "does not exist": ("has no such database or user", ""),
+    "SSL": ("cannot agree with this machine on TLS", "see sslmode and sslrootcert in the URL"),
+    "certificate": ("has a certificate that does not hold", "see sslrootcert in the URL"),
+    "too many": ("has no connection left", ""),
+    "starting up": ("is starting up", ""),
+    "shutting down": ("is shutting down", ""),
+    "URI query parameter": ("has a URL with a parameter that libpq does not know", ""),
+}
+"""Words of libpq and of a server that speaks English -> ours."""
+
+
+def header(rule: DatasetRule) -> tuple[str, ...]:
+    """Raises as `verticil.party.dataset.table.header`."""
+    return tuple(next(guarded(_columns(rule), _errors(), partial(_fault, rule, asked=True))))
+
+
+def parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
+    """Raises as `verticil.party.dataset.table.read_parts`."""
+    return guarded(_parts(rule, wanted), _errors(), partial(_fault, rule))
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    needed("adbc_driver_postgresql", extra="postgresql", for_what="PostgreSQL")
+    from adbc_driver_manager import Error
+
+    return Error, *ARROW_ERRORS
+
+
+def _columns(rule: DatasetRule) -> Iterator[list[str]]:
+    with _open(rule) as connection, connection.cursor() as cursor:
+        yield _described(rule, cursor).names
+
+
+def _parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
+    with _open(rule) as connection, connection.cursor() as cursor:
+        kinds = {field.name: _kind(field) for field in _described(rule, cursor)}
+        # A name that has gone by now is for the server to miss.
+        columns = [
+            quoted(name) if kinds.get(name, "text") in _DIRECT else f"CAST({quoted(name)} AS text) AS {quoted(name)}"
+            for name in wanted
+        ]
+        cursor.execute(select(rule, columns))
+        with cursor.fetch_record_batch() as batches:
+            yield from parts_of_batches(map(_plain, batches), wanted)
+
+
+def _open(rule: DatasetRule) -> Connection:
+    from adbc_driver_postgresql import dbapi
+
+    assert rule.server is not None
+    connection: Connection = dbapi.connect(_watched(rule.server.address()))
+    return connection
+
+
+def _watched(url: str) -> str:
+    """The URL with what notices a dead connection.
+
+    >>> _watched("postgresql://reader@db/clinic?connect_timeout=3").partition("?")[2][:36]
+    'connect_timeout=3&keepalives_idle=30'
+    """
+    parts = urlsplit(url)
+    said = {key for key, _ in parse_qsl(parts.query, keep_blank_values=True)}
+    more = "&".join(f"{key}={quote(value)}" for key, value in _WATCHED.items() if key not in said)
+    return parts._replace(query="&".join(filter(None, (parts.query, more)))).geturl()
+
+
+def _described(rule: DatasetRule, cursor: Cursor) -> pa.Schema:
+    """The columns, from the beginning of a transaction that reads one state."""
+    cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
+    cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    settings = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in _SETTINGS.items())
+    for statement in (f"SELECT {settings}", select(rule, None) + NO_ROWS):
+        cursor.execute(statement)
+        with cursor.fetch_record_batch() as batches:
+            schema = batches.schema
+            for _ in batches:
+                pass
+    return schema
+
+
+def _kind(field: pa.Field) -> str:
+    metadata: Mapping[bytes, bytes] = field.metadata or {}
+    return metadata.get(b"POSTGRESQL:type", b"").decode()
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Numeric columns, which the driver gives as texts of a type of its own, as texts; not a number is null."""
+    columns = [_numeric(one) if isinstance(one.type, pa.BaseExtensionType) else one for one in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _numeric(column: pa.ExtensionArray) -> pa.DictionaryArray:
+    found = column.storage.dictionary_encode()
+    texts = [None if text == "nan" else text for text in found.dictionary.to_pylist()]
+    return pa.DictionaryArray.from_arrays(found.indices, pa.array(texts, pa.string()))
+
+
+def _fault(rule: DatasetRule, error: Exception, *, asked: bool = False) -> DataFault:
+    """What an error means; `asked`: it came before any row was looked at, so it is one of the statement."""
+    said = str(error)
+    state = getattr(error, "sqlstate", None) or next(iter(re.findall(r"SQLSTATE: (\w{5})\s*$", said)), "")
+    unknown = ("cannot be reached", "")
+    why, hint = next((ours for theirs, ours in _UNREACHABLE.items() if theirs in said), unknown)
+    cases = (
+        ("Failed to connect" in said, _interrupted(rule, why, hint or "see url in [dataset.NAME] of party.toml")),
+        (state == "25006" or "in a read-only transaction" in said, writes(rule)),
+        (
+            state == "57014" or "canceling statement" in said,
+            _interrupted(
+                rule,
+                "broke the reading off, as it does after a time-out",
+                "raise statement_timeout of the database's user, or name a table in place of a query that takes long",
+            ),
+        ),
+        (
+            state in {"53100", "53400"} or "No space left" in said or "temp_file_limit" in said,
+            _interrupted(rule, "has no room for what the query sorts or joins", "temporary files are on the server"),
+        ),
+        (asked and state in {"42P01", "3F000"}, no_such_table(rule)),
+        (
+            asked and state == "42501",
+            unreadable(rule, "the database's user may not read it", hint="GRANT SELECT ON .. TO .."),
+        ),
+        (asked and state[:2] in {"42", "0A"}, not_understood(rule, "psql", code=f"SQLSTATE {state}")),
+    )
+    return first_that_applies(rule, cases)
+
+
+def _interrupted(rule: DatasetRule, why: str, hint: str) -> DataFault:
+    return DataFault("DATA_INTERRUPTED", f"{rule.name}: the database {why}", hint=hint)

@@ -1,0 +1,103 @@
+"""Tables in an SQLite file.
+
+Promises: one read is one transaction, so one state; the file is opened to be read, and an authorizer lets a statement do nothing
+else. A value has the text of its own class, and none is refused. (SQLite knows no other types: a truth value is ``1``, a date is
+what the program wrote that stored it.)
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from typing import Final
+from urllib.parse import quote
+
+from verticil.party.dataset.sources.statement import NO_ROWS, select
+from verticil.party.dataset.sources.stream import (
+    first_that_applies,
+    guarded,
+    no_such_table,
+    not_understood,
+    part_of_rows,
+    writes,
+)
+from verticil.party.dataset.table import PART_ROWS, DatasetRule, TablePart, check_file, unreadable
+from verticil.shared.errors import DataFault
+
+_READS: Final = frozenset(
+    {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+)
+_SECONDS: Final = 10.0
+"""How long another program may keep the file locked."""
+
+
+def header(rule: DatasetRule) -> tuple[str, ...]:
+    """Raises as `verticil.party.dataset.table.header`."""
+    check_file(rule)
+    return next(guarded(_names(rule), (sqlite3.Error,), partial(_fault, rule, asked=True)))
+
+
+def parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
+    """Raises as `verticil.party.dataset.table.read_parts`."""
+    check_file(rule)
+    return guarded(_parts(rule, wanted), (sqlite3.Error,), partial(_fault, rule))
+
+
+def _names(rule: DatasetRule) -> Iterator[tuple[str, ...]]:
+    with closing(_open(rule)) as connection:
+        yield tuple(column[0] for column in connection.execute(select(rule, None, quote=_quoted) + NO_ROWS).description)
+
+
+def _parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
+    with closing(_open(rule)) as connection:
+        cursor = connection.execute(select(rule, [_quoted(name) for name in wanted], quote=_quoted))
+        while rows := cursor.fetchmany(PART_ROWS):
+            yield part_of_rows(rows, wanted)
+
+
+def _open(rule: DatasetRule) -> sqlite3.Connection:
+    place = f"file:{quote(str(rule.path.absolute()))}?mode=ro"
+    connection = sqlite3.connect(place, uri=True, isolation_level=None, timeout=_SECONDS)
+    connection.text_factory = _text
+    connection.execute("BEGIN")
+    connection.set_authorizer(_permission)
+    return connection
+
+
+def _quoted(name: str) -> str:
+    """What stands in standard SQL's quotation marks and is no column, SQLite takes for a text."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _permission(action: int, *_names: str | None) -> int:
+    return sqlite3.SQLITE_OK if action in _READS else sqlite3.SQLITE_DENY
+
+
+def _fault(rule: DatasetRule, error: Exception, *, asked: bool = False) -> DataFault:
+    """What an error means; `asked`: it came before any row was looked at, so it is one of the statement."""
+    code, said = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF, str(error)
+    cases = (
+        (code in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}, unreadable(rule, "not an SQLite file, or damaged")),
+        (
+            code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED},
+            DataFault(
+                "DATA_INTERRUPTED",
+                f"{rule.name}: locked for {_SECONDS:g} seconds by a program that writes to it",
+                hint="in the journal mode WAL it would not keep others from reading",
+            ),
+        ),
+        (
+            code == sqlite3.SQLITE_FULL,
+            DataFault("DISK_FULL", f"{rule.name}: no room for what the query sorts", hint="see SQLITE_TMPDIR"),
+        ),
+        (code == sqlite3.SQLITE_AUTH or "not authorized" in said, writes(rule)),
+        (asked and "no such table" in said, no_such_table(rule)),
+        (asked and code == sqlite3.SQLITE_ERROR, not_understood(rule, "sqlite3")),
+    )
+    return first_that_applies(rule, cases)
