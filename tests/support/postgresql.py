@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from adbc_driver_postgresql import dbapi
 
@@ -48,6 +49,15 @@ class PostgreSQL:
             for statement in statements:
                 cursor.execute(statement)
             return list(cursor.fetchall()) if cursor.description else []
+
+    def load(self, schema: str, table: str, rows: pa.Table) -> None:
+        """Append rows to a table; every value as a text that the server reads."""
+        columns = ", ".join(f'"{name}"' for name in rows.column_names)
+        values = [
+            "(" + ", ".join("NULL" if cell is None else f"'{cell}'" for cell in row) + ")"
+            for row in zip(*(column.to_pylist() for column in rows.columns), strict=True)
+        ]
+        self.run(f'INSERT INTO "{schema}"."{table}" ({columns}) VALUES {", ".join(values)}')
 
 
 def _user() -> pwd.struct_passwd:

@@ -30,7 +30,9 @@ from numpy.typing import NDArray
 
 from verticil.party.dataset.encoding import WRITTEN, number_of
 from verticil.party.dataset.table import (
+    DATABASES,
     DELIMITERS,
+    ENDINGS,
     ColumnRule,
     DatasetRule,
     header,
@@ -207,7 +209,7 @@ def texts_of(
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise DataFault(
             "DATA_UNREADABLE",
-            f"{path.name}: column '{twice[0]}' occurs {names.count(twice[0])} times, expected once",
+            f"{rule.name}: column '{twice[0]}' occurs {names.count(twice[0])} times, expected once",
             hint="give each column a name of its own",
         )
     texts: dict[str, dict[str, int]] = {name: {} for name in names}
@@ -222,7 +224,7 @@ def texts_of(
             places = np.array([known.setdefault(text, len(known)) for text in column.distinct], dtype=np.int64)
             rows[name].append(places[column.index])
     if n_rows == 0:
-        raise DataFault("DATA_EMPTY", f"{path.name}: the table has no rows")
+        raise DataFault("DATA_EMPTY", f"{rule.name}: the table has no rows")
     notes: list[str] = []
     if n_ragged:
         notes.append(
@@ -457,8 +459,9 @@ _ONLY_CP1252 = re.compile(rb"[\x80-\x9f]")
 
 def dataset_rule(path: Path, id_column: str) -> DatasetRule:
     """How to read a file; one that is not there, or no table, is for the reader to refuse."""
-    if path.suffix.lower() in {".parquet", ".pq"}:
-        return DatasetRule(path=path, format="parquet", id=id_column)
+    kind = ENDINGS.get(path.suffix.lower(), "csv")
+    if kind != "csv" and kind not in DATABASES:
+        return DatasetRule(path=path, format=kind, id=id_column)
     encoding = _encoding(path) if path.is_file() else "utf-8"
     delimiter = ","
     if path.is_file():

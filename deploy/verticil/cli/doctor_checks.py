@@ -360,6 +360,12 @@ async def _of_party(path: Path) -> AsyncIterator[Finding]:
         "linkage key": config.linkage_key,
         "site secret": config.state_directory / SITE_SECRET,
         **({"sealing key": config.sealing_key} if _seals(config) else {}),
+        **{
+            f"address or password of data set '{name}'": file
+            for name, rule in config.datasets.items()
+            if rule.server is not None
+            for file in rule.files
+        },
     }
     for finding in check_private_files(private):
         yield finding

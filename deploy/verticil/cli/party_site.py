@@ -46,20 +46,53 @@ def init(
     name: Annotated[str, typer.Option(help="The party's name, as in its certificate and in studies.")],
     folder: Annotated[Path, typer.Option("--dir", help="Folder for party.toml and the state.")] = Path(),
     federation: Annotated[Path, typer.Option(help="federation.toml of the federation.")] = Path("federation.toml"),
-    table: Annotated[Path, typer.Option(help="The table, one row per person.")] = Path("table.csv"),
+    table: Annotated[
+        str | None,
+        typer.Option(
+            help="The table, one row per person: a file, folder or pattern (table.csv); with --url its name in the database."
+        ),
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option(help="The database that has it, without a password: postgresql://USER@HOST/DATABASE.")
+    ] = None,
+    query: Annotated[
+        str | None, typer.Option(help="What yields the table in a database, in place of its name.")
+    ] = None,
+    password_file: Annotated[
+        Path | None, typer.Option("--password-file", help="With --url: the file that has the password, 0600.")
+    ] = None,
+    password_env: Annotated[
+        str | None, typer.Option("--password-env", help="With --url: the environment variable that has it.")
+    ] = None,
     id_column: Annotated[str, typer.Option("--id", help="Its id column.")] = "id",
     form: FormatOption = Format.text,
 ) -> None:
     """Write a party.toml that permits little, make the state folder and the site secret."""
+    from verticil.party.dataset.sources.server import Server
     from verticil.party.operator.commands import init_party
 
+    server = None
+    if url is not None:
+        server = Server(url=url, password_file=password_file, password_env=password_env or "")
+        if (table is None) == (query is None):
+            raise Misuse("USAGE", "--url: expected one of --table and --query beside it")
+    elif password_file is not None or password_env is not None:
+        raise Misuse("USAGE", "--password-file, --password-env: expected beside --url")
     folder.mkdir(parents=True, exist_ok=True)
 
     def relative(path: Path) -> str:
         return os.path.relpath(path.resolve(), folder.resolve())
 
     kept = (folder / "party.toml").exists()
-    path = init_party(folder, name=name, federation=relative(federation), table=relative(table), id_column=id_column)
+    path = init_party(
+        folder,
+        name=name,
+        federation=relative(federation),
+        table=table or "" if server is not None else relative(Path(table or "table.csv")),
+        server=server,
+        query=query or "",
+        id_column=id_column,
+    )
     payload = {
         "party_toml": str(path),
         "state": str(folder / "state"),

@@ -163,7 +163,7 @@ def install_party(
     """Write the systemd unit of this site's node, with absolute paths and a sandbox. Starts nothing."""
 
     document = site_of(config)
-    tables = [rule.path for rule in document.datasets.values()]
+    tables = [path for rule in document.datasets.values() for path in rule.files]
     needed = (config, document.certificate, document.key, document.linkage_key, *tables)
     text = unit_text(
         what=f"party {document.name}",

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from verticil.analyst.draft import TextTable, texts_of
+from verticil.analyst.draft import TextTable, dataset_rule, texts_of
 from verticil.evaluate.evaluation import Evaluation, Progress, evaluate_texts
 from verticil.evaluate.reading import checked
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.encoding import number_of
-from verticil.party.dataset.table import DatasetRule
+from verticil.party.dataset.table import DATABASES, DatasetRule
 from verticil.party.local_dataset import Origin, origins
 from verticil.shared.errors import Misuse
 from verticil.shared.json_document import Json
@@ -75,7 +75,7 @@ def evaluate_own(
     found = evaluate_texts(
         _own(rule, places, study, name="your table"),
         {"release": checked(dataclasses.replace(synthetic, columns=own), "the release")},
-        None if holdout is None else _own(dataclasses.replace(rule, path=holdout), places, study, name="the holdout"),
+        None if holdout is None else _own(_of_holdout(rule, holdout), places, study, name="the holdout"),
         study=study,
         only=only,
         full=full,
@@ -89,6 +89,13 @@ def evaluate_own(
     document = json.loads((release / "model.json").read_bytes())
     across = _across(study, document.get("pairs", {"tables": []})["tables"])
     return dataclasses.replace(found, notes=(note, *found.notes), across=across)
+
+
+def _of_holdout(rule: DatasetRule, path: Path) -> DatasetRule:
+    """How a file is read that has the columns of the party's table: as that is, unless it is in a database."""
+    if rule.format not in DATABASES:
+        return dataclasses.replace(rule, path=path)
+    return dataclasses.replace(dataset_rule(path, rule.id), columns=rule.columns)
 
 
 def _own(rule: DatasetRule, places: Mapping[str, Origin], study: Study, *, name: str) -> TextTable:

@@ -66,6 +66,8 @@ def lay_out_containers(
     sites = []
     with tempfile.TemporaryDirectory(prefix="verticil-tables-") as temporary:
         for site in lay_out(Path(temporary), study, tables, id_column=id_column):
+            if not site.table.path.is_file():
+                raise Misuse("USAGE", f"table of '{site.name}': expected a file, which is copied for the container")
             place = root / site.name / f"table{site.table.path.suffix}"
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(site.table.path, place)

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from verticil.analyst.draft import column_rules, dataset_rule
-from verticil.party.dataset.table import header, missing_columns, read_parts
+from verticil.party.dataset.table import DatasetRule, header, missing_columns, read_parts
 from verticil.shared.errors import DataFault, Misuse, PeerFault, VerticilError, from_code
 from verticil.shared.model.network import Network
 from verticil.shared.study.document import Study
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from verticil.shared.transport.interface import Coordinator, Peer, Service
     from verticil.simulation.provision import Provisioned, Site
 
-Tables: TypeAlias = "Mapping[str, Path | str | pd.DataFrame] | Path | str | pd.DataFrame"
+Tables: TypeAlias = "Mapping[str, Path | str | pd.DataFrame | DatasetRule] | Path | str | pd.DataFrame"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -90,8 +90,8 @@ def simulate(
 
     Args:
         study: study.toml, or the study itself.
-        tables: for each party its table (a CSV or Parquet file, or a DataFrame), or one table with all columns; only in one
-            table the id column may be absent: then a row is a person.
+        tables: for each party its table (a CSV or Parquet file, a DataFrame, or how its node would read it), or one table with
+            all columns; only in one table the id column may be absent: then a row is a person.
         out: folder to make for the release; the authority's certificate is put beside it as ``ca.crt``. None: no folder.
         id_column: name of the id column.
         seed: derive site secrets and linkage key from it, so that the same call gives the same release; None: random.
@@ -506,15 +506,20 @@ def _require_file(path: Path) -> None:
         raise DataFault("DATA_FILE_MISSING", f"{path}: {problem}", hint="check the path that was given for the table")
 
 
-def _site(study: Study, name: str, table: Path | str | pd.DataFrame, folder: Path, id_column: str) -> Site:
+def _site(
+    study: Study, name: str, table: Path | str | pd.DataFrame | DatasetRule, folder: Path, id_column: str
+) -> Site:
     # Nothing is refused for its epsilon here: a simulation asks what a study would yield.
     allowed = tuple(study.schema[position].name for position in study.schema.owned_by(name))
-    if isinstance(table, str | Path):
+    if isinstance(table, DatasetRule):
+        rule = table
+    elif isinstance(table, str | Path):
         _require_file(path := Path(table))
+        rule = dataset_rule(path, id_column)
     else:
         path = folder / f"{name}.parquet"
         table.to_parquet(path, index=False)
-    rule = dataset_rule(path, id_column)
+        rule = dataset_rule(path, id_column)
     from verticil.simulation.provision import Site
 
     rule = dataclasses.replace(rule, columns=column_rules(study, name, rule))

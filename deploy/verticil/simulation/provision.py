@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import functools
 import hashlib
-import os
 import secrets
 import shutil
 import tempfile
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from verticil.miner.storage.store import NOISE_SEED
+from verticil.party.config import place_toml
 from verticil.party.dataset.table import DatasetRule
 from verticil.party.policy.decision_store import ApproverKey
 from verticil.party.site import init_state
@@ -247,11 +247,7 @@ key = "pki/{site.name}.key"
 key = "secrets/linkage.key"
 
 [dataset.people]
-path = {quoted(os.path.relpath(table.path.resolve(), node.resolve()))}
-format = {quoted(table.format)}
-delimiter = {quoted(table.delimiter)}
-encoding = {quoted(table.encoding)}
-id = {quoted(table.id)}
+{place_toml(table, node)}id = {quoted(table.id)}
 {columns}
 [policy]
 approval = "auto"                # accepted only under the marked authority of a demonstration

@@ -6,9 +6,11 @@ miner says. Reading it opens no key and no table: a wrong path shows up in `part
 
 from __future__ import annotations
 
+import json
 import math
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final, Literal, cast
 
@@ -122,7 +124,7 @@ def load_party(path: Path) -> PartyConfig:
         table.fail(
             "dataset", "missing, expected at least one [dataset.NAME]", hint="it says where the party's table is"
         )
-    rules = {key: _dataset(rule, base) for key, rule in datasets.items()}
+    rules = {key: dataset_rule(rule, base) for key, rule in datasets.items()}
     _check_files(table, rules)
     keys = _approver_keys(table.tables("approver", optional=True))
     federation = load_federation(path_in(table, "federation", base))
@@ -219,7 +221,12 @@ def _place(table: Table, base: Path) -> tuple[Path, Format, Server | None]:
     return Path(), "server", server
 
 
-def _dataset(table: Table, base: Path) -> DatasetRule:
+def dataset_rule(table: Table, base: Path) -> DatasetRule:
+    """How to read a local table, as ``[dataset.NAME]`` says it; paths are relative to `base`.
+
+    Raises:
+        Misuse: CONFIG_INVALID.
+    """
     path, kind, server = _place(table, base)
     stated = [key for key in ("table", "query") if table.has(key) and table.value(str, key)]
     if kind in DATABASES and len(stated) != 1:
@@ -242,6 +249,27 @@ def _dataset(table: Table, base: Path) -> DatasetRule:
     )
     table.finish()
     return rule
+
+
+def place_toml(rule: DatasetRule, base: Path) -> str:
+    """The lines of ``[dataset.NAME]`` that say where a table is and what it is; paths are relative to `base`."""
+    said: dict[str, str | Path | None] = {}
+    if rule.server is None:
+        said |= {"path": rule.path, "format": rule.format}
+    else:
+        said |= {field.name: getattr(rule.server, field.name) for field in fields(rule.server)}
+    said |= {"table": rule.table, "query": rule.query}
+    if rule.format == "csv":
+        said |= {"delimiter": rule.delimiter, "encoding": rule.encoding}
+    texts = {
+        key: os.path.relpath(value.resolve(), base.resolve()) if isinstance(value, Path) else value
+        for key, value in said.items()
+        if value
+    }
+    # JSON's escapes are those of TOML, but for DEL.
+    return "".join(
+        f"{key} = {json.dumps(text, ensure_ascii=False)}\n".replace("\x7f", "\\u007f") for key, text in texts.items()
+    )
 
 
 def _column(table: Table, variable: str) -> ColumnRule:

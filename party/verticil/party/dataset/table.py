@@ -118,6 +118,11 @@ class DatasetRule:
             return self.path.name
         return f"table '{self.table}'" if self.table else "query"
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What of this machine is read: the table, or what the way to a server needs."""
+        return (self.path,) if self.server is None else self.server.files
+
     def __post_init__(self) -> None:
         if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':
             raise Misuse("CONFIG_INVALID", f"{self.name}: delimiter is not one ASCII character that can separate")

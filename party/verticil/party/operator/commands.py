@@ -12,12 +12,15 @@ import json
 import math
 import shlex
 import shutil
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from verticil.party.config import PartyConfig
+from verticil.party.config import PartyConfig, dataset_rule, place_toml
+from verticil.party.dataset.sources.server import Server
+from verticil.party.dataset.table import ENDINGS, DatasetRule
 from verticil.party.limits import policy
 from verticil.party.local_dataset import columns_of
 from verticil.party.operator.reports import confirmations
@@ -61,7 +64,7 @@ from verticil.shared.privacy.figures import finite_epsilon, sent_epsilons, total
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import disclosure
 from verticil.shared.study.states import State
-from verticil.shared.table import is_name
+from verticil.shared.table import Table, is_name
 from verticil.shared.view import left_out
 from verticil.shared.vitals import judge
 
@@ -156,7 +159,14 @@ class Status:
 
 
 def init_party(
-    directory: Path, *, name: str, federation: str = "federation.toml", table: str = "table.csv", id_column: str = "id"
+    directory: Path,
+    *,
+    name: str,
+    federation: str = "federation.toml",
+    table: str = "table.csv",
+    server: Server | None = None,
+    query: str = "",
+    id_column: str = "id",
 ) -> Path:
     """Set a party up: party.toml with a policy that permits little, the state directory and the site secret.
 
@@ -166,7 +176,9 @@ def init_party(
         directory: made when absent.
         name: the party's name, as in its certificate.
         federation: path of federation.toml, relative to `directory`.
-        table: path of the table, relative to `directory`.
+        table: path of the table, relative to `directory`; with `server` its name there.
+        server: the database that has it; None: it is in a file.
+        query: what yields the table in a database, in place of its name.
         id_column: its id column.
 
     Returns:
@@ -179,17 +191,34 @@ def init_party(
     """
     if not is_name(name):
         raise Misuse("CONFIG_INVALID", f"name: got '{name[:80]}', expected 1 to 63 of A-Z a-z 0-9 _ -")
+    kind = "server" if server is not None else ENDINGS.get(Path(table).suffix.lower(), "csv")
+    rule = DatasetRule(
+        path=Path() if server is not None else directory / table,
+        format=kind,
+        server=server,
+        table=table if server is not None and not query else "",
+        query=query,
+        id=id_column,
+    )
+    place = place_toml(rule, directory)
+    _check_place(place, directory)
     path = directory / "party.toml"
     was_whole = not holds_nothing(directory / "state")
     init_state(directory / "state")
     if path.exists() and not was_whole:
         return path
     text = _TEMPLATE
-    for key, value in {"NAME": name, "FEDERATION": federation, "TABLE": table, "ID": id_column}.items():
+    for key, value in {"NAME": name, "FEDERATION": federation, "ID": id_column}.items():
         text = text.replace(f'"{key}"', json.dumps(value, ensure_ascii=False))
-    text = text.replace("NAME.", f"{name}.")
+    text = text.replace("NAME.", f"{name}.").replace("PLACE\n", place)
     create_file(path, text.encode("utf-8"), mode=0o644, exists_hint="edit it, or name another folder")
     return path
+
+
+def _check_place(place: str, directory: Path) -> None:
+    """Say what is wrong with the lines before anything is made."""
+    values = tomllib.loads(f'{place}id = "id"\n')
+    dataset_rule(Table(values, where="dataset.people", source="party.toml"), directory)
 
 
 def approve(
@@ -544,10 +573,7 @@ key = "pki/NAME.key"
 key = "secrets/linkage.key"              # shared by the parties, never given to the miner
 
 [dataset.people]
-path = "TABLE"
-format = "csv"                           # csv | parquet
-delimiter = ","
-encoding = "utf-8"
+PLACE
 id = "ID"                                # always read as text
 
 # [dataset.people.columns.sex]           # only where the local table differs from the study

@@ -47,6 +47,11 @@ class Server:
         """What party.toml says, in one text; two data sets that say the same are at one place."""
         return str(self.url or (self.url_env and f"${self.url_env}") or self.url_file)
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that hold the URL or the password."""
+        return tuple(file for file in (self.url_file, self.password_file) if file is not None)
+
     def scheme(self) -> str:
         """What kind of database it is: how the URL begins. Raises as `address`."""
         return self.address().partition(":")[0]

@@ -96,6 +96,12 @@ def _fault(rule: DatasetRule, error: Exception, *, asked: bool = False) -> DataF
             code == sqlite3.SQLITE_FULL,
             DataFault("DISK_FULL", f"{rule.name}: no room for what the query sorts", hint="see SQLITE_TMPDIR"),
         ),
+        (
+            code == sqlite3.SQLITE_CANTOPEN,
+            unreadable(
+                rule, "cannot be opened", hint="in the journal mode WAL its folder must be writable for this user"
+            ),
+        ),
         (code == sqlite3.SQLITE_AUTH or "not authorized" in said, writes(rule)),
         (asked and "no such table" in said, no_such_table(rule)),
         (asked and code == sqlite3.SQLITE_ERROR, not_understood(rule, "sqlite3")),
