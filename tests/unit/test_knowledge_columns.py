@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from pathlib import Path
 
@@ -10,13 +11,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from support.knowing import CHILDREN, GROWN, PLACE, content_that_knows, study_that_knows
-from support.releases import random_mixture, release_study_of_two, with_joint, with_posterior
+from support.knowing import CHILDREN, EARNER, GROWN, PLACE, content_that_knows, study_that_knows
+from support.releases import content_of, random_mixture, release_study_of_two, with_joint, with_posterior
 from verticil.cli.main import main
 from verticil.shared.errors import GateFailed, Misuse
 from verticil.shared.formats import model_json
+from verticil.shared.formats.bif import label_map
 from verticil.shared.json_document import parse
-from verticil.shared.knowledge.columns import columns
+from verticil.shared.knowledge import columns as columns_module
+from verticil.shared.knowledge.columns import columns, completed
 from verticil.shared.knowledge.rules import Knowledge, Refinement
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.release.bundle import release_limits, write_release
@@ -194,7 +197,67 @@ def test_finer_values_that_mean_nothing(refinements, said: str) -> None:
     assert said in caught.value.message
 
 
-def test_the_network_files_stay_without_them(content: ReleaseContent, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "program"), [("network.bifxml", "pgmpy"), ("network.bifxml", "pyagrum"), ("network.bif", "pyagrum")]
+)
+def test_a_network_that_is_opened_elsewhere_has_them_as_deterministic_nodes(
+    content: ReleaseContent, request, difference, tmp_path: Path, name: str, program: str
+) -> None:
+    """Read by pgmpy and by pyAgrum, cell by cell; what they follow from in another order than the columns, too."""
+    functions = (
+        GROWN,
+        dataclasses.replace(EARNER, of=("income", "grown"), values=(("<=50K", "yes", "some"), (">50K", "yes", "some"))),
+    )
+    study = dataclasses.replace(content.study, knowledge=Knowledge(functions=functions, refinements=(PLACE,)))
+    content = dataclasses.replace(content, study=study, effective_digest=canonical.digest(study).hex())
     folder = write_release(tmp_path / "release", content)
-    assert model_json.read((folder / "model.json").read_bytes()).schema == content.study.schema
-    assert "grown" not in (folder / "network.bifxml").read_text(encoding="utf-8")
+    assert documents(folder) == ""
+    complete = completed(content.network, study.knowledge)
+    tokens = label_map(complete.schema)
+    names, labels = complete.schema.names, tuple(variable.labels for variable in complete.schema.variables)
+    if name == "network.bif":
+        names, labels = tokens.variables, tokens.categories
+    read = request.getfixturevalue(f"read_with_{program}")(folder / name)
+    assert difference(complete, read, names, labels) <= 1e-9
+    assert list(complete.schema.names) == NAMES
+    earner, some = (names[6], labels[6][1]) if name == "network.bif" else ("earner", "some")
+    assert read.parents[earner] == {names[3], names[1]}
+    for income, grown in itertools.product(range(2), range(2)):
+        row = read.row(earner, {names[3]: labels[3][income], names[1]: labels[1][grown]})
+        assert row[some] == grown
+    kept = model_json.read((folder / "model.json").read_bytes())
+    assert kept.schema == study.schema
+
+
+def test_the_nodes_of_the_model_are_what_the_study_states(content: ReleaseContent, tmp_path: Path) -> None:
+    folder = write_release(tmp_path / "release", content)
+    document = json.loads((folder / "model.json").read_bytes())
+    grown = document["deterministic"][0]
+    assert (grown["variable"]["name"], grown["parents"]) == ("grown", ["age"])
+    assert grown["probability"] == [[1, 0], [0, 1], [0, 1]]
+    grown["probability"][0] = [0, 1]
+    (folder / "model.json").write_text(json.dumps(document))
+    assert "deterministic: it is not what follows" in documents(folder)
+    del document["deterministic"]
+    (folder / "model.json").write_text(json.dumps(document))
+    assert "deterministic: it is not what follows" in documents(folder)
+    plain = content_of(release_study_of_two())
+    assert completed(plain.network, None) is plain.network
+    assert "deterministic" not in json.loads((write_release(tmp_path / "plain", plain) / "model.json").read_bytes())
+
+
+def test_the_joint_models_file_has_them(content: ReleaseContent, read_with_pyagrum, tmp_path: Path) -> None:
+    joint = with_joint(content, random_mixture(content.study.schema.n_states))
+    read = read_with_pyagrum(write_release(tmp_path / "joint", joint) / "joint.bifxml")
+    assert read.parents["earner"] == {"grown", "income"}
+    assert read.row("grown", {"age": "[0,18)"}) == {"no": 1.0, "yes": 0.0}
+
+
+def test_a_table_too_large_for_a_node_is_left_out_with_what_follows_from_it(
+    content: ReleaseContent, monkeypatch
+) -> None:
+    study = content.study
+    monkeypatch.setattr(columns_module, "MAX_NODE_CELLS", 7)  # grown has 6 cells, earner 8
+    assert completed(content.network, study.knowledge).schema.names == (*NAMES[:6],)
+    monkeypatch.setattr(columns_module, "MAX_NODE_CELLS", 5)
+    assert completed(content.network, study.knowledge) is content.network

@@ -11,6 +11,7 @@ variable's categories. `codes` is the Base64 (RFC 4648) of A codes, one byte eac
 
 joint.bifxml says the same in XMLBIF 0.3, for every program that queries Bayesian networks: the root's outcomes are the components
 (``c0``, ``c1``, ..), and every column has the root as its only parent; the row of a weighted record is 1 at its code and else 0.
+A column that follows from others has these as parents.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from verticil.shared.errors import DataFault
 from verticil.shared.formats.bif import escape, xml_definition, xml_rows, xml_variable, xmlbif
 from verticil.shared.json_document import Json, Node
 from verticil.shared.model.joint import JointModel, Mixture, WeightedRecords
+from verticil.shared.model.network import Network
 from verticil.shared.model.rounding import RESOLUTION
 from verticil.shared.model.schema import Schema
 
@@ -78,26 +80,29 @@ def root_name(schema: Schema) -> str:
     return next(name for name in names if name not in taken)
 
 
-def to_xmlbif(model: JointModel, schema: Schema) -> bytes:
+def to_xmlbif(model: JointModel, schema: Schema, complete: Network | None = None) -> bytes:
     """The file.
 
     Args:
         model: rounded (`model.rounding.round_joint`).
         schema: its variables.
+        complete: a network of these and of columns that follow from them, as which they are written too; None: there is none.
 
     Raises:
         DataFault: LEARNING_FAILED, it would be larger than `LIMIT`.
     """
-    root = root_name(schema)
+    following = (
+        () if complete is None else [f for f in complete.families if _name(complete, f.child) not in schema.names]
+    )
+    root = root_name(schema if complete is None else complete.schema)
     outcomes = "".join(f"  <OUTCOME>c{place}</OUTCOME>\n" for place in range(len(model.weights)))
     element = f'<VARIABLE TYPE="nature">\n  <NAME>{escape(root)}</NAME>\n{outcomes}</VARIABLE>'
-    written = xmlbif(
-        (element, *map(xml_variable, schema.variables)),
-        (
-            xml_definition(root, (), xml_rows(model.weights[None, :])),
-            *(xml_definition(name, (root,), _rows(model, place)) for place, name in enumerate(schema.names)),
-        ),
-    )
+    elements = [element, *map(xml_variable, schema.variables)]
+    definitions = [
+        xml_definition(root, (), xml_rows(model.weights[None, :])),
+        *(xml_definition(name, (root,), _rows(model, place)) for place, name in enumerate(schema.names)),
+    ]
+    written = xmlbif(elements, definitions)
     if len(written) > LIMIT:
         what = "components" if isinstance(model, Mixture) else "records"
         most = most_components(schema) if isinstance(model, Mixture) else most_records(schema)
@@ -107,7 +112,18 @@ def to_xmlbif(model: JointModel, schema: Schema) -> bytes:
             f"expected at most {LIMIT / 1e6:.0f} MB: about {most} {what} for {sum(schema.n_states)} categories",
             hint='use sample_from = "network", or merge categories',
         )
-    return written
+    if complete is None or not following:
+        return written
+    elements += [xml_variable(complete.schema[family.child]) for family in following]
+    definitions += [
+        xml_definition(_name(complete, f.child), [_name(complete, p) for p in f.parents], xml_rows(f.probability))
+        for f in following
+    ]
+    return xmlbif(elements, definitions)
+
+
+def _name(network: Network, variable: int) -> str:
+    return network.schema[variable].name
 
 
 def _rows(model: JointModel, variable: int) -> list[str]:

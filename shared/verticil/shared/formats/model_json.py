@@ -15,7 +15,8 @@ randomized column, and whether the numbers are exact functions of raw data.
 Where synthetic records come from a joint model of all tables, the key `joint` holds it (`formats.joint`) and how it was fitted.
 Where a study leaves open what they come from, `sampled_from` says how much of each, {"joint": share, "network": share}.
 What a study states of all records, and nobody learned, `knowledge` repeats in the form of study.json: the variables that follow
-from others are there and not among `variables`.
+from others are there and not among `variables`. `deterministic` has these as nodes, with the same layout of tables: with
+`variables` and `families` they are a network of all columns.
 
 Intervals are conditional on the structure: they say how well the numbers are known if the arrows are right, not how sure the
 arrows are.
@@ -91,6 +92,8 @@ class ModelContext:
         warnings: for people, what not to trust; the document has the key only where there are any.
         joint: what synthetic records were drawn from, rounded; None: from the network, and the document has no such key.
         joint_facts: how the joint model was fitted.
+        complete: the network with nodes for the variables that follow from others; None: none does, and the document has no
+            such key.
     """
 
     study: Study
@@ -103,6 +106,7 @@ class ModelContext:
     pairs: tuple[PairAccuracy, ...] = ()
     joint: JointModel | None = None
     joint_facts: Mapping[str, Json] = field(default_factory=dict)
+    complete: Network | None = None
 
 
 def write(network: Network, marginals: tuple[Marginal, ...], context: ModelContext) -> bytes:
@@ -193,7 +197,23 @@ def write(network: Network, marginals: tuple[Marginal, ...], context: ModelConte
         document[statement.key] = statement.document()
     if study.knowledge is not None:
         document["knowledge"] = written(study.knowledge)
+    if context.complete is not None and (nodes := deterministic(context.complete, network.schema)):
+        document["deterministic"] = nodes
     return rfc8785.dumps(cast("dict[str, object]", document))  # type: ignore[arg-type]  # rfc8785 types its input as dict and list
+
+
+def deterministic(complete: Network, schema: Schema) -> list[Json]:
+    """The value of the key `deterministic`: the nodes of a network whose variables are not in the schema, each whole."""
+    names = complete.schema.names
+    return [
+        {
+            "variable": _variable(complete.schema[family.child]),
+            "parents": [names[parent] for parent in family.parents],
+            "probability": numbers(family.probability),
+        }
+        for family in complete.families
+        if names[family.child] not in schema.names
+    ]
 
 
 def _prior(study: Study) -> str:

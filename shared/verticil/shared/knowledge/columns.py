@@ -2,14 +2,16 @@
 
 Synthetic records are drawn as codes of the schema's variables. What is written of them has besides, at its place, every variable
 that is a function of others (looked up from their codes), and in place of a property one of its finer values, drawn from the
-published weights.
+published weights. `completed` is the network with such variables in it, for programs that open it elsewhere.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +19,12 @@ from numpy.typing import NDArray
 from verticil.shared.arrays import Codes
 from verticil.shared.knowledge.rules import Condition, Function, Knowledge, Refinement
 from verticil.shared.knowledge.support import function_codes
+from verticil.shared.model.graph import Dag
+from verticil.shared.model.network import Family, Network
 from verticil.shared.model.schema import Schema, Variable
+
+MAX_NODE_CELLS: Final = 100_000
+"""Of the table of a variable that follows from others, where it is a node of a network; beyond, it is left out."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,6 +128,66 @@ def columns(knowledge: Knowledge | None, schema: Schema) -> Columns:
     for function in known.functions:
         order.insert(function.position, function.variable)
     return Columns(schema, Schema(variables=tuple(order)), tuple(functions), finer)
+
+
+def node_cells(knowledge: Knowledge | None, schema: Schema) -> dict[str, int]:
+    """The variables that follow from others and are nodes of `completed`, and how many cells the table of each has.
+
+    Not those whose table would have more than `MAX_NODE_CELLS`, nor those that follow from them.
+    """
+    sizes, found = dict(zip(schema.names, schema.n_states, strict=True)), dict[str, int]()
+    for function in () if knowledge is None else knowledge.functions:
+        name, states = function.variable.name, function.variable.n_states
+        cells = states * math.prod(sizes.get(of, MAX_NODE_CELLS) for of in function.of)
+        if cells <= MAX_NODE_CELLS:
+            sizes[name], found[name] = states, cells
+    return found
+
+
+def completed(network: Network, knowledge: Knowledge | None) -> Network:
+    """A network with a deterministic node for each variable that follows from others: a row of its table is 1 at one category.
+
+    Args:
+        network: of the study's variables.
+        knowledge: what is stated; None: the network is complete.
+
+    Returns:
+        Over the variables in the order of the release's columns; see `node_cells`.
+    """
+    schema = network.schema
+    nodes = node_cells(knowledge, schema)
+    if knowledge is None or not nodes:
+        return network
+    variables = {variable.name: variable for variable in (*schema.variables, *knowledge.variables)}
+    order = [name for name in columns(knowledge, schema).published.names if name in schema.names or name in nodes]
+    families: list[Family] = []
+    for child, name in enumerate(order):
+        if (function := knowledge.function(name)) is None:
+            own = network.families[schema.index(name)]
+            parents = tuple(order.index(schema.names[parent]) for parent in own.parents)
+            families.append(dataclasses.replace(own, child=child, parents=parents))
+            continue
+        places = [order.index(of) for of in function.of]
+        codes = function_codes(function, [variables[of] for of in function.of])
+        ascending = codes.transpose(sorted(range(len(places)), key=places.__getitem__))
+        rows = np.eye(variables[name].n_states)[ascending.reshape(-1)]
+        families.append(
+            Family(
+                child=child,
+                parents=tuple(sorted(places)),
+                probability=rows,
+                estimate=rows,
+                standard_error=np.zeros_like(rows),
+                interval_low=rows,
+                interval_high=rows,
+                unstable=np.zeros(rows.shape, dtype=np.bool_),
+            )
+        )
+    return Network(
+        schema=Schema(variables=tuple(variables[name] for name in order)),
+        dag=Dag(parents=tuple(family.parents for family in families)),
+        families=tuple(families),
+    )
 
 
 def narrowed(knowledge: Knowledge, schema: Schema, kept: Collection[str]) -> Knowledge | None:

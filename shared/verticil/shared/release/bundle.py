@@ -38,7 +38,7 @@ from verticil.shared.formats import posterior as posterior_json
 from verticil.shared.formats.tables import Resource, datapackage, write_atomically, write_csv, write_parquet
 from verticil.shared.identity.pki import identity_of
 from verticil.shared.json_document import Json, to_text
-from verticil.shared.knowledge.columns import columns
+from verticil.shared.knowledge.columns import columns, completed, node_cells
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.release.content import FILES, PROPOSAL, ReleaseContent, SignedStatement, may_have_joint
 from verticil.shared.release.evidence import base64_text, parties_left_out, signed_document
@@ -197,6 +197,7 @@ def _write_files(folder: Path, content: ReleaseContent) -> None:
     from verticil.shared.release.report.page import render
 
     study, network = content.study, content.network
+    complete = completed(network, study.knowledge)
     context = model_json.ModelContext(
         study=study,
         study_digest=content.study_digest,
@@ -208,17 +209,18 @@ def _write_files(folder: Path, content: ReleaseContent) -> None:
         pairs=content.accuracy,
         joint=content.joint,
         joint_facts=content.joint_facts,
+        complete=complete,
     )
     writers: dict[str, Callable[[], bytes]] = {
         "study.json": lambda: canonical.to_bytes(study),
         "model.json": lambda: model_json.write(network, content.marginals, context),
-        "network.bifxml": lambda: bif.network_to_xmlbif(network),
-        "network.bif": lambda: bif.network_to_bif(network),
-        "labels.json": lambda: bif.write_label_map(network.schema),
+        "network.bifxml": lambda: bif.network_to_xmlbif(complete),
+        "network.bif": lambda: bif.network_to_bif(complete),
+        "labels.json": lambda: bif.write_label_map(complete.schema),
         "report.html": lambda: render(content).encode("utf-8"),
     }
     if (model := content.joint) is not None:
-        writers[joint.FILE] = lambda: joint.to_xmlbif(model, network.schema)
+        writers[joint.FILE] = lambda: joint.to_xmlbif(model, network.schema, complete)
     if (found := content.posterior) is not None:
         digests = {"study_digest": content.study_digest, "effective_digest": content.effective_digest}
         writers[posterior_json.FILE] = lambda: posterior_json.write(found, network.schema, digests)
@@ -345,7 +347,8 @@ def release_limits(study: Study, n_common: int, *, total: int) -> ReleaseLimits:
         posterior_limits = {posterior_json.FILE: _DOCUMENT + study.posterior.data_sets * document}
     joint_files: dict[str, int] = {}
     if may_have_joint(study):
-        joint_files = {joint.FILE: joint.LIMIT, "model.json": document + joint.LIMIT}
+        nodes = _EACH_PROBABILITY * _following(study)
+        joint_files = {joint.FILE: joint.LIMIT + nodes, "model.json": document + joint.LIMIT}
     return ReleaseLimits(
         files={
             **{name: table if name in tables else document for name in names},
@@ -359,12 +362,18 @@ def release_limits(study: Study, n_common: int, *, total: int) -> ReleaseLimits:
 
 
 def _probabilities(study: Study) -> int:
-    """Most probabilities that a network of the study has, and cells of the pairs that it names."""
+    """Most probabilities that a network of the study has, with those that follow, and cells of the pairs that it names."""
     n_states = study.schema.n_states
     rule = study.structure
     named = sum(math.prod(n_states[study.schema.index(name)] for name in pair) for pair in study.release.pairs)
+    named += _following(study)
     if (dag := study.given_dag) is not None:
         families = ((*parents, child) for child, parents in enumerate(dag.parents))
         return named + sum(math.prod(n_states[v] for v in family) for family in families)
     largest = math.prod(sorted(n_states)[-rule.max_parents :]) if rule.max_parents else 1
     return named + sum(min(rule.max_family_cells, states * largest) for states in n_states)
+
+
+def _following(study: Study) -> int:
+    """Cells of the nodes that follow from others, with room for their names."""
+    return sum(cells + 100 for cells in node_cells(study.knowledge, study.schema).values())

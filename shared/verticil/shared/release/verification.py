@@ -35,6 +35,7 @@ from verticil.shared.formats import posterior as posterior_json
 from verticil.shared.formats.posterior import PublishedPosterior
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.json_document import Json, Node, parse
+from verticil.shared.knowledge.columns import completed
 from verticil.shared.membership.revocation import FILE_NAME as DENY_LIST
 from verticil.shared.membership.revocation import parse_list, revoked_in
 from verticil.shared.model.graph import Dag
@@ -400,8 +401,13 @@ def _check_documents(directory: Path, manifest: Node) -> tuple[Study, Network, P
         raise GateFailed(
             "RELEASE_INVALID", "model.json: what it says is known of all records is not what study.json states"
         )
+    nodes = [] if (node := model.get("deterministic")) is None else node.value
+    if not _equal(nodes, model_json.deterministic(completed(network, study.knowledge), study.schema)):
+        raise GateFailed(
+            "RELEASE_INVALID", "model.json: deterministic: it is not what follows from others in study.json"
+        )
     found = model_json.read_joint(model_bytes, study.schema)
-    _check_joint(directory, manifest, study, found)
+    _check_joint(directory, manifest, study, network, found)
     _check_sampled_from(model, study, found)
     _check_rules(directory, manifest, study, network, found)
     listed = manifest["files"].get(posterior_json.FILE) is not None
@@ -417,7 +423,7 @@ def _check_documents(directory: Path, manifest: Node) -> tuple[Study, Network, P
     return study, network, posterior
 
 
-def _check_joint(directory: Path, manifest: Node, study: Study, model: JointModel | None) -> None:
+def _check_joint(directory: Path, manifest: Node, study: Study, network: Network, model: JointModel | None) -> None:
     """A joint model is one that the study permits, the same in both files, and what the synthetic records were drawn from."""
     listed = manifest["files"].get(joint.FILE) is not None
     if listed != (model is not None):
@@ -426,7 +432,7 @@ def _check_joint(directory: Path, manifest: Node, study: Study, model: JointMode
         return
     if problem := joint_fault(study, model):
         raise GateFailed("RELEASE_INVALID", f"model.json: joint: {problem}")
-    if _read(directory, joint.FILE) != joint.to_xmlbif(model, study.schema):
+    if _read(directory, joint.FILE) != joint.to_xmlbif(model, study.schema, completed(network, study.knowledge)):
         raise GateFailed("RELEASE_INVALID", f"{joint.FILE}: it is not the joint model of model.json")
     _check_records(directory, study, model, study.release.synthetic_records or manifest["n_common"].integer())
 

@@ -74,6 +74,7 @@ from verticil.shared.estimation.smaller_families import leaned_on, row_weight
 from verticil.shared.formats import bif, model_json, posterior
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.json_document import Node, parse
+from verticil.shared.knowledge.columns import completed
 from verticil.shared.model.joint import JointModel
 from verticil.shared.model.network import Family, Network
 from verticil.shared.record import encode
@@ -296,7 +297,7 @@ def check_own_figures(folder: Path, study: Study, party: str, columns: Mapping[i
             _check_family(own, network.families[child])
     joint = model_json.read_joint(document, study.schema)
     _check_bounds(own, marginals, network, joint)
-    _check_formats(folder, network)
+    _check_formats(folder, completed(network, study.knowledge))
     n_records = study.release.synthetic_records or n_people
     if study.samples_graphs:
         _check_sampled(own, posterior.read_networks(folder))
