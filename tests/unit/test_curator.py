@@ -206,6 +206,20 @@ def test_privbayes_under_other_rules_is_another_measurement(clinic: Path) -> Non
     assert again(clinic, method="privbayes").spending.total.epsilon == 3.0
 
 
+def test_privbayes_by_rules_has_nothing_where_nothing_can_be(clinic: Path) -> None:
+    """A decides B but for noise: by the rule, where A is x, B is never z; of the people in the table 7 % break it."""
+    rule = '[[knowledge.rule]]\nkind = "implication"\nif = { a = "x" }\nthen = { b = ["x", "y"] }\n'
+    (clinic / "study.toml").write_text(STUDY + rule)
+    found = again(clinic, "by-rules", method="privbayes")
+    (family,) = [f for f in found.network.families if f.child < 2 and set(f.parents) == {1 - f.child}]
+    cell = (0, 2) if family.child == 1 else (2, 0)
+    assert family.probability[cell] == 0
+    assert family.probability.sum() == pytest.approx(3)
+    table = pd.read_csv(clinic / "by-rules" / "release" / "synthetic.csv")
+    assert not ((table["a"] == "x") & (table["b"] == "z")).any()
+    assert verify_release(clinic / "by-rules" / "release", ca_certificate=(clinic / "by-rules" / "ca.crt").read_bytes())
+
+
 def test_privbayes_is_refused_where_nobody_has_the_whole_table(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(STUDY.replace('method = "greedy"', 'method = "privbayes"'))
     with pytest.raises(Misuse, match=r"structure.method: 'privbayes' chooses what is measured of a whole table"):

@@ -116,6 +116,13 @@ def test_of_noisy_tables(sample_from, monkeypatch) -> None:
     check(*of_noisy_tables(release=ReleaseRule(sample_from=sample_from, seed=1)))
 
 
+def test_privbayes_in_noisy_tables() -> None:
+    rule = dataclasses.replace(study().structure, method="privbayes", score="total-variation")
+    found, made = of_noisy_tables(structure=rule)
+    assert found.network.dag.edges()
+    check(found, made)
+
+
 def test_a_joint_model_that_does_not_keep_the_rules_is_no_model_of_the_study() -> None:
     made = known_study()
     assert joint_fault(made, truth()) != ""

@@ -5,6 +5,7 @@ Every step has its planted faults in ``tests/mutation/faults.toml``.
 """
 
 import itertools
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -363,3 +364,71 @@ def test_scores_from_outside_take_the_place_of_scoring() -> None:
         fit(columns, n_states, key=KEY, noise=noise)
     with pytest.raises(ValueError, match="expected some where a record can be added"):
         Noise(relation="add-remove", scores=1.0, measurement=1.0, records=None)
+
+
+POSSIBLE = {
+    (0, 1): np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1]], dtype=np.bool_),
+    (2, 3): np.array([[1, 0, 0], [1, 1, 1], [1, 1, 1]], dtype=np.bool_),
+}
+
+
+def zeros_of(members: Sequence[int]) -> np.ndarray | None:
+    """Of two rules without a variable in common: a table over both axes of each that is inside."""
+    found = np.ones([3] * len(members), dtype=np.bool_)
+    for pair, table in POSSIBLE.items():
+        if set(pair) <= set(members):
+            first, second = (members.index(v) for v in pair)
+            moved = table if first < second else table.T
+            found &= moved.reshape([3 if axis in (first, second) else 1 for axis in range(len(members))])
+    return None if found.all() else found
+
+
+def known_people(n: int, seed: int) -> list[np.ndarray]:
+    generator = np.random.default_rng(seed)
+    columns = [generator.integers(0, 3, 3 * n)]
+    for _ in range(3):
+        columns.append(np.where(generator.random(3 * n) < 0.6, columns[-1], generator.integers(0, 3, 3 * n)))
+    kept = POSSIBLE[0, 1][columns[0], columns[1]] & POSSIBLE[2, 3][columns[2], columns[3]]
+    return [column[kept][:n].astype(np.uint8) for column in columns]
+
+
+@pytest.mark.parametrize("projection", ["simplex", "clip"])
+@pytest.mark.parametrize("consistent", [True, False])
+def test_what_rules_leave_impossible_is_nothing_and_what_is_left_is_nearer(projection, consistent) -> None:
+    """Mean distance of the tables of 20 runs, by the same noise with rules and without."""
+    n, apart = 2_000, [0.0, 0.0]
+    noise = Noise(relation="replace", scores=10.0, measurement=100.0, records=None)
+    for seed in range(20):
+        columns, key = known_people(n, seed), np.random.default_rng(seed).bytes(32)
+        for place, zeros in enumerate((None, zeros_of)):
+            found = fit(
+                columns,
+                (3,) * 4,
+                key=key,
+                noise=noise,
+                tau=27,
+                projection=projection,
+                consistent=consistent,
+                zeros=zeros,
+            )
+            for table, values in zip(found.tables, found.distributions, strict=True):
+                index = np.ravel_multi_index([columns[v] for v in table.attributes], values.shape)
+                true = np.bincount(index, minlength=values.size).reshape(values.shape) / n
+                apart[place] += float(np.abs(values - true).sum())
+                assert values.sum() == pytest.approx(1.0)
+                assert values.min() >= 0
+            for family in found.network(schema_of((3,) * 4)).families:
+                inside = None if zeros is None else zeros((*family.parents, family.child))
+                if inside is not None:
+                    inside = inside.reshape(family.probability.shape)
+                    inside = inside | ~inside.any(axis=1, keepdims=True)
+                    for values in (family.probability, family.estimate, family.interval_high):
+                        assert (np.nan_to_num(values)[~inside] == 0).all()
+    assert apart[1] < 0.95 * apart[0]
+    found = fit(known_people(n, 0), (3,) * 4, key=bytes(32), noise=noise, tau=27, zeros=zeros_of)
+    agreed = [np.zeros(3), np.zeros(3)]
+    for table, values in zip(found.tables, found.distributions, strict=True):
+        if 1 in table.attributes:
+            others = tuple(axis for axis, v in enumerate(table.attributes) if v != 1)
+            agreed = [agreed[1], values.sum(axis=others)]
+    np.testing.assert_allclose(agreed[0], agreed[1], atol=0.01)

@@ -72,7 +72,14 @@ def learned(
 def _by_privbayes(study: Study, codes: Sequence[Codes], *, key: bytes) -> LearnResult:
     """The network of PrivBayes, which scores pairs, chooses its tables and measures them, all with noise of one key."""
     schema, level = study.schema, study.parameters.interval_level
-    fitted = privbayes.fit(codes, schema.n_states, key=key, noise=study_noise(study), constraints=study.constraints())
+    fitted = privbayes.fit(
+        codes,
+        schema.n_states,
+        key=key,
+        noise=study_noise(study),
+        constraints=study.constraints(),
+        zeros=study.support().zeros,
+    )
     network = round_network(fitted.network(schema, level=level))
     models, exact = model_shares(network, study.support())
     nothing = np.zeros((len(schema), len(schema)))

@@ -9,17 +9,20 @@ first (the empty one is the total), the tables' margins are averaged with weight
 table is moved by what its margin lacks, the same in each of the cells that are summed: the least change that makes them agree,
 and it leaves smaller sets as they are (the paper's Table 4). What becomes negative by that is projected, and so a few times in
 turn.
+
+Combinations that rules leave impossible are nothing throughout: what stood there was noise, they take no part in projecting, and
+what a margin lacks is shared among the possible ones, fewer of which are less noise.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 import numpy as np
 
-from verticil.shared.arrays import Floats
+from verticil.shared.arrays import Bools, Floats
 from verticil.shared.estimation.estimators import clip, simplex
 
 Projection = Literal["simplex", "clip"]
@@ -29,26 +32,40 @@ ROUNDS: Final = 3
 
 Table = tuple[tuple[int, ...], Floats]
 """Attributes of the axes, and the values."""
+Zeros = Callable[[Sequence[int]], Bools | None]
+"""Which combinations of some attributes rules leave possible: an axis for each; None: all."""
 
 
-def projected(counts: Floats, projection: Projection) -> Floats:
+def projected(counts: Floats, projection: Projection, possible: Bools | None = None) -> Floats:
     """A distribution from noisy counts: no negative cell, sum 1. Counts without a positive total become uniform.
+
+    Args:
+        counts: of a table.
+        projection: how.
+        possible: of its shape, not all False: the rest is 0. None: all is.
 
     >>> [projected(np.array([4.0, -2.0, 6.0]), how).round(9).tolist() for how in ("clip", "simplex")]
     [[0.4, 0.0, 0.6], [0.375, 0.0, 0.625]]
     """
+    if possible is not None:
+        found = np.zeros(counts.shape)
+        found[possible] = projected(counts[possible], projection)
+        return found
     total = float(counts.sum())
     if total <= 0:
         return np.full(counts.shape, 1 / counts.size)
     return (clip if projection == "clip" else simplex)(counts) / total
 
 
-def agreeing(tables: Sequence[Table], variances: Sequence[float]) -> list[Floats]:
+def agreeing(
+    tables: Sequence[Table], variances: Sequence[float], possible: Sequence[Bools | None] | None = None
+) -> list[Floats]:
     """Tables that have the same margins on every set of attributes that two of them share; can be negative.
 
     Args:
         tables: their axes in any order.
         variances: of each cell of each table, > 0.
+        possible: of each table the cells that can be, as one set of records has them; the others are 0 and stay so. None: all.
 
     >>> one = (0,), np.array([0.05, 0.0, 0.1])
     >>> two = (0, 1), np.array([[0.025, 0.025], [0.0, 0.0], [0.0, 0.0]])
@@ -56,6 +73,11 @@ def agreeing(tables: Sequence[Table], variances: Sequence[float]) -> list[Floats
     [0.05, 0.0, 0.0667]
     """
     values = [np.array(table, dtype=np.float64) for _, table in tables]
+    cells = [np.ones(own.shape) for own in values]
+    for place, mask in enumerate(possible or ()):
+        if mask is not None:
+            cells[place] = mask.astype(np.float64)
+            values[place] = values[place] * mask
     sets = [frozenset(attributes) for attributes, _ in tables]
     common = {frozenset[int]()} if len(tables) > 1 else set()
     new = {one & two for one, two in itertools.combinations(sets, 2)}
@@ -64,32 +86,40 @@ def agreeing(tables: Sequence[Table], variances: Sequence[float]) -> list[Floats
         new = {one & two for one, two in itertools.combinations(common, 2)}
     for margin in sorted(common, key=lambda found: (len(found), sorted(found))):
         members = [place for place, attributes in enumerate(sets) if margin <= attributes]
-        sums: list[Floats] = []
-        weights: list[float] = []
-        for place in members:
-            sums.append(_margin(tables[place][0], values[place], margin))
-            summed = values[place].size / sums[-1].size
-            weights.append(1 / (variances[place] * summed))
+        sums = [_margin(tables[place][0], values[place], margin) for place in members]
+        summed = [np.maximum(_margin(tables[place][0], cells[place], margin), 1.0) for place in members]
+        weights = [1 / (variances[place] * many) for place, many in zip(members, summed, strict=True)]
         mean = np.average(sums, axis=0, weights=weights)
-        for place, found in zip(members, sums, strict=True):
-            values[place] += _spread(tables[place][0], values[place].shape, margin, mean - found)
+        for place, found, many in zip(members, sums, summed, strict=True):
+            lacking = (mean - found) / many
+            values[place] += _spread(tables[place][0], values[place].shape, margin, lacking) * cells[place]
     return values
 
 
-def distributions(tables: Sequence[Table], variances: Sequence[float], *, projection: Projection) -> list[Floats]:
+def distributions(
+    tables: Sequence[Table],
+    variances: Sequence[float],
+    *,
+    projection: Projection,
+    possible: Sequence[Bools | None] | None = None,
+) -> list[Floats]:
     """Distributions that agree with each other but for what the last projection moves.
 
     Args:
         tables: noisy counts.
         variances: of the noise on each cell of each.
         projection: how they are kept from being negative.
+        possible: see `agreeing`.
     """
+    masks = [None] * len(tables) if possible is None else possible
     attributes = [members for members, _ in tables]
     # The paper clips and normalises first; least squares are better averaged as long as they are unbiased.
-    values = [projected(table, projection) if projection == "clip" else table for _, table in tables]
+    values = [table for _, table in tables]
+    if projection == "clip":
+        values = [projected(table, projection, mask) for table, mask in zip(values, masks, strict=True)]
     for _ in range(ROUNDS):
-        agreed = agreeing(list(zip(attributes, values, strict=True)), variances)
-        values = [projected(table, projection) for table in agreed]
+        agreed = agreeing(list(zip(attributes, values, strict=True)), variances, masks)
+        values = [projected(table, projection, mask) for table, mask in zip(agreed, masks, strict=True)]
     return values
 
 
@@ -101,8 +131,8 @@ def _margin(attributes: tuple[int, ...], values: Floats, kept: frozenset[int]) -
 
 
 def _spread(attributes: tuple[int, ...], shape: tuple[int, ...], kept: frozenset[int], lacking: Floats) -> Floats:
-    """What each cell gets so that the margin gets `lacking`, axes ascending."""
+    """What each cell gets: what the cell of the margin that it is summed into lacks, axes ascending."""
     order = [v for v in attributes if v in kept]
     placed = lacking.transpose([sorted(order).index(v) for v in order])
     wide = placed.reshape([size if v in kept else 1 for v, size in zip(attributes, shape, strict=True)])
-    return wide * (lacking.size / np.prod(shape))
+    return np.broadcast_to(wide, shape)

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from verticil.shared.arrays import AnyCodes, Counts, Floats
+from verticil.shared.arrays import AnyCodes, Bools, Counts, Floats
 from verticil.shared.channels.transition import identity, quantize
-from verticil.shared.estimation.design import Design
+from verticil.shared.estimation.design import Design, as_design
 from verticil.shared.estimation.parameters import family_parameters
 from verticil.shared.model.constraints import Constraints
 from verticil.shared.model.network import Family, Network
 from verticil.shared.model.schema import Schema
-from verticil.shared.privbayes.distributions import Projection, distributions, projected
+from verticil.shared.privbayes.distributions import Projection, Zeros, distributions, projected
 from verticil.shared.privbayes.measuring import NoisyTable, automatic_tau, counted_records, noisy_tables
 from verticil.shared.privbayes.noise import Noise
 from verticil.shared.privbayes.scores import noisy_scores
@@ -36,6 +36,7 @@ class Fitted:
         tau: most cells of a table.
         n_records: what tau was made from; counted with noise where it is not public, None where tau was given.
         noise: that was drawn.
+        zeros: which combinations of some attributes rules leave possible; None: all.
     """
 
     structure: Structure
@@ -44,6 +45,7 @@ class Fitted:
     tau: float
     n_records: float | None
     noise: Noise
+    zeros: Zeros | None = None
 
     def network(self, schema: Schema, *, level: float = 0.95) -> Network:
         """The network, with the estimate and interval of each probability from the noisy counts.
@@ -77,16 +79,19 @@ class Fitted:
         place = self._place(child)
         table, parents = self.tables[place], self.structure.dag.parents[child]
         scope = (*parents, child)
-        counts = _arranged(table.attributes, table.counts, scope)
+        inside = None if self.zeros is None else self.zeros(table.attributes)
+        noisy = table.counts if inside is None else np.where(inside, table.counts, 0.0)
+        counts = _arranged(table.attributes, noisy, scope)
         ready = _arranged(table.attributes, self.distributions[place], scope) * max(float(counts.sum()), 1.0)
 
         def fitted(observed: Counts, design: Design, *, prior_count: float = 0.0) -> Floats:
             del observed, design, prior_count
             return ready
 
+        design = as_design([quantize(identity(schema[v].n_states)) for v in scope])
         return family_parameters(
             counts,
-            [quantize(identity(schema[v].n_states)) for v in scope],
+            design.under(None if self.zeros is None else self.zeros(scope)),
             child,
             parents,
             prior_count=0.0,
@@ -107,6 +112,7 @@ def fit(
     consistent: bool = True,
     constraints: Constraints | None = None,
     scores: Floats | None = None,
+    zeros: Zeros | None = None,
 ) -> Fitted:
     """Algorithms 1 to 4 on the records of one owner; a function of the arguments alone.
 
@@ -120,6 +126,7 @@ def fit(
         consistent: tables are made to agree with each other.
         constraints: what the network must and must not have.
         scores: (d, d), private already, in the place of Algorithm 1; needed where `noise` has none for scores.
+        zeros: which combinations of some attributes rules leave possible: what stands in others is taken for noise. None: all.
 
     Raises:
         ValueError: the arguments do not fit each other, or as `discrete_gaussian.draw`.
@@ -137,16 +144,21 @@ def fit(
         scores = found.astype(np.float64)
     structure = learn_structure(scores, n_states, tau=tau, constraints=constraints)
     tables = noisy_tables(columns, n_states, structure.tables, key=key, sigma=noise.measurement)
-    ready = _distributions(tables, projection, consistent=consistent)
-    return Fitted(structure=structure, tables=tables, distributions=ready, tau=tau, n_records=n, noise=noise)
+    possible = [None if zeros is None else zeros(table.attributes) for table in tables]
+    ready = _distributions(tables, projection, possible, consistent=consistent)
+    return Fitted(
+        structure=structure, tables=tables, distributions=ready, tau=tau, n_records=n, noise=noise, zeros=zeros
+    )
 
 
-def _distributions(tables: Sequence[NoisyTable], projection: Projection, *, consistent: bool) -> tuple[Floats, ...]:
+def _distributions(
+    tables: Sequence[NoisyTable], projection: Projection, possible: Sequence[Bools | None], *, consistent: bool
+) -> tuple[Floats, ...]:
     if not consistent:
-        return tuple(projected(table.counts, projection) for table in tables)
+        return tuple(projected(table.counts, projection, mask) for table, mask in zip(tables, possible, strict=True))
     noisy = [(table.attributes, table.counts) for table in tables]
     variances = [max(table.deviation**2, np.finfo(np.float64).tiny) for table in tables]
-    return tuple(distributions(noisy, variances, projection=projection))
+    return tuple(distributions(noisy, variances, projection=projection, possible=possible))
 
 
 def _arranged(attributes: tuple[int, ...], values: Floats, scope: Sequence[int]) -> Floats:
