@@ -8,73 +8,33 @@ leaves out what breaks a rule.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Literal
 
 import numpy as np
 import pandas as pd
 
-from verticil.curator.synthesis import synthesize
+from verticil.curator.learning import learned, records_of
+from verticil.curator.measuring import measurement
+from verticil.curator.reading import as_file, read_table
+from verticil.curator.study import owners_study
 from verticil.experiments.kipps.datasets import DataSet
+from verticil.experiments.kipps.experiment import Asked, Make, Way
 from verticil.gan import pate, tvae, without
 from verticil.gan.sampling import sample
 from verticil.gan.settings import Settings
 from verticil.gan.training import Trained
+from verticil.party.storage.secret import SiteSecret
 from verticil.shared.arrays import Codes
 from verticil.shared.knowledge.support import Support, support
 from verticil.shared.model.schema import Schema
 from verticil.shared.release.synthesis import decode
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What every method is asked for.
-
-    Attributes:
-        epsilon, delta: of those that have them, for the replacement of one person.
-        settings: of generators.
-        seed: of noise and records.
-        n: how many records.
-    """
-
-    epsilon: float
-    delta: float
-    settings: Settings
-    seed: int
-    n: int
-
-    @property
-    def key(self) -> bytes:
-        """Drawn from the seed: nobody is protected here."""
-        return np.random.default_rng([self.seed, 0xF]).bytes(32)
+_DATASET: Final = "people"
 
 
-Make = Callable[[DataSet, pd.DataFrame, Asked], pd.DataFrame]
-"""(the data set, the records to synthesize, what is asked for) -> synthetic records of all columns."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Method:
-    """One way.
-
-    Attributes:
-        name: short.
-        words: for people.
-        make: makes records.
-        private: it has the epsilon; else nothing bounds what it tells.
-        known: it knows the rules.
-        network: it is no generator.
-    """
-
-    name: str
-    words: str
-    make: Make
-    private: bool = True
-    known: bool = False
-    network: bool = False
+def _settings(asked: Asked) -> Settings:
+    return Settings(steps=asked.training.steps, batch=asked.training.batch)
 
 
 def _codes(data: DataSet, frame: pd.DataFrame, schema: Schema) -> list[Codes]:
@@ -97,14 +57,14 @@ def _frame(data: DataSet, codes: Sequence[Codes], asked: Asked, *, known: bool) 
 def _kipps(data: DataSet, frame: pd.DataFrame, asked: Asked) -> pd.DataFrame:
     trained = without.kipps(
         _codes(data, frame, data.schema), data.schema, data.knowledge,
-        epsilon=asked.epsilon, delta=asked.delta, key=asked.key, settings=asked.settings,
+        epsilon=asked.epsilon, delta=asked.delta, key=asked.key, settings=_settings(asked),
     )  # fmt: skip
     return _drawn(data, trained, asked, known=True)
 
 
 def _without_noise(data: DataSet, frame: pd.DataFrame, asked: Asked) -> pd.DataFrame:
     trained = without.exact(
-        _codes(data, frame, data.schema), data.schema, data.knowledge, key=asked.key, settings=asked.settings
+        _codes(data, frame, data.schema), data.schema, data.knowledge, key=asked.key, settings=_settings(asked)
     )
     return _drawn(data, trained, asked, known=True)
 
@@ -113,7 +73,7 @@ def _reduced(train: Callable[..., Trained]) -> Make:
     def make(data: DataSet, frame: pd.DataFrame, asked: Asked) -> pd.DataFrame:
         trained = train(
             _codes(data, frame, data.everything), data.everything,
-            epsilon=asked.epsilon, delta=asked.delta, key=asked.key, settings=asked.settings,
+            epsilon=asked.epsilon, delta=asked.delta, key=asked.key, settings=_settings(asked),
         )  # fmt: skip
         return _drawn(data, trained, asked, known=False)
 
@@ -123,7 +83,7 @@ def _reduced(train: Callable[..., Trained]) -> Make:
 def _pate(data: DataSet, frame: pd.DataFrame, asked: Asked) -> pd.DataFrame:
     codes = pate.records(
         _codes(data, frame, data.everything), data.everything, asked.n,
-        epsilon=asked.epsilon, delta=asked.delta, key=asked.key, settings=asked.settings,
+        epsilon=asked.epsilon, delta=asked.delta, key=asked.key, settings=_settings(asked),
     )  # fmt: skip
     return _frame(data, codes, asked, known=False)
 
@@ -132,7 +92,7 @@ def _tvae(*, private: bool) -> Make:
     def make(data: DataSet, frame: pd.DataFrame, asked: Asked) -> pd.DataFrame:
         codes = tvae.records(
             _codes(data, frame, data.everything), data.everything, asked.n,
-            epsilon=asked.epsilon if private else None, delta=asked.delta, key=asked.key, settings=asked.settings,
+            epsilon=asked.epsilon if private else None, delta=asked.delta, key=asked.key, settings=_settings(asked),
         )  # fmt: skip
         return _frame(data, codes, asked, known=False)
 
@@ -140,41 +100,44 @@ def _tvae(*, private: bool) -> Make:
 
 
 def _model(method: Literal["joint", "network"], *, known: bool) -> Make:
+    """As an owner's `synthesize`, under a secret that is drawn from the seed, and with no ledger: nobody is protected here."""
+
     def make(data: DataSet, frame: pd.DataFrame, asked: Asked) -> pd.DataFrame:
-        with tempfile.TemporaryDirectory() as state:
-            found = synthesize(
-                frame, data.study(known=known), epsilon=asked.epsilon, delta=asked.delta, method=method, seed=asked.seed,
-                state=Path(state) / "state",
-            )  # fmt: skip
-        return found.records.iloc[: asked.n]
+        study = owners_study(
+            data.study(known=known), method=method, epsilon=asked.epsilon, delta=asked.delta, seed=asked.seed
+        )
+        secret = SiteSecret(value=asked.key)
+        with as_file(frame) as path:
+            people = read_table(path, study, dataset=_DATASET, id_column=None, secret=secret)
+        measure = measurement(study, people, dataset=_DATASET, secret=secret)
+        found = learned(study, people, measure, secret=secret, step=lambda _: None)
+        return records_of(found, study)[1].iloc[: asked.n]
 
     return make
 
 
-METHODS: Final = (
-    Method(name="KIPPS", words="our generator of KIPPS: condition and knowledge", make=_kipps, known=True),
-    Method(name="DPCTGAN", words="our generator with the condition only", make=_reduced(without.dpctgan)),
-    Method(name="DPWGAN", words="our generator without condition and knowledge", make=_reduced(without.dpwgan)),
-    Method(name="PATE-GAN", words="our small PATE-GAN, bound that does not depend on the data", make=_pate),
-    Method(name="DP-TVAE", words="our small TVAE, trained by DP-SGD", make=_tvae(private=True)),
-    Method(name="network", words="network from noisy tables", make=_model("network", known=False), network=True),
-    Method(
+WAYS: Final = (
+    Way(name="KIPPS", words="our generator of KIPPS: condition and knowledge", make=_kipps, known=True),
+    Way(name="DPCTGAN", words="our generator with the condition only", make=_reduced(without.dpctgan)),
+    Way(name="DPWGAN", words="our generator without condition and knowledge", make=_reduced(without.dpwgan)),
+    Way(name="PATE-GAN", words="our small PATE-GAN, bound that does not depend on the data", make=_pate),
+    Way(name="DP-TVAE", words="our small TVAE, trained by DP-SGD", make=_tvae(private=True)),
+    Way(name="network", words="network from noisy tables", make=_model("network", known=False)),
+    Way(
         name="network, rules",
         words="network from noisy tables, given the rules",
         make=_model("network", known=True),
         known=True,
-        network=True,
     ),
-    Method(name="joint", words="joint model of noisy tables", make=_model("joint", known=False), network=True),
-    Method(
+    Way(name="joint", words="joint model of noisy tables", make=_model("joint", known=False)),
+    Way(
         name="joint, rules",
         words="joint model of noisy tables, given the rules",
         make=_model("joint", known=True),
         known=True,
-        network=True,
     ),
-    Method(name="TVAE", words="our small TVAE, not private", make=_tvae(private=False), private=False),
-    Method(
+    Way(name="TVAE", words="our small TVAE, not private", make=_tvae(private=False), private=False),
+    Way(
         name="KIPPS, no noise",
         words="our generator without noise, not private",
         make=_without_noise,

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.console import Console
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from verticil.experiments.ma_sivakumar import Point, Randomized, Table2
 
+_MODULES: Final = {"scikit-learn": "sklearn"}
+_EXTRAS: Final = {"torch": "pip install 'verticil[gan]'"}
 DEFAULT_RUNS = {"table 2": 5, "figure 4": 10, "figure 5": 1_000}
 
 
@@ -49,16 +51,24 @@ class Paper(StrEnum):
     hittmeir = "hittmeir"
     privbayes = "privbayes"
     martins = "martins"
+    kipps = "kipps"
 
 
 def reproduce(
-    paper: Annotated[Paper, typer.Argument(metavar="PAPER", help="ma-sivakumar, hittmeir, privbayes or martins.")],
+    paper: Annotated[
+        Paper, typer.Argument(metavar="PAPER", help="ma-sivakumar, hittmeir, privbayes, martins or kipps.")
+    ],
     table: Annotated[
         int | None,
-        typer.Option("--table", help="Only this table: ma-sivakumar 2; hittmeir 2 to 7 and 9 to 12; martins 1 to 6."),
+        typer.Option(
+            "--table", help="Only this table: ma-sivakumar 2; hittmeir 2 to 7 and 9 to 12; martins 1 to 6; kipps 1."
+        ),
     ] = None,
     figure: Annotated[
-        int | None, typer.Option("--figure", help="Only this figure: ma-sivakumar 4, 5; hittmeir 1; martins 1 to 14.")
+        int | None,
+        typer.Option(
+            "--figure", help="Only this figure: ma-sivakumar 4, 5; hittmeir 1; martins 1 to 14; kipps 2 to 4."
+        ),
     ] = None,
     runs: Annotated[
         int | None,
@@ -80,8 +90,12 @@ def reproduce(
             help="hittmeir: the Credit Card Fraud table as CSV for tables 4 and 7; without it one of its shape is made up.",
         ),
     ] = None,
+    unsw: Annotated[
+        Path | None,
+        typer.Option("--unsw", help="kipps: UNSW-NB15's training or testing set as CSV, which is run besides."),
+    ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="hittmeir, privbayes, martins: few records and runs, to see that it runs.")
+        bool, typer.Option("--quick", help="All but ma-sivakumar: few records and runs, to see that it runs.")
     ] = False,
     repeats: Annotated[
         int | None,
@@ -105,14 +119,24 @@ def reproduce(
     ma-sivakumar: data drawn from the paper's networks; nobody's records are involved. hittmeir: two public data sets, and a third
     where you have it; whole, it takes a quarter of an hour of CPU time. privbayes: PrivBayes beside other ways to synthetic
     records, on a public survey, by the scores of NIST's challenge. martins: networks sampled from their posterior, and how sure
-    synthetic records can be of a statistic.
+    synthetic records can be of a statistic. kipps: a private generator that knows rules, its comparators and networks, by
+    likeness, classifiers and attacks; needs torch (extra gan), and takes twenty minutes of CPU time whole.
     """
     require("verticil.experiments", "verticil-experiments", "reproducing a paper")
+    if unsw is not None and paper is not Paper.kipps:
+        raise Misuse("USAGE", "--unsw is of kipps")
+    if paper is Paper.kipps:
+        if (runs, model, credit_card, repeats) != (None,) * 4:
+            raise Misuse("USAGE", "kipps: --runs, --model, --credit-card and --repeats are of other papers")
+        _require_all(paper, "matplotlib", "numba", "scikit-learn", "torch")
+        from verticil.cli.reproduce_kipps import run_kipps
+
+        run_kipps(table=table, figure=figure, unsw=unsw, quick=quick, seed=seed, out=out, form=form)
+        return
     if paper is Paper.martins:
         if (runs, model, credit_card) != (None,) * 3:
             raise Misuse("USAGE", "martins: --runs, --model and --credit-card are of other papers")
-        for module, package in (("matplotlib", "matplotlib"), ("numba", "numba")):
-            require(module, package, "reproduce martins")
+        _require_all(paper, "matplotlib", "numba")
         from verticil.cli.reproduce_martins import run_martins
 
         run_martins(table=table, figure=figure, quick=quick, repeats=repeats, seed=seed, out=out, form=form)
@@ -120,8 +144,7 @@ def reproduce(
     if paper is Paper.privbayes:
         if (table, figure, runs, model, credit_card) != (None,) * 5:
             raise Misuse("USAGE", "privbayes: no options but --quick, --repeats, --seed, --out and --format")
-        for module, package in (("matplotlib", "matplotlib"), ("numba", "numba")):
-            require(module, package, "reproduce privbayes")
+        _require_all(paper, "matplotlib", "numba")
         from verticil.cli.reproduce_privbayes import run_privbayes
 
         run_privbayes(quick=quick, repeats=repeats, seed=seed, out=out, form=form)
@@ -129,8 +152,7 @@ def reproduce(
     if paper is Paper.hittmeir:
         if runs is not None or model is not None:
             raise Misuse("USAGE", "--runs and --model are of ma-sivakumar, not of hittmeir")
-        for module, package in (("sklearn", "scikit-learn"), ("numba", "numba"), ("matplotlib", "matplotlib")):
-            require(module, package, "reproduce hittmeir")
+        _require_all(paper, "scikit-learn", "numba", "matplotlib")
         from verticil.cli.reproduce_hittmeir import run_hittmeir
 
         run_hittmeir(
@@ -386,6 +408,11 @@ def progress(console: Console) -> Generator[Callable[[str], None]]:
         yield lambda text: shown.update(task, description=text)
 
 
+def _require_all(paper: Paper, *packages: str) -> None:
+    for package in packages:
+        require(_MODULES.get(package, package), package, f"reproduce {paper.value}")
+
+
 def require(module: str, package: str, what: str) -> None:
     """Check that an optional package is there.
 
@@ -393,9 +420,8 @@ def require(module: str, package: str, what: str) -> None:
         Misuse: USAGE, it is not.
     """
     if find_spec(module) is None:
-        raise Misuse(
-            "USAGE", f"{what} needs {package}", hint="in a checkout of verticil: pip install ./deploy/experiments"
-        )
+        hint = "in a checkout of verticil: pip install ./deploy/experiments"
+        raise Misuse("USAGE", f"{what} needs {package}", hint=_EXTRAS.get(package, hint))
 
 
 def write_results(folder: Path, payload: Mapping[str, object], images: Mapping[str, bytes]) -> list[Path]:

@@ -18,6 +18,7 @@ import dataclasses
 import datetime as dt
 import gzip
 import io
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -108,12 +109,21 @@ class DataSet:
             knowledge=self.knowledge if known else None,
         )  # fmt: skip
 
-    def split(self, n_members: int, n_others: int, *, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Records that are synthesized, and others of the same people's kind that are not; at random, at most so many."""
+    def split(self, n_members: int, n_others: int, *, seed: int) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+        """Records at random: those that are synthesized, others of the same people's kind that are not, and as many again.
+
+        Args:
+            n_members: of the first, at most two thirds of all.
+            n_others: of each of the others, at most a sixth of all.
+            seed: of the order.
+        """
         order = np.random.default_rng([seed, 0xD]).permutation(len(self.frame))
-        cut = min(n_members, 2 * len(order) // 3)
-        parts = order[:cut], order[cut : cut + n_others]
-        return self.frame.iloc[parts[0]].reset_index(drop=True), self.frame.iloc[parts[1]].reset_index(drop=True)
+        members, others = min(n_members, 2 * len(order) // 3), min(n_others, len(order) // 6)
+        cuts = (0, members, members + others, members + 2 * others)
+        first, second, third = (
+            self.frame.iloc[order[start:end]].reset_index(drop=True) for start, end in itertools.pairwise(cuts)
+        )
+        return first, second, third
 
 
 _LEVELS: Final = (

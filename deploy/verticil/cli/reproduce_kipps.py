@@ -1,0 +1,199 @@
+"""``verticil reproduce kipps``: Kotal & Joshi's table and figures with right definitions, their comparators, and networks beside.
+
+What was measured of a way on a table of people is kept in a folder beside the one that is made, until that one is there whole: a
+run with ``--out`` that was interrupted goes on where it was, if it is asked for the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import shutil
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import pandas as pd
+
+from verticil.cli.kipps_methods import WAYS
+from verticil.cli.output import Format, emit, errors_console, put, say
+from verticil.cli.reproduce import progress, results_table, write_results
+from verticil.experiments.kipps import datasets, experiment, figures, page, paper, tables
+from verticil.experiments.kipps.datasets import DataSet
+from verticil.experiments.kipps.experiment import DELTA, EPSILON, OTHERS, PARTS, REAL, Row, Scale, Step, Way
+from verticil.pki.files import free_folder, new_folder, removed_if_empty
+from verticil.shared.disk import replace_file
+from verticil.shared.errors import DataFault, Misuse
+from verticil.shared.record import decode, encode
+from verticil.shared.release.protocol import own_template
+
+_KEPT: Final = 2**20
+"""Bytes of a kept row, at most."""
+_UNSW_LEAST: Final = 1000
+
+
+def run_kipps(
+    *,
+    table: int | None,
+    figure: int | None,
+    unsw: Path | None,
+    quick: bool,
+    seed: int,
+    out: Path | None,
+    form: Format,
+) -> None:
+    """Run the asked parts, print them, and write numbers, pictures and the page.
+
+    Raises:
+        Misuse: USAGE, no such table or figure. FILE_EXISTS.
+        DataFault: the file of UNSW-NB15 cannot be read or is not such a table.
+    """
+    parts = _wanted(table, figure)
+    scale = experiment.QUICK if quick else experiment.FULL
+    folder = new_folder(out or free_folder("kipps"))
+    begun, used = time.monotonic(), time.process_time()
+    with removed_if_empty(folder):
+        data = _tables(unsw)
+        with progress(errors_console()) as tell, _kept(folder, _asked(data, parts, scale, seed)) as kept:
+            rows = list(_rows(data, parts, scale, seed=seed, tell=tell, kept=kept))
+            spent = {"cpu_seconds": time.process_time() - used, "wall_seconds": time.monotonic() - begun}
+            simulated = [one.name for one in data if one.simulated]
+            payload: dict[str, object] = {
+                "paper": "kipps",
+                "seed": seed,
+                "epsilon": EPSILON,
+                "delta": DELTA,
+                "relation": "replacement of one person",
+                "quick": quick,
+                "scale": dataclasses.asdict(scale),
+                "spent": spent,
+                "simulated": simulated,
+                "ways": {
+                    way.name: {"words": way.words, "epsilon": EPSILON if way.private else None, "rules": way.known}
+                    for way in (REAL, OTHERS, *WAYS)
+                },
+                "rows": [dataclasses.asdict(row) for row in rows],
+                "theirs": {
+                    "table_1": {name: dataclasses.asdict(row) for name, row in paper.TABLE_1.items()},
+                    "figure_2": paper.FIGURE_2,
+                    "figure_3": paper.FIGURE_3,
+                    "figure_4": paper.FIGURE_4,
+                },
+                "notes": list(paper.NOTES),
+                "errata": list(paper.ERRATA),
+            }
+            drawn = {part: figures.draw(part, rows, _title(part, scale)) for part in parts}
+            html = page.render(
+                rows, (REAL, OTHERS, *WAYS), scale, simulated=simulated, quick=quick, seed=seed,
+                pictures={part: of["svg"] for part, of in drawn.items()}, look=own_template("report.css"),
+            )  # fmt: skip
+            images = {f"{part.replace(' ', '-')}.{name}": of[name] for part, of in drawn.items() for name in of}
+            files = write_results(folder, payload, {"index.html": html.encode("utf-8"), **images})
+    payload["files"] = [str(path) for path in files]
+    if emit(payload, form=form):
+        return
+    if quick:
+        put("[bold]A quick run: few records and steps; its numbers say little.[/]\n")
+    _print(parts, rows)
+    say(f"\n{spent['cpu_seconds']:,.0f} CPU seconds, {spent['wall_seconds']:,.0f} seconds by the clock")
+    say(f"written: {', '.join(map(str, files))}")
+
+
+def _wanted(table: int | None, figure: int | None) -> tuple[str, ...]:
+    asked = [f"table {table}"] * (table is not None) + [f"figure {figure}"] * (figure is not None)
+    if unknown := [part for part in asked if part not in PARTS]:
+        raise Misuse("USAGE", f"kipps: no {' and no '.join(unknown)}; there are {', '.join(PARTS)}")
+    return tuple(part for part in PARTS if part in asked) or PARTS
+
+
+def _tables(unsw: Path | None) -> list[DataSet]:
+    found = [] if unsw is None else [_read_unsw(unsw)]
+    return [datasets.adult(), datasets.diabetes(), datasets.traffic(), *found]
+
+
+def _read_unsw(path: Path) -> DataSet:
+    try:
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except FileNotFoundError:
+        raise DataFault("DATA_FILE_MISSING", f"'{path}': no such file") from None
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise DataFault("DATA_UNREADABLE", f"'{path}': cannot be read as CSV: {type(error).__name__}") from None
+    found = datasets.unsw(table)
+    if len(table) < _UNSW_LEAST:
+        raise DataFault("DATA_EMPTY", f"'{path}': {len(table)} rows, expected at least {_UNSW_LEAST:,}")
+    found.coded(found.frame)  # values outside the bins are named before hours are spent
+    return found
+
+
+def _rows(
+    data: Sequence[DataSet],
+    parts: Sequence[str],
+    scale: Scale,
+    *,
+    seed: int,
+    tell: Step,
+    kept: Callable[[str, Callable[[], Row]], Row],
+) -> Iterator[Row]:
+    for one in data:
+        for way in (REAL, OTHERS, *WAYS):
+            if experiment.parts_of(way, parts):
+                yield kept(f"{one.name}/{way.name}", _measuring(one, way, parts, scale, seed, tell))
+
+
+def _measuring(data: DataSet, way: Way, parts: Sequence[str], scale: Scale, seed: int, tell: Step) -> Callable[[], Row]:
+    return lambda: experiment.measured(data, way, parts, scale, seed=seed, tell=tell, clock=time.process_time)
+
+
+def _asked(data: Sequence[DataSet], parts: Sequence[str], scale: Scale, seed: int) -> bytes:
+    """What kept rows are of: 32 bytes."""
+    tables_of = [hashlib.sha256(one.frame.to_csv().encode()).hexdigest() for one in data]
+    program = [version(name) for name in ("verticil", "numpy", "torch", "scikit-learn")]
+    return hashlib.sha256(
+        repr((program, tables_of, tuple(parts), scale, seed, [way.name for way in WAYS])).encode()
+    ).digest()
+
+
+@contextmanager
+def _kept(folder: Path, asked: bytes) -> Generator[Callable[[str, Callable[[], Row]], Row]]:
+    """Rows that an interrupted run left beside the folder, and a place for more; it goes when all is done."""
+    place = folder.absolute().with_name(f".{folder.name}.partial")
+    place.mkdir(mode=0o700, exist_ok=True)
+
+    def row(name: str, make: Callable[[], Row]) -> Row:
+        path = place / f"{hashlib.sha256(asked + name.encode()).hexdigest()[:32]}.json"
+        if path.exists():
+            return decode(Row, path.read_bytes(), source=path.name, limit=_KEPT)
+        found = make()
+        replace_file(path, encode(found), part=path.with_suffix(".part"))
+        return found
+
+    try:
+        yield row
+    except BaseException:
+        if not any(place.iterdir()):
+            place.rmdir()
+        raise
+    shutil.rmtree(place)
+
+
+def _title(part: str, scale: Scale) -> str:
+    return f"{tables.TITLES[part]}; ε = {EPSILON:g}, {scale.members:,} records"
+
+
+def _print(parts: Sequence[str], rows: Sequence[Row]) -> None:
+    for part in parts:
+        put(f"\n[bold]{tables.TITLES[part]}[/]")
+        for shown in tables.of_part(part, rows):
+            made = results_table(f"\n{shown.title}", *shown.headings)
+            for row in shown.rows:
+                made.add_row(*row)
+            put(made)
+    put("\n[bold]What was done otherwise, and what it means[/]")
+    for sentence in paper.NOTES:
+        say(f"  {sentence}")
+    put("\n[bold]Errata of the paper[/]")
+    for sentence in paper.ERRATA:
+        say(f"  {sentence}")

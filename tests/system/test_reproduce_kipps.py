@@ -1,0 +1,225 @@
+"""``verticil reproduce kipps``: the quick form (``pytest -m gan``), going on after an interruption, its page, its options."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from verticil.cli import reproduce, reproduce_kipps
+from verticil.cli.kipps_methods import WAYS
+from verticil.cli.main import main
+from verticil.experiments.kipps import datasets, experiment, figures, page, tables
+from verticil.experiments.kipps.attacks import Attribute, Guessed, Membership, promised
+from verticil.experiments.kipps.experiment import DELTA, EPSILON, OTHERS, PARTS, QUICK, REAL, Asked, Row, Training
+from verticil.experiments.kipps.measures import CLASSIFIERS, Fidelity, Learned
+from verticil.shared.errors import DataFault
+from verticil.shared.knowledge.support import support
+
+NETWORKS = tuple(way for way in WAYS if "network" in way.name or "joint" in way.name)
+SMALL = dataclasses.replace(QUICK, members=300, others=200, permutations=2, people=60)
+
+
+@pytest.mark.gan
+def test_the_quick_form_runs_every_way_on_every_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert main(["reproduce", "kipps", "--quick", "--out", str(out), "--format", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    names = {f"{part.replace(' ', '-')}.{form}" for part in PARTS for form in ("svg", "png")}
+    assert {path.name for path in out.iterdir()} == {"numbers.json", "index.html", *names}
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert answer["simulated"] == ["Network traffic, simulated"]
+    rows = {(row["data"], row["way"]): row for row in answer["rows"]}
+    assert len(rows) == len(answer["rows"]) == 3 * (2 + len(WAYS))
+    for (data, way), row in rows.items():
+        if way == REAL.name:
+            assert row["membership"]["records"]["accuracy"] > 0.5 + 4 * row["membership"]["error"]
+            assert row["attribute"]["members"] > row["attribute"]["others"] + 4 * row["attribute"]["error"]
+            continue
+        fidelity = row["fidelity"]
+        assert 0 <= fidelity["pmse"] <= fidelity["most"] == 0.25
+        assert fidelity["overlap"] is None or 0 <= fidelity["overlap"] <= 1
+        known = next((one.known for one in WAYS if one.name == way), True)
+        if known and "Diabetes" not in data:
+            assert fidelity["violations"] == 0 or way == OTHERS.name
+        if answer["ways"][way]["epsilon"]:
+            error = row["membership"]["error"]
+            assert row["membership"]["records"]["accuracy"] < promised(EPSILON, DELTA) + 4 * error
+    for name in ("Adult", "Network traffic, simulated"):
+        assert rows[name, "DPWGAN"]["fidelity"]["violations"] > 0.1
+
+
+def test_a_run_that_was_interrupted_goes_on_where_it_was(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the two networks, on simulated traffic: no torch is needed for these."""
+    few = tuple(way for way in NETWORKS if way.name in {"network", "joint, rules"})
+    monkeypatch.setattr(reproduce_kipps, "WAYS", few)
+    monkeypatch.setattr(reproduce_kipps, "_tables", lambda _unsw: [datasets.traffic(rows=1000)])
+    monkeypatch.setattr(reproduce_kipps, "version", lambda _name: "1")
+    monkeypatch.setattr(reproduce, "_require_all", lambda *_: None)
+    monkeypatch.setattr(experiment, "QUICK", SMALL)
+    whole = experiment.measured
+    made: list[str] = []
+
+    def until(data, way, *args, **named):
+        if len(made) == 2:
+            raise KeyboardInterrupt
+        made.append(way.name)
+        return whole(data, way, *args, **named)
+
+    arguments = ["reproduce", "kipps", "--quick", "--figure", "4", "--out", str(tmp_path / "out"), "--format", "json"]
+    with monkeypatch.context() as patched:
+        patched.setattr(experiment, "measured", until)
+        assert main(arguments) != 0
+    assert made == [REAL.name, few[0].name]
+    assert [path.name for path in tmp_path.iterdir()] == [".out.partial"]
+    capsys.readouterr()
+    rest: list[str] = []
+
+    def recorded(data, way, *args, **named):
+        rest.append(way.name)
+        return whole(data, way, *args, **named)
+
+    monkeypatch.setattr(experiment, "measured", recorded)
+    assert main(arguments) == 0
+    resumed = json.loads(capsys.readouterr().out)["rows"]
+    assert rest == [few[1].name]
+    arguments[arguments.index("--out") + 1] = str(tmp_path / "again")
+    assert main(arguments) == 0
+    again = json.loads(capsys.readouterr().out)["rows"]
+    assert rest == [few[1].name, REAL.name, few[0].name, few[1].name]
+    assert [{**row, "seconds": 0} for row in again] == [{**row, "seconds": 0} for row in resumed]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["again", "out"]
+
+
+def test_networks_with_rules_give_the_same_records_for_a_seed_and_none_breaks_a_rule() -> None:
+    data = datasets.traffic(rows=600)
+    way = next(way for way in NETWORKS if way.name == "joint, rules")
+    asked = Asked(epsilon=3.0, delta=1e-5, training=Training(steps=1, batch=1), seed=4, n=300)
+    assert way.make is not None
+    one, other = (way.make(data, data.frame.iloc[:300], asked) for _ in range(2))
+    assert one.equals(other)
+    assert list(one.columns) == list(data.frame.columns)
+    coded = data.coded(one)
+    assert support(data.knowledge, data.schema).holds(datasets.recoded(data, coded.codes)).all()
+
+
+# ---- the page
+
+
+def planted() -> list[Row]:
+    fidelity = Fidelity(
+        pmse=0.2,
+        most=0.25,
+        chance=0.01,
+        logistic_ratio=12.5,
+        chi_square=0.04,
+        chi_square_distance=0.1,
+        ks=None,
+        ks_statistic=None,
+        overlap=0.6,
+        overlap_signed=-3.0,
+        difference=1234.5,
+        median_difference=2.0,
+        determined=1.0,
+        distance=0.12,
+        violations=0.05,
+    )
+    learned = Learned(accuracy=dict.fromkeys(CLASSIFIERS, 0.7), f1=dict.fromkeys(CLASSIFIERS, 0.5), majority=0.75)
+    guessed = Guessed(accuracy=0.52, auc=0.53)
+    membership = Membership(outputs=guessed, records=guessed, attacked=200, shadows=1, error=0.035)
+    attribute = Attribute(
+        members=0.31, others=0.3, without_rules=0.29, rules_alone=0.2, most_common=0.1, attacked=100, error=0.05
+    )
+    row = Row(
+        data="A <table>", way="KIPPS", records=10, seconds=1.0, fidelity=fidelity, learned=learned, membership=membership,
+        attribute=attribute,
+    )  # fmt: skip
+    return [Row(data="A <table>", way=REAL.name, records=10, seconds=0.0, learned=learned), row]
+
+
+def test_the_page_has_every_number_in_its_tables_and_the_pictures_inside() -> None:
+    rows = planted()
+    pictures = {part: figures.draw(part, rows, "title") for part in PARTS}
+    assert all(of["svg"].startswith(b"<?xml") and of["png"].startswith(b"\x89PNG") for of in pictures.values())
+    html = page.render(
+        rows, (REAL, OTHERS, *WAYS), QUICK, simulated=["A <table>"], quick=True, seed=1, look="",
+        pictures={part: of["svg"] for part, of in pictures.items()},
+    )  # fmt: skip
+    for text in (".200", "1,234.5", "–", ".010 ± .100", ".520 ± .070", "opioid", "Simulated.", "A quick run.", "5.688"):
+        assert text in html
+    assert "A &lt;table&gt;" in html
+    assert "A <table>" not in html
+    assert html.count("data:image/svg+xml;base64,") == len(PARTS)
+    assert "<script" not in html
+    again = figures.draw("figure 4", rows, "title")
+    assert again["svg"] == pictures["figure 4"]["svg"]
+
+
+def test_yardsticks_stand_in_the_tables_that_they_have() -> None:
+    shown = tables.of_part("figure 2", planted())
+    assert [[row[0] for row in one.rows] for one in shown[:1]] == [[REAL.name, "KIPPS"]]
+    assert [row[0] for row in tables.of_part("table 1", planted())[0].rows] == ["KIPPS"]
+
+
+# ---- what is asked for
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["kipps", "--runs", "5"], "kipps: --runs, --model, --credit-card and --repeats are of other papers"),
+        (["kipps", "--repeats", "5"], "kipps: --runs, --model, --credit-card and --repeats are of other papers"),
+        (["martins", "--unsw", "x.csv"], "--unsw is of kipps"),
+    ],
+    ids=str,
+)
+def test_options_of_other_papers_are_named(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reproduce", *arguments]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_table_that_the_paper_has_not_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(reproduce.Misuse, match="kipps: no table 2 and no figure 1; there are table 1, figure 2"):
+        reproduce_kipps._wanted(2, 1)
+    assert reproduce_kipps._wanted(None, None) == PARTS
+    assert reproduce_kipps._wanted(None, 3) == ("figure 3",)
+
+
+def test_without_torch_the_extra_is_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    found = reproduce.find_spec
+    monkeypatch.setattr(reproduce, "find_spec", lambda name: None if name == "torch" else found(name))
+    assert main(["reproduce", "kipps", "--quick"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "reproduce kipps needs torch" in said
+    assert "pip install 'verticil[gan]'" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [(None, "DATA_FILE_MISSING"), (b"\xff\xfe\x00", "DATA_UNREADABLE"), (b"a,b\n1,2\n", "DATA_COLUMN_MISSING")],
+    ids=["missing", "bytes", "columns"],
+)
+def test_a_file_that_is_not_unsws_is_named_before_anything_is_made(
+    content: bytes | None, code: str, tmp_path: Path
+) -> None:
+    place = tmp_path / "unsw.csv"
+    if content is not None:
+        place.write_bytes(content)
+    with pytest.raises(DataFault, match=code):
+        reproduce_kipps._read_unsw(place)
+
+
+def test_a_few_rows_of_unsw_are_too_few(tmp_path: Path) -> None:
+    row = "0.5,tcp,http,FIN,12,10,1500,900,31,29,0\n"
+    place = tmp_path / "unsw.csv"
+    place.write_text("dur,proto,service,state,spkts,dpkts,sbytes,dbytes,sttl,dttl,label\n" + row * 20)
+    with pytest.raises(DataFault, match=r"DATA_EMPTY.*20 rows, expected at least 1,000"):
+        reproduce_kipps._read_unsw(place)
+    place.write_text("dur,proto,service,state,spkts,dpkts,sbytes,dbytes,sttl,dttl,label\n" + row * 1000)
+    assert len(reproduce_kipps._read_unsw(place).frame) == 1000
