@@ -1,6 +1,7 @@
 """What `.ci/run` does after it has made its environment, by parts: `nox -f .ci/noxfile.py [-s lint|types|tests]`.
 
 The sessions run in the environment of nox itself (the extra `dev`), because that is the one of the lock file; nothing is fetched.
+`-s gan` is what `.ci/run --gan` does, in an environment that has the extra `gan`, too; without a name it is left out.
 """
 
 from __future__ import annotations
@@ -55,3 +56,10 @@ def tests(session: nox.Session) -> None:
     if command is None:
         session.error("README.md: no test command found behind '<!-- command: tests -->'")
     session.run("pytest", *(session.posargs or command[1].split()))
+
+
+@nox.session
+def gan(session: nox.Session) -> None:
+    """The tests of the generator, which need torch."""
+    session.chdir(ROOT)
+    session.run("pytest", "-m", "gan", "tests")

@@ -36,6 +36,15 @@ def test_nox_does_what_the_ci_does() -> None:
     assert "<!-- command: tests -->" in NOX
 
 
+def test_the_generators_tests_run_where_they_are_asked_for_and_nowhere_else() -> None:
+    (command,) = words_of("gan")
+    assert re.search(rf"^  {re.escape(' '.join(command))}$", RUN, re.MULTILINE)
+    assert RUN.index("pip install --quiet -e '.[gan]'") < RUN.index(f"\n  {' '.join(command)}\n")
+    usual = re.search(r"nox.options.sessions = (\[.*?\])", NOX)
+    assert usual is not None
+    assert ast.literal_eval(usual[1]) == ["lint", "types", "tests"]
+
+
 def test_hooks_are_local() -> None:
     """A hospital's firewall blocks what pre-commit would fetch; every program of a hook is in the extra `dev`."""
     config: dict[str, Any] = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))

@@ -37,7 +37,7 @@ def test_membership_of_a_copy_is_found_out_and_of_other_people_is_not():
     assert told[0] == "membership, the attacked copy"
     assert len(told) == 3
     assert copy.error == pytest.approx(0.5 / 600**0.5)
-    assert copy.records.accuracy > 0.75  # a third of the flows are like another one in every column's category or bin
+    assert copy.records.accuracy > 0.75  # three flows in four are like another one in every category and bin
     assert copy.records.auc > 0.75
     assert copy.outputs.accuracy < copy.records.accuracy
 
