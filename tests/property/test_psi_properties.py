@@ -9,8 +9,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.linking import seeds
 from verticil.miner.storage.linkage import intersect_tokens
-from verticil.party.dataset.blinding import BlindingKey, blind_seeds, blind_tokens, seeds
+from verticil.party.dataset.blinding import BlindingKey, blind_seeds, blind_tokens
 from verticil.shared.alignment.statements import sender
 
 KEYS = [BlindingKey(bytes([0x11 * (number + 1)]) * 32) for number in range(4)]

@@ -18,6 +18,7 @@ from contextlib import aclosing
 
 import pytest
 
+from support import linking
 from support import peer_session as session
 from verticil.party.dataset import blinding
 from verticil.party.dataset.blinding import TOKEN_BYTES, BlindingKey
@@ -90,7 +91,7 @@ def published(tmp_path_factory, pki):
         federation = made[mode]
         for name, party in federation.parties.items():
             if name not in found[mode] and (Kind.COMMON, "") in party.store.items(federation.digest):
-                found[mode][name] = rows_of(party, mode, federation.digest)
+                found[mode][name] = people_of(party, mode, federation.digest)
                 federation.left[name] = {kind for kind, _ in party.store.items(federation.digest)}
 
     def watch(step: durable.Step) -> None:
@@ -109,14 +110,16 @@ def published(tmp_path_factory, pki):
         federation.close()
 
 
-def rows_of(party, mode: str, digest: bytes) -> list[int]:
-    """Which rows of its table a party takes for the common people."""
+def people_of(party, mode: str, digest: bytes) -> list[str]:
+    """Whom a party takes for the common people."""
     holding, common = party.site.read(party.record), party.store.read(digest, Kind.COMMON)
     if mode == "dh-psi":
-        return passing.common_rows(holding.order, common).tolist()
-    return accepted_rows(
-        holding.pseudonyms, holding.order, common, teller=WEST, running=None, minimum=N_COMMON
-    ).tolist()
+        records = passing.common_rows(holding.n_records, common)
+    else:
+        records = accepted_rows(holding.pseudonyms, common, teller=WEST, running=None, minimum=N_COMMON)
+    ids = ids_of(party.site.config.name)
+    where = linking.records_of(holding.tags, party.site.secret.tag_key, ids)
+    return [dict(zip(where, ids, strict=True))[record] for record in records.tolist()]
 
 
 class Between:
@@ -223,12 +226,11 @@ def test_feature_14_dh_psi_between_peers_finds_the_people_of_keyed_hash(publishe
     for name in NAMES:
         record = published["dh-psi"].record(name)
         assert (record.task.state, record.n_common) == (State.PUBLISHED, N_COMMON)
-    rows = {mode: federation.rows for mode, federation in published.items()}
-    tables = {name: ids_of(name)[::-1] if name == SOUTH else ids_of(name) for name in NAMES}
-    assert all(len(rows[mode]) == 3 for mode in rows)
+    people = {mode: federation.rows for mode, federation in published.items()}
+    assert all(len(people[mode]) == 3 for mode in people)
     for name in NAMES:
-        assert sorted(rows["dh-psi"][name]) == sorted(rows["keyed-hash"][name])
-    orders = {mode: {tuple(tables[name][row] for row in rows[mode][name]) for name in NAMES} for mode in rows}
+        assert sorted(people["dh-psi"][name]) == sorted(people["keyed-hash"][name])
+    orders = {mode: {tuple(people[mode][name]) for name in NAMES} for mode in people}
     assert [len(orders[mode]) for mode in ("dh-psi", "keyed-hash")] == [1, 1], "all have the same people in one order"
     assert orders["dh-psi"] != orders["keyed-hash"]
 
@@ -258,7 +260,7 @@ def test_feature_14_dh_psi_between_peers_no_id_and_no_unblinded_hash_is_told_or_
     needles = []
     for name in NAMES:
         ids = ids_of(name)
-        seeds, _ = blinding.seeds(session.LINKAGE_KEY, federation.digest, ids)
+        seeds, _ = linking.seeds(session.LINKAGE_KEY, federation.digest, ids)
         points = [blinding._point(seed.tobytes()).public_numbers().x.to_bytes(32, "big") for seed in seeds[:20]]
         needles += [one.encode() for one in ids[:5] + ids[-20:]] + [seed.tobytes() for seed in seeds[:20]] + points
     seen = b"\n".join([*federation.told, *federation.kept])
@@ -614,7 +616,7 @@ def test_feature_14_dh_psi_between_peers_every_owner_finds_its_own(n_parties):
         [f"all-{n}" for n in range(5)] + [f"{k % 2}-{n}" for n in range(3)] + [f"own-{k}"] for k in range(n_parties)
     ]
     keys = [BlindingKey.draw() for _ in lists]
-    seeds = [blinding.seeds(bytes(32), bytes(32), ids) for ids in lists]
+    seeds = [linking.seeds(bytes(32), bytes(32), ids) for ids in lists]
     full, orders = [], []
     for owner, (values, _) in enumerate(seeds):
         told, order = passing.shuffled(blinding.blind_seeds(keys[owner], values.tobytes()))
@@ -632,8 +634,8 @@ def test_feature_14_dh_psi_between_peers_every_owner_finds_its_own(n_parties):
         positions = passing.places(full[owner], common).tobytes()
         for order in reversed(orders[owner]):
             positions = passing.followed(positions, order)
-        rows = passing.common_rows(seeds[owner][1], positions)
-        found.append([ids[row] for row in rows])
+        rows = passing.common_rows(len(ids), positions)
+        found.append([ids[row] for row in seeds[owner][1][rows]])
     expected = set.intersection(*map(set, lists))
     assert all(set(one) == expected and one == found[0] for one in found)
 

@@ -324,6 +324,7 @@ def released(federation: Federation, digest: bytes, name: str) -> dict[str, list
     import numpy as np
 
     from verticil.party.dataset.linkage import common_from_bitmap
+    from verticil.shared.sorting import ascending
 
     with Site.open(federation.config(name)) as site:
         record = site.state.study(digest)
@@ -332,7 +333,6 @@ def released(federation: Federation, digest: bytes, name: str) -> dict[str, list
     assert record.common_sha256 is not None
     rows = common_from_bitmap(
         holding.pseudonyms,
-        holding.order,
         everyone,
         expected_sha256=record.common_sha256,
         n_common=PEOPLE,
@@ -341,7 +341,7 @@ def released(federation: Federation, digest: bytes, name: str) -> dict[str, list
     found = {}
     for unit, variable in enumerate(("sex", "smoker")):
         codes = np.fromfile(federation.node.store.study(digest).column(unit, 1), dtype=np.uint8)
-        found[variable] = codes[np.argsort(rows)].tolist()
+        found[variable] = codes[ascending(holding.tags[rows], 14)].tolist()
     return found
 
 
@@ -605,7 +605,8 @@ async def test_a_study_about_nearly_the_same_people_is_noticed(federation: Feder
         ) as site:  # as when an older answer of the miner crosses the confirmation
             record = site.state.study(second)
             lines = len(list(site.audit.entries()))
-            again = (site.read(record).tags, record.common_sha256)
+            holding = site.read(record)
+            again = (holding.tags, holding.everyone, record.common_sha256)
             node = SimpleNamespace(site=site, clock=utc_now)
             StudyContext(node=node, record=record, agreed=None, data=None).accept_people(*again)
             assert len(list(site.audit.entries())) == lines

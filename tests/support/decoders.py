@@ -452,9 +452,7 @@ def make_decoders(
         "shared.audit.entries": Decoder(lambda data: list(entries(data)), audit),
         "party.policy.approval.content_of": Decoder(content_of, approval),
         "party.dataset.linkage.common_from_bitmap": Decoder(
-            lambda data: common_from_bitmap(
-                listed, np.arange(64), data, expected_sha256=sha256_of_common, n_common=32, minimum=1
-            ),
+            lambda data: common_from_bitmap(listed, data, expected_sha256=sha256_of_common, n_common=32, minimum=1),
             bitmap,
         ),
     }

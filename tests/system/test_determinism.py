@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from verticil.party.dataset.linkage import linkage_context, pseudonyms
+from support.linking import pseudonyms
+from verticil.party.dataset.linkage import linkage_context
 from verticil.shared.artifact import unpack
 from verticil.shared.study.canonical import digest
 from verticil.shared.study.reading import read_study

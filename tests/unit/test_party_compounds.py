@@ -5,18 +5,21 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from support.documents import FEDERATION, party_toml
+from support.linking import records_of
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.encoding import Compound
 from verticil.party.dataset.perturb import compound_digest
 from verticil.party.dataset.releases import Release, seals
 from verticil.party.dataset.source import check_records
-from verticil.party.local_dataset import compounds_of, origins, read_holding, releases_of, unit_codes
+from verticil.party.local_dataset import LocalDataset, compounds_of, origins, read_holding, releases_of, unit_codes
 from verticil.party.policy.ledger import Ledger
 from verticil.party.protocol.randomization import randomize
 from verticil.party.storage.database import Database
@@ -80,6 +83,16 @@ def study_of(study: Study, **changes: object) -> Study:
 
 def read(config: PartyConfig, study: Study):
     return read_holding(config, study, proposal_digest=b"p" * 32, site_secret=SITE, linkage_key=b"k" * 32)
+
+
+def in_table(holding: LocalDataset, people: Iterable[int] = range(N)) -> NDArray[np.int64]:
+    """The records of these people, in the order of the table."""
+    return np.array(records_of(holding.tags, SITE.tag_key, [f"p{i}" for i in people]), dtype=np.int64)
+
+
+def in_order(holding: LocalDataset, study: Study) -> NDArray[np.unsignedinteger]:
+    """The codes of the first unit, in the order of the table."""
+    return unit_codes(study, 0, holding.codes)[in_table(holding)]
 
 
 def released(config: PartyConfig, study: Study, index: int) -> dict[bytes, list[int]]:
@@ -174,7 +187,8 @@ def test_the_true_combination_is_drawn_once_and_by_its_code(folder, release_stud
     study = study_of(release_study, transition=quantize(np.eye(4)), scheme="none")
     holding = read(config_of(folder), study)
     release = releases_of(config_of(folder), study, holding, site_secret=SECRET)[0]
-    codes = randomize(holding, np.arange(N), study, 0, release=release, version_tag=b"", site_secret=SECRET)
+    rows = in_table(holding)
+    codes = randomize(holding, rows, study, 0, release=release, version_tag=b"", site_secret=SECRET)
     assert codes.tolist() == [i % 3 if i % 2 else 3 for i in range(N)]
 
 
@@ -192,7 +206,9 @@ def test_what_a_compound_release_is_made_of(folder, release_study):
     singles = releases_of(config, alone, read(config, alone), site_secret=SECRET)
     digests = singles[0].codebook_digest + singles[1].codebook_digest
     assert release.codebook_digest == hashlib.sha256(digests + b"[[1,0],[1,1]]").digest()
-    blocks = [tag.tobytes() + bytes([i % 3 if i % 2 else 3, 0]) for i, tag in enumerate(holding.tags)]
+    blocks = [
+        tag.tobytes() + bytes([i % 3 if i % 2 else 3, 0]) for i, tag in enumerate(holding.tags[in_table(holding)])
+    ]
     assert release.fingerprint == hashlib.sha256(b"".join(sorted(blocks))).digest()
     # Of the rules for columns only those of the compound's own enter.
     other = config_of(folder, '[dataset.people.columns.ward]\nsource = "ward"\nrecode = { "9" = "0" }\n')
@@ -286,12 +302,12 @@ def test_in_place_of_an_impossible_combination_a_possible_one_is_drawn_for_the_r
     config, study = config_of(folder), study_of(release_study)
     holding = read(config, study)
     (compound,) = compounds_of(study, "clinic").values()
-    codes = unit_codes(study, 0, holding.codes)  # each record has one
+    codes = in_order(holding, study)  # each record has one
     assert (codes[:60] == codes[0]).all()
     assert set(codes[60:].tolist()) == set(range(compound.n_domain))
-    np.testing.assert_array_equal(codes, unit_codes(study, 0, read(config, study).codes))
+    np.testing.assert_array_equal(codes, in_order(read(config, study), study))
     write(folder, list(reversed(rows)))  # other people have them: the draw belongs to the person
-    other = unit_codes(study, 0, read(config, study).codes)
+    other = in_order(read(config, study), study)
     assert (other[90:] == codes[0]).all()
     np.testing.assert_array_equal(other[60:90], codes[60:90])
 
@@ -337,4 +353,5 @@ def test_a_compound_of_one_of_several_data_sets(folder, release_study):
     config, study = config_of(folder, '[dataset.wards]\npath = "wards.csv"\nid = "id"\n'), study_of(release_study)
     holding = read(config, study)
     assert holding.n_records == N - 20
-    assert unit_codes(study, 0, holding.codes).tolist() == [i % 3 for i in range(20, N)]
+    codes = unit_codes(study, 0, holding.codes)[in_table(holding, range(20, N))]
+    assert codes.tolist() == [i % 3 for i in range(20, N)]

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
+from support.linking import pseudonyms
 from verticil.party.dataset import perturb as module
-from verticil.party.dataset.linkage import linkage_context, pseudonyms
+from verticil.party.dataset.linkage import linkage_context
 from verticil.party.dataset.perturb import (
     codebook_digest,
     fingerprint,

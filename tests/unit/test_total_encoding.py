@@ -120,13 +120,14 @@ def test_any_table_can_be_released(release_study: Study, rows: list[tuple[str, .
     study = study_of(release_study)
     with tempfile.TemporaryDirectory() as name:
         config = config_of(made(Path(name)), rows)
-        people = read_people(config, study, site_secret=SITE)
+        people = read_people(config, study, site_secret=SITE, linked_by=None)
         holding = read_holding(config, study, proposal_digest=b"p" * 32, site_secret=SITE, linkage_key=b"k" * 32)
     assert people.n_rows == len(rows)
-    assert len(set(people.ids)) == len(people.ids) == holding.n_records
-    assert "" not in people.ids
+    ids = list(people.names())
+    assert len(set(ids)) == len(ids) == holding.n_records
+    assert "" not in ids
     for index, release in releases_of(config, study, holding, site_secret=SECRET).items():
-        codes = randomize(holding, holding.order, study, index, release=release, version_tag=b"", site_secret=SECRET)
+        codes = randomize(holding, holding.everyone, study, index, release=release, version_tag=b"", site_secret=SECRET)
         assert codes.shape == (holding.n_records,)
 
 
@@ -155,7 +156,7 @@ def sent(config: PartyConfig, study: Study) -> str:
     whole = hashlib.sha256()
     for index, release in releases_of(config, study, holding, site_secret=SECRET).items():
         whole.update(release.fingerprint)
-        codes = randomize(holding, holding.order, study, index, release=release, version_tag=b"", site_secret=SECRET)
+        codes = randomize(holding, holding.everyone, study, index, release=release, version_tag=b"", site_secret=SECRET)
         whole.update(codes.tobytes())
     return whole.hexdigest()
 
@@ -255,8 +256,8 @@ def test_a_person_keeps_the_drawn_category(folder: Path, release_study: Study) -
     study = study_of(release_study)
 
     def wards(rows: Sequence[Sequence[str]]) -> dict[str, int]:
-        people = read_people(config_of(folder, rows), study, site_secret=SITE)
-        return dict(zip(people.ids, people.codes["ward"].tolist(), strict=True))
+        people = read_people(config_of(folder, rows), study, site_secret=SITE, linked_by=None)
+        return dict(zip(people.names(), people.codes["ward"].tolist(), strict=True))
 
     first = wards(rows)
     assert {first[f"p{i}"] for i in range(0, 90, 3)} == {0, 1}
@@ -283,5 +284,5 @@ def test_the_same_work_is_done_whatever_the_values_are(
 
     monkeypatch.setattr(substitutes, "draw", counted)
     rows = [(f"p{i}", *values) for i in range(50)]
-    read_people(config_of(folder, rows), study_of(release_study), site_secret=SITE)
+    read_people(config_of(folder, rows), study_of(release_study), site_secret=SITE, linked_by=None)
     assert calls == [(50, 3), (50, 2), (50, 2), (50, 6)]

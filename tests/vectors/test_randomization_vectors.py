@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from verticil.party.dataset.linkage import linkage_context, pseudonyms
+from support.linking import pseudonyms
+from verticil.party.dataset.linkage import linkage_context
 from verticil.party.dataset.perturb import (
     codebook_digest,
     fingerprint,

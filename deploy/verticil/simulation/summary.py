@@ -179,16 +179,21 @@ def real_codes(made: Provisioned, study: Study) -> list[Codes]:
     import numpy as np
 
     from verticil.party.config import load_party
+    from verticil.party.dataset.macs import Macs
     from verticil.party.local_dataset import read_people
     from verticil.party.storage.secret import read_secret
 
     tables = {}
     for name, folder in made.parties.items():
         config = load_party(folder / "party.toml")
-        tables[name] = read_people(config, study, site_secret=read_secret(config.state_directory))
-    rows = {name: {identity: row for row, identity in enumerate(people.ids)} for name, people in tables.items()}
-    common = sorted(set.intersection(*(set(index) for index in rows.values())))
-    order = {name: np.array([index[identity] for identity in common], dtype=np.int64) for name, index in rows.items()}
+        secret = read_secret(config.state_directory)
+        tables[name] = read_people(config, study, site_secret=secret, linked_by=Macs(bytes(32), size=16))
+    links = {name: people.links.view("V16").reshape(-1).tolist() for name, people in tables.items()}
+    common = set.intersection(*map(set, links.values()))
+    order = {
+        name: np.array([row for row, link in enumerate(listed) if link in common], dtype=np.int64)
+        for name, listed in links.items()
+    }
     return [tables[variable.owner].codes[variable.name][order[variable.owner]] for variable in study.schema.variables]
 
 

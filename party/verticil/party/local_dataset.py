@@ -1,9 +1,10 @@
 """The site's own records as one study sees them: who they are, what their codes are, and what releasing them means.
 
-A `LocalDataset` is made from the local tables in one pass and keeps no id: of each record it has the tag that sticky noise needs,
-the pseudonym (or what the mode of linkage has in its place) that linkage needs, and one code for each variable. It never leaves
-the process. What is released of a record is one code of each unit: of a compound the code of its combination. Every value has
-one: where the study declares none for it, a category that is drawn for the record (`verticil.party.dataset.substitutes`).
+A `LocalDataset` is made from the local tables in one pass, batch by batch, and keeps no id: of each record it has the tag that
+sticky noise needs, the pseudonym (or what the mode of linkage has in its place) that linkage needs, and one code for each
+variable. They are in memory or, of very many people, in a file without a name in the state directory (`dataset.people`). What
+is released of a record is one code of each unit: of a compound the code of its combination. Every value has one: where the
+study declares none for it, a category that is drawn for the record (`verticil.party.dataset.substitutes`).
 
 A party may have several data sets. A variable belongs to the one that names it in a ``columns`` rule, else to the only one
 whose table has such a column; the party's people in a study are those who are in all the data sets that the study uses. The
@@ -13,8 +14,10 @@ in one data set.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +26,10 @@ from verticil.party.config import PartyConfig
 from verticil.party.dataset import blinding, linkage, perturb, substitutes
 from verticil.party.dataset.encoding import Compound
 from verticil.party.dataset.linkage import order_key, order_tree
+from verticil.party.dataset.macs import Macs
+from verticil.party.dataset.people import MEMORY_ROWS, ROW_NUMBER_BYTES, Gathering, IdSpool, UnitCodes, in_both
 from verticil.party.dataset.releases import Column, Release
-from verticil.party.dataset.source import Records, read_records
+from verticil.party.dataset.source import Batch, read_batches
 from verticil.party.dataset.table import DatasetRule, header
 from verticil.party.storage.secret import SiteSecret, secret_id
 from verticil.shared.alignment.merkle import Tree
@@ -34,6 +39,7 @@ from verticil.shared.knowledge.rules import Knowledge
 from verticil.shared.model.schema import Variable
 from verticil.shared.privacy.events import PrivacyEvent, column_reader, planned
 from verticil.shared.privacy.figures import column_event
+from verticil.shared.storage.database import disk_faults
 from verticil.shared.study.document import Study
 
 
@@ -49,15 +55,15 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LocalDataset:
-    """This party's people in one study, in the order of the (first) table. Secret.
+    """This party's people in one study, by ascending pseudonym or seed; with ``order-commitment`` in the order of the (first)
+    table. Secret.
 
     Attributes:
         tags: (n, 14), uint8; see `perturb.record_tags`.
         codes: variable -> (n,), uint8 or uint16.
         fingerprints: index of unit -> SHA-256 of its data (whole data set).
-        pseudonyms: (n, 16), uint8, ascending; none in another mode of linkage than ``keyed-hash``.
-        order: (n,), int64: the record of each pseudonym or seed; with ``order-commitment`` simply 0, 1, 2, ..
-        seeds: (n, 32), uint8, ascending, of linkage ``dh-psi``; see `verticil.party.dataset.blinding`. Else none.
+        pseudonyms: (n, 16), uint8; none in another mode of linkage than ``keyed-hash``.
+        seeds: (n, 32), uint8, of linkage ``dh-psi``; see `verticil.party.dataset.blinding`. Else none.
         tree: of linkage ``order-commitment``; None in another mode, or without people.
         n_rows: of the table, with the rows that were left out; of several data sets the fewest. No value of the table is in it.
     """
@@ -66,7 +72,6 @@ class LocalDataset:
     codes: Mapping[str, Codes] = field(repr=False)
     fingerprints: Mapping[int, bytes] = field(repr=False)
     pseudonyms: NDArray[np.uint8] = field(repr=False)
-    order: NDArray[np.int64] = field(repr=False)
     seeds: NDArray[np.uint8] = field(repr=False)
     tree: Tree | None = field(repr=False)
     n_rows: int
@@ -89,6 +94,11 @@ class LocalDataset:
     def n_records(self) -> int:
         """Number of people."""
         return len(self.tags)
+
+    @property
+    def everyone(self) -> NDArray[np.int64]:
+        """All records, in their order: 0, 1, 2, .."""
+        return np.arange(self.n_records, dtype=np.int64)
 
 
 def origins(config: PartyConfig, study: Study) -> dict[str, Origin]:
@@ -209,30 +219,39 @@ def _origin(dataset: str, rule: DatasetRule, study: Study, variable: Variable) -
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class People:
-    """A party's people in one study with their ids, in the order of the (first) table. Secret.
+    """A party's people in one study, by ascending link. Secret.
 
     Attributes:
-        ids: normalised, distinct.
         tags, codes, fingerprints, n_rows: see `LocalDataset`.
+        links: (n, any), uint8, ascending: what `Macs` made of ids, or the number of each one's row in the (first) table.
+        ids: what the (first) table has in its id column, where links are numbers.
     """
 
-    ids: tuple[str, ...] = field(repr=False)
     tags: NDArray[np.uint8] = field(repr=False)
+    links: NDArray[np.uint8] = field(repr=False)
     codes: Mapping[str, Codes] = field(repr=False)
     fingerprints: Mapping[int, bytes] = field(repr=False)
     n_rows: int
+    ids: IdSpool | None = field(repr=False, default=None)
+
+    def names(self) -> Iterator[str]:
+        """The people's ids, in the order of the table, where links are numbers of rows."""
+        if self.ids is None:
+            return iter(())
+        return self.ids.at(self.links.view(">u8").astype(np.uint64).reshape(-1))
 
 
-def read_people(config: PartyConfig, study: Study, *, site_secret: SiteSecret) -> People:
-    """Read this party's tables for a study.
+def read_people(config: PartyConfig, study: Study, *, site_secret: SiteSecret, linked_by: Macs | None) -> People:
+    """Read this party's tables for a study, batch by batch.
 
     Args:
-        config: where the tables are.
+        config: where the tables are, and the folder for what does not fit into memory.
         study: the proposal.
         site_secret: of this site.
+        linked_by: what makes the links; None: they are the numbers of the rows.
 
     Raises:
-        DataFault: a table is no readable file or lacks a column (see `read_records`).
+        DataFault: a table is no readable file or lacks a column (see `read_records`); DISK_FULL, in the state directory.
         Misuse: CONFIG_INVALID.
         PeerFault: PARTY_UNKNOWN, the party has no variable in the study.
     """
@@ -243,17 +262,18 @@ def read_people(config: PartyConfig, study: Study, *, site_secret: SiteSecret) -
         variables = [variable for variable in study.schema.variables if _is_in(variable, places, dataset)]
         units = [i for i in study.units_of(config.name) if places[study.units[i].variables[0]].dataset == dataset]
         rule = with_properties(config.datasets[dataset], study.knowledge, [variable.name for variable in variables])
-        records = read_records(rule, variables, study.linkage.normalise)
-        tags = perturb.record_tags(site_secret.tag_key, records.ids)
-        codes = _declared(records, variables, tags, places=places, site_secret=site_secret.value)
-        for index in units:
-            if study.units[index].impossible:
-                columns = [places[name] for name in study.units[index].variables]
-                key = _substitute_key(site_secret.value, columns, _unit_codebook(study, index, places))
-                drawn = substitutes.draw(key, tags, compounds[index].n_domain)
-                codes |= compounds[index].possible(codes, drawn)
-        fingerprints = {index: perturb.fingerprint(tags, unit_codes(study, index, codes)) for index in units}
-        here = People(ids=records.ids, tags=tags, codes=codes, fingerprints=fingerprints, n_rows=records.n_rows)
+        substituted = _substitution(study, variables, units, places, compounds, site_secret=site_secret.value)
+        with disk_faults(config.state_directory):
+            here = _read_table(
+                rule,
+                variables,
+                {index: functools.partial(unit_codes, study, index) for index in units},
+                substituted,
+                normalise=study.linkage.normalise,
+                tags=Macs(site_secret.tag_key, size=perturb.TAG_BYTES),
+                linked_by=linked_by,
+                folder=config.state_directory,
+            )
         found = here if found is None else _joined(found, here)
     if found is None:
         raise PeerFault(
@@ -264,46 +284,106 @@ def read_people(config: PartyConfig, study: Study, *, site_secret: SiteSecret) -
     return found
 
 
-def _declared(
-    records: Records,
+def _read_table(
+    rule: DatasetRule,
     variables: Sequence[Variable],
-    tags: NDArray[np.uint8],
+    units: Mapping[int, UnitCodes],
+    substituted: Callable[[Batch, NDArray[np.uint8]], Mapping[str, Codes]],
     *,
+    normalise: Sequence[str],
+    tags: Macs,
+    linked_by: Macs | None,
+    folder: Path,
+) -> People:
+    gathering = Gathering(
+        folder,
+        link_bytes=ROW_NUMBER_BYTES if linked_by is None else linked_by.size,
+        columns={variable.name: np.dtype(variable.code_dtype).itemsize for variable in variables},
+        memory_rows=MEMORY_ROWS,
+    )
+    spool = IdSpool(folder) if linked_by is None else None
+    n_rows = n_read = 0
+    for batch in read_batches(rule, variables):
+        n_rows += batch.n_rows
+        if not batch.index.size:
+            continue
+        ids = linkage.packed_ids(batch.ids, normalise)
+        tagged = tags.of(ids)[batch.index]
+        if spool is not None:
+            spool.take(ids, batch.index)
+        if linked_by is None:
+            numbers = np.arange(n_read, n_read + len(batch.index), dtype=np.uint64)
+            links = numbers.astype(">u8").view(np.uint8).reshape(-1, ROW_NUMBER_BYTES)
+        else:
+            links = linked_by.of(ids)[batch.index]
+        n_read += len(batch.index)
+        gathering.take(tagged, links, substituted(batch, tagged), ~ids.empty[batch.index])
+    found = gathering.finish(units)
+    return People(
+        tags=found.tags,
+        links=found.links,
+        codes=found.codes,
+        fingerprints=found.fingerprints,
+        n_rows=n_rows,
+        ids=spool,
+    )
+
+
+def _substitution(
+    study: Study,
+    variables: Sequence[Variable],
+    units: Sequence[int],
     places: Mapping[str, Origin],
+    compounds: Mapping[int, Compound],
+    *,
     site_secret: bytes,
-) -> dict[str, Codes]:
-    """The columns with a drawn category in place of each undeclared value."""
-    codes = dict(records.codes)
+) -> Callable[[Batch, NDArray[np.uint8]], Mapping[str, Codes]]:
+    """What puts a drawn category in place of each undeclared value of a batch, and a drawn combination of each impossible one."""
+
+    def key_of(names: Sequence[str], codebook_digest: bytes) -> bytes:
+        columns = [places[name] for name in names]
+        return substitutes.substitute_key(
+            site_secret,
+            dataset=columns[0].dataset,
+            source_columns=[place.source for place in columns],
+            codebook_digest=codebook_digest,
+        )
+
+    single: list[tuple[Variable, bytes]] = []
     for variable in variables:
         if variable.other is None:
             place = places[variable.name]
-            key = _substitute_key(site_secret, [place], perturb.codebook_digest(variable, place.recode, place.written))
+            digest = perturb.codebook_digest(variable, place.recode, place.written)
+            single.append((variable, key_of([variable.name], digest)))
+    several = [
+        (compounds[index], key_of(study.units[index].variables, _unit_codebook(study, index, places)))
+        for index in units
+        if study.units[index].impossible
+    ]
+
+    def substituted(batch: Batch, tags: NDArray[np.uint8]) -> Mapping[str, Codes]:
+        codes = dict(batch.codes)
+        for variable, key in single:
             drawn = substitutes.draw(key, tags, variable.n_states)
-            column: Codes = np.where(records.undeclared[variable.name], drawn, codes[variable.name])
-            column.setflags(write=False)
-            codes[variable.name] = column
-    return codes
+            codes[variable.name] = np.where(batch.undeclared[variable.name], drawn, codes[variable.name])
+        for compound, key in several:
+            codes |= compound.possible(codes, substitutes.draw(key, tags, compound.n_domain))
+        return codes
 
-
-def _substitute_key(site_secret: bytes, places: Sequence[Origin], codebook_digest: bytes) -> bytes:
-    return substitutes.substitute_key(
-        site_secret,
-        dataset=places[0].dataset,
-        source_columns=[place.source for place in places],
-        codebook_digest=codebook_digest,
-    )
+    return substituted
 
 
 def _joined(one: People, other: People) -> People:
     """Who is in both data sets, with the columns of both."""
-    ours, theirs = _in_both(one.ids, other.ids)
+    ours, theirs = in_both(one.tags, other.tags)
     return People(
-        ids=tuple([one.ids[int(row)] for row in ours]),
         tags=one.tags[ours],
+        links=one.links[ours],
         codes={name: column[ours] for name, column in one.codes.items()}
         | {name: column[theirs] for name, column in other.codes.items()},
         fingerprints={**one.fingerprints, **other.fingerprints},
         n_rows=min(one.n_rows, other.n_rows),
+        ids=one.ids,
     )
 
 
@@ -322,26 +402,24 @@ def read_holding(
     Raises:
         DataFault, Misuse, PeerFault: as `read_people`.
     """
-    found = read_people(config, study, site_secret=site_secret)
-    ids = found.ids
+    mode = study.linkage.mode
+    linked_by = None
+    if mode == "dh-psi":
+        linked_by = blinding.seed_macs(linkage_key, proposal_digest)
+    elif mode != "order-commitment":
+        linked_by = linkage.pseudonym_macs(linkage_key, linkage.linkage_context(proposal_digest))
+    found = read_people(config, study, site_secret=site_secret, linked_by=linked_by)
     tree: Tree | None = None
+    if mode == "order-commitment" and len(found.tags):
+        with disk_faults(config.state_directory):
+            tree = order_tree(order_key(linkage_key, proposal_digest), found.names())
     none = np.empty((0, linkage.PSEUDONYM_BYTES), dtype=np.uint8)
-    seeds = np.empty((0, blinding.TOKEN_BYTES), dtype=np.uint8)
-    if study.linkage.mode == "order-commitment":
-        values, order = none, np.arange(len(ids), dtype=np.int64)
-        tree = order_tree(order_key(linkage_key, proposal_digest), ids) if ids else None
-    elif study.linkage.mode == "dh-psi":
-        values = none
-        seeds, order = blinding.seeds(linkage_key, proposal_digest, ids)
-    else:
-        values, order = linkage.pseudonyms(linkage_key, linkage.linkage_context(proposal_digest), ids)
     return LocalDataset(
         tags=found.tags,
         codes=found.codes,
         fingerprints=found.fingerprints,
-        pseudonyms=values,
-        order=order,
-        seeds=seeds,
+        pseudonyms=none if linked_by is None or mode == "dh-psi" else found.links,
+        seeds=found.links if mode == "dh-psi" else np.empty((0, blinding.TOKEN_BYTES), dtype=np.uint8),
         tree=tree,
         n_rows=found.n_rows,
     )
@@ -349,13 +427,6 @@ def read_holding(
 
 def _is_in(variable: Variable, places: Mapping[str, Origin], dataset: str) -> bool:
     return variable.name in places and places[variable.name].dataset == dataset
-
-
-def _in_both(ids: Iterable[str], others: Iterable[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    position = {record_id: row for row, record_id in enumerate(others)}
-    pairs = [(row, position[record_id]) for row, record_id in enumerate(ids) if record_id in position]
-    both = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    return both[:, 0], both[:, 1]
 
 
 def release_of(

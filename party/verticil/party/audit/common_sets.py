@@ -38,6 +38,7 @@ from verticil.shared.storage.database import disk_faults
 MAX_SETS: Final = 64
 
 _BLOCK_BYTES: Final = 16
+_PEOPLE_AT_ONCE: Final = 1 << 16
 _log = logging.getLogger(__name__)
 
 Keys = NDArray[np.uint64]
@@ -80,17 +81,23 @@ class CommonSets:
         self._directory = directory / "common"
         self._key = HKDF(hashes.SHA256(), 32, None, b"verticil/common-set/v1").derive(site_secret)
 
-    def keys(self, tags: NDArray[np.uint8]) -> Keys:
+    def keys(self, tags: NDArray[np.uint8], rows: NDArray[np.int64] | None = None) -> Keys:
         """The keyed hashes of people, ascending: 8 bytes of AES over the tag, a permutation of one block each.
 
         Args:
             tags: (n, 14), uint8; see `verticil.party.dataset.perturb.record_tags`.
+            rows: (m,) the people whose keys they are; None: all.
         """
-        blocks = np.zeros((len(tags), _BLOCK_BYTES), dtype=np.uint8)
-        blocks[:, : tags.shape[1]] = tags
+        n = len(tags) if rows is None else len(rows)
+        hashed = np.empty(n, dtype=np.uint64)
         encryptor = Cipher(algorithms.AES(self._key), modes.ECB()).encryptor()  # noqa: S305 (a PRF of single blocks)
-        hashed = np.frombuffer(encryptor.update(blocks.tobytes()), dtype="<u8").reshape(-1, 2)[:, 0]
-        return np.sort(hashed.astype(np.uint64))  # two are equal in one of 37 million sets of a million
+        for start in range(0, n, _PEOPLE_AT_ONCE):
+            part = slice(start, min(start + _PEOPLE_AT_ONCE, n))
+            blocks = np.zeros((part.stop - start, _BLOCK_BYTES), dtype=np.uint8)
+            blocks[:, : tags.shape[1]] = tags[part if rows is None else rows[part]]
+            hashed[part] = np.frombuffer(encryptor.update(blocks.data), dtype="<u8").reshape(-1, 2)[:, 0]
+        hashed.sort()  # two are equal in one of 37 million sets of a million
+        return hashed
 
     def similar(self, digest: bytes, keys: Keys, *, minimum: int) -> tuple[Similar, ...]:
         """Earlier studies whose people are not the same, but nearly: fewer than `minimum` are in one of the two only."""

@@ -31,11 +31,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import hashlib
-import hmac
 import multiprocessing
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -47,6 +46,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
+from verticil.party.dataset.macs import Macs
 from verticil.shared.disk import replace_file
 from verticil.shared.durable import remove, remove_tree, rename, sync_directory, sync_file
 from verticil.shared.errors import PeerFault
@@ -110,19 +110,15 @@ class BlindingKey:
         return self._key.exchange(ec.ECDH(), point)
 
 
-def seeds(linkage_key: bytes, proposal_digest: bytes, ids: Iterable[str]) -> tuple[Tokens, NDArray[np.int64]]:
-    """Keyed seeds of ids, ascending, so that a table in another order gives the same list.
+def seed_macs(linkage_key: bytes, proposal_digest: bytes) -> Macs:
+    """What gives ids their seeds.
 
     Args:
         linkage_key: 32 bytes, shared by the parties.
         proposal_digest: SHA-256 of the proposal.
-        ids: normalised, distinct.
-
-    Returns:
-        seeds: (n, 32), uint8, ascending; rows: (n,), int64: the record of each. Both read-only.
 
     Raises:
-        ValueError: key or digest are not 32 bytes, or two ids are equal.
+        ValueError: key or digest are not 32 bytes.
     """
     if len(linkage_key) != 32 or len(proposal_digest) != 32:
         raise ValueError(
@@ -130,14 +126,7 @@ def seeds(linkage_key: bytes, proposal_digest: bytes, ids: Iterable[str]) -> tup
         )
     info = b"verticil/psi/v1" + proposal_digest
     key = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info).derive(linkage_key)
-    macs = [hmac.digest(key, record_id.encode("utf-8"), "sha256") for record_id in ids]
-    order = sorted(range(len(macs)), key=macs.__getitem__)
-    if any(macs[order[i]] == macs[order[i + 1]] for i in range(len(order) - 1)):
-        raise ValueError("two ids have the same seed: ids must be distinct")
-    values = np.frombuffer(b"".join([macs[row] for row in order]), dtype=np.uint8).reshape(-1, TOKEN_BYTES)
-    rows = np.array(order, dtype=np.int64)
-    rows.setflags(write=False)
-    return values, rows
+    return Macs(key, size=TOKEN_BYTES)
 
 
 def _point(seed: bytes) -> ec.EllipticCurvePublicKey:

@@ -31,6 +31,7 @@ import re
 import struct
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -38,10 +39,13 @@ from cryptography.hazmat.primitives import hashes, hmac
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
+from verticil.party.dataset.macs import Macs, PackedIds
 from verticil.shared.alignment.merkle import BLOCK_RECORDS, Tree
 from verticil.shared.errors import PeerFault, Refusal
 
 PSEUDONYM_BYTES: Final = 16
+_ROWS: Final = 1 << 16
+_NO_DIGITS: Final = dict.fromkeys(set(range(128)) - set(range(ord("0"), ord("9") + 1)))
 
 NORMALISATIONS: Final[dict[str, Callable[[str], str]]] = {
     "nfkc": lambda text: unicodedata.normalize("NFKC", text),
@@ -70,6 +74,30 @@ def normalise_ids(ids: Iterable[str], steps: Sequence[str]) -> list[str]:
     return result
 
 
+def packed_ids(ids: Sequence[str], steps: Sequence[str]) -> PackedIds:
+    """Ids as `normalise_ids` gives them, packed; one with bytes that are no text becomes empty, and names nobody.
+
+    Where all are ASCII, the steps that change nothing there are left out, and no other one takes a regular expression.
+
+    Raises:
+        ValueError: a step is unknown.
+
+    >>> packed_ids([" 7A ", "\\udcff", "ﬁ"], ["nfkc", "trim", "casefold"]).texts()
+    [b'7a', b'', b'fi']
+    """
+    if not "".join(ids).isascii():
+        return PackedIds.of(normalise_ids(ids, steps))
+    normalise_ids((), steps)  # for its error
+    texts = ids
+    if "trim" in steps:
+        texts = list(map(str.strip, texts))
+    if "casefold" in steps:
+        texts = list(map(str.lower, texts))
+    if "digits-only" in steps:
+        texts = [text.translate(_NO_DIGITS) for text in texts]
+    return PackedIds.of(texts)
+
+
 def linkage_context(proposal_digest: bytes) -> bytes:
     """The study context of pseudonyms: ``verticil/linkage/v1`` ‖ SHA-256 of the proposal.
 
@@ -81,56 +109,31 @@ def linkage_context(proposal_digest: bytes) -> bytes:
     return b"verticil/linkage/v1" + proposal_digest
 
 
-def pseudonyms(key: bytes, context: bytes, ids: Iterable[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Pseudonyms in ascending order (of bytes), and where they come from.
+def pseudonym_macs(key: bytes, context: bytes) -> Macs:
+    """What gives ids their pseudonyms.
 
     Args:
         key: the linkage key, 32 bytes.
         context: see `linkage_context`.
-        ids: normalised, distinct ids, in the order of the table.
-
-    Returns:
-        values: (n, 16), uint8, ascending, read-only; order: (n,), int64, read-only: row of the table of each pseudonym.
 
     Raises:
-        ValueError: the key is not 32 bytes, or two ids are equal.
+        ValueError: the key is not 32 bytes.
     """
-    if len(key) != 32:
-        raise ValueError(f"linkage key of {len(key)} bytes, expected 32")
-    keyed = hmac.HMAC(key, hashes.SHA256())
-    keyed.update(context)
-
-    def pseudonym(record_id: str) -> bytes:
-        mac = keyed.copy()
-        mac.update(record_id.encode("utf-8"))
-        return mac.finalize()[:PSEUDONYM_BYTES]
-
-    raw = b"".join([pseudonym(record_id) for record_id in ids])
-    values = np.frombuffer(raw, dtype=np.uint8).reshape(-1, PSEUDONYM_BYTES)
-    words = values.view(">u8").astype(np.uint64)  # big-endian: numbers order as their bytes do
-    order = np.lexsort((words[:, 1], words[:, 0])).astype(np.int64)
-    ascending = values[order]
-    words = words[order]
-    if bool((words[1:] == words[:-1]).all(axis=1).any()):
-        raise ValueError("two ids have the same pseudonym: ids must be distinct")
-    ascending.setflags(write=False)
-    order.setflags(write=False)
-    return ascending, order
+    return Macs(key, prefix=context, size=PSEUDONYM_BYTES)
 
 
 def common_from_bitmap(
     values: NDArray[np.uint8],
-    order: NDArray[np.int64],
     bitmap: bytes | memoryview,
     *,
     expected_sha256: bytes,
     n_common: int,
     minimum: int,
 ) -> NDArray[np.int64]:
-    """The rows of the table that all parties have, in the common order (ascending pseudonym).
+    """Which of the own pseudonyms all parties have, in the common order (ascending).
 
     Args:
-        values, order: as `pseudonyms` returned them.
+        values: (n, 16), uint8, ascending.
         bitmap: bit i of byte j is pseudonym 8j + i; unused bits of the last byte are 0.
         expected_sha256: of the common pseudonyms one after the other, as the miner tells all parties.
         n_common: number of common records, as the miner tells it.
@@ -144,12 +147,19 @@ def common_from_bitmap(
         Refusal: LINKAGE_TOO_SMALL.
     """
     positions = marked_positions(bitmap, n_records=len(values), n_common=n_common)
-    if hashlib.sha256(values[positions].tobytes()).digest() != expected_sha256:
+    if digest_of(values, positions) != expected_sha256:
         raise _mismatch("the marked pseudonyms are not the common list that the miner announced")
     check_common_size(n_common, minimum)
-    rows = order[positions]
-    rows.setflags(write=False)
-    return rows
+    positions.setflags(write=False)
+    return positions
+
+
+def digest_of(values: NDArray[np.uint8], positions: NDArray[np.int64]) -> bytes:
+    """SHA-256 of some rows one after the other."""
+    digest = hashlib.sha256()
+    for start in range(0, len(positions), _ROWS):
+        digest.update(values[positions[start : start + _ROWS]].data)
+    return digest.digest()
 
 
 def marked_positions(bitmap: bytes | memoryview, *, n_records: int, n_common: int) -> NDArray[np.int64]:
@@ -225,7 +235,7 @@ def order_key(linkage_key: bytes, proposal_digest: bytes) -> bytes:
     return HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info).derive(linkage_key)
 
 
-def order_tree(key: bytes, ids: Sequence[str]) -> Tree:
+def order_tree(key: bytes, ids: Iterable[str]) -> Tree:
     """The tree over ids in their order.
 
     Args:
@@ -236,10 +246,12 @@ def order_tree(key: bytes, ids: Sequence[str]) -> Tree:
         ValueError: no ids.
     """
     leaves: list[bytes] = []
-    for block, start in enumerate(range(0, len(ids), BLOCK_RECORDS)):
-        part = [record_id.encode("utf-8") for record_id in ids[start : start + BLOCK_RECORDS]]
+    n_records = 0
+    left = iter(ids)
+    while part := [record_id.encode("utf-8") for record_id in islice(left, BLOCK_RECORDS)]:
         mac = hmac.HMAC(key, hashes.SHA256())
-        mac.update(b"\x00" + struct.pack(">QI", block, len(part)))
+        mac.update(b"\x00" + struct.pack(">QI", len(leaves), len(part)))
         mac.update(b"".join([struct.pack(">I", len(encoded)) + encoded for encoded in part]))
         leaves.append(mac.finalize())
-    return Tree.of_leaves(len(ids), leaves)
+        n_records += len(part)
+    return Tree.of_leaves(n_records, leaves)

@@ -29,11 +29,12 @@ from typing import Final
 
 import numpy as np
 import rfc8785
-from cryptography.hazmat.primitives import hashes, hmac
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
+from verticil.party.dataset.macs import macs_of
 from verticil.shared.arrays import Codes
 from verticil.shared.channels.transition import Transition
 from verticil.shared.model.schema import Variable
@@ -59,14 +60,7 @@ def record_tags(tag_key: bytes, ids: Iterable[str]) -> NDArray[np.uint8]:
         ValueError: the key is not 32 bytes.
     """
     _check_length("tag key", tag_key)
-    keyed = hmac.HMAC(tag_key, hashes.SHA256())
-
-    def tag(record_id: str) -> bytes:
-        mac = keyed.copy()
-        mac.update(record_id.encode("utf-8"))
-        return mac.finalize()[:TAG_BYTES]
-
-    return np.frombuffer(b"".join([tag(record_id) for record_id in ids]), dtype=np.uint8).reshape(-1, TAG_BYTES)
+    return macs_of(tag_key, ids, size=TAG_BYTES)
 
 
 def codebook_digest(variable: Variable, recode: Mapping[str, str], written: str = "plain") -> bytes:

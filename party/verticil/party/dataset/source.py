@@ -6,14 +6,15 @@ or stands in `Records.undeclared` for a category to be drawn (`substitutes`). Ev
 place is counted; the counts are for the site's people, and decide nothing. A table may fail as a file, and for a column that is
 not there. What is kept is one id and one code per value; no message carries a value or an id.
 
-`read_records` reads; `check_records` counts, and returns with remarks what a person may want to mend, for ``verticil party
-check``. See `table` for how files are read and `encoding` for what a text becomes.
+`read_records` reads; `read_batches` hands out, batch by batch, what a large table has; `check_records` counts, and returns with
+remarks what a person may want to mend, for ``verticil party check``. See `table` for how files are read and `encoding` for what a
+text becomes.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from verticil.party.dataset.encoding import Codebook, Compound, Outcome
 from verticil.party.dataset.linkage import normalise_ids
-from verticil.party.dataset.table import ColumnRule, DatasetRule, header, missing_columns, read_parts
+from verticil.party.dataset.table import ColumnRule, DatasetRule, TextColumn, header, missing_columns, read_parts
 from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault
 from verticil.shared.knowledge.columns import columns as columns_of
@@ -138,6 +139,49 @@ def read_records(rule: DatasetRule, variables: Sequence[Variable], normalise: Se
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Some rows of a table, whoever they name.
+
+    Attributes:
+        ids: distinct texts of the id column, as they stand there; index: (n,), int32, the place of each row's there.
+        codes, undeclared: as in `Records`.
+        n_rows: rows of the file, with those of too many or too few fields.
+    """
+
+    ids: tuple[str, ...] = field(repr=False)
+    index: NDArray[np.int32] = field(repr=False)
+    codes: Mapping[str, Codes] = field(repr=False)
+    undeclared: Mapping[str, NDArray[np.bool_]] = field(repr=False)
+    n_rows: int
+
+
+def read_batches(rule: DatasetRule, variables: Sequence[Variable]) -> Iterator[Batch]:
+    """The table batch by batch, in file order: for who looks at each once. Arguments and errors as `read_records`."""
+    scan = _Scan(rule, variables)
+    if scan.absent is not None:
+        raise scan.absent
+    for part in read_parts(rule, [rule.id, *(column.source for column in scan.columns)]):
+        names = part.columns[rule.id] if part.n_rows else None
+        found = {column.variable: column.part(part.columns[column.source]) for column in scan.columns if part.n_rows}
+        yield Batch(
+            ids=() if names is None else names.distinct,
+            index=np.empty(0, dtype=np.int32) if names is None else names.index,
+            codes={variable.name: codes for variable, (codes, _) in found.items()},
+            undeclared={
+                variable.name: is_undeclared(variable, outcomes)
+                for variable, (_, outcomes) in found.items()
+                if variable.other is None
+            },
+            n_rows=part.n_rows + part.n_ragged,
+        )
+
+
+def is_undeclared(variable: Variable, outcomes: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Which rows get a category drawn for them, by what became of their texts."""
+    return outcomes > Outcome.EMPTY if variable.missing is not None else outcomes >= Outcome.EMPTY
+
+
 def check_records(
     rule: DatasetRule,
     variables: Sequence[Variable],
@@ -223,8 +267,7 @@ class _Scan:
             if has_ids:
                 ids += map(_text_or_empty, normalise_ids(part.columns[rule.id].texts(), normalise))
             for column in self.columns:
-                text = part.columns[column.source]
-                column.take(text.distinct, text.index, closely=closely)
+                column.take(part.columns[column.source], closely=closely)
         self.n_rows = n_whole + self.n_ragged
         if not has_ids:
             self.kept = np.ones(n_whole, dtype=np.bool_)
@@ -255,10 +298,14 @@ class _Column:
         self._codes: list[Codes] = []
         self._outcomes: list[NDArray[np.uint8]] = []
 
-    def take(self, distinct: Sequence[str], index: NDArray[np.int32], *, closely: bool) -> None:
-        codes, outcomes = self._codebook.encode(distinct, closely=closely)
-        self._codes.append(np.maximum(codes, 0).astype(self.variable.code_dtype)[index])
-        self._outcomes.append(outcomes[index])
+    def take(self, text: TextColumn, *, closely: bool) -> None:
+        codes, outcomes = self.part(text, closely=closely)
+        self._codes.append(codes)
+        self._outcomes.append(outcomes)
+
+    def part(self, text: TextColumn, *, closely: bool = False) -> tuple[Codes, NDArray[np.uint8]]:
+        codes, outcomes = self._codebook.encode(text.distinct, closely=closely)
+        return np.maximum(codes, 0).astype(self.variable.code_dtype)[text.index], outcomes[text.index]
 
     def codes(self, kept: NDArray[np.bool_]) -> Codes:
         codes: Codes = np.concatenate([np.zeros(0, dtype=self.variable.code_dtype), *self._codes])[kept]
@@ -266,8 +313,7 @@ class _Column:
         return codes
 
     def undeclared(self, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        outcomes = self._kept_outcomes(kept)
-        return outcomes > Outcome.EMPTY if self.variable.missing is not None else outcomes >= Outcome.EMPTY
+        return is_undeclared(self.variable, self._kept_outcomes(kept))
 
     def counts(self, kept: NDArray[np.bool_]) -> ColumnCounts:
         number = np.bincount(self._kept_outcomes(kept), minlength=len(Outcome)).tolist()

@@ -436,7 +436,7 @@ def _contents(
         unit = study.units[index]
         codes = randomize(
             holding,
-            holding.order,
+            holding.everyone,
             study,
             index,
             release=found.releases[index],

@@ -351,13 +351,14 @@ class StudyContext:
         if self.record.common_sha256 not in {None, common_sha256}:
             raise PeerFault("ALIGNMENT_MISMATCH", f"study '{self.record.study_id}': {problem}", hint=hint)
 
-    def accept_people(self, tags: NDArray[np.uint8], common_sha256: bytes) -> None:
+    def accept_people(self, tags: NDArray[np.uint8], rows: Rows, common_sha256: bytes) -> None:
         """Write down that this party accepts a common list, and compare its people with those of earlier studies; blocks.
 
         Accepting the same people again, as after an answer that crossed the confirmation, compares them again and writes nothing.
 
         Args:
-            tags: of the common people, (n, 14), uint8; see `verticil.party.dataset.perturb.record_tags`.
+            tags: of all people, (n, 14), uint8; see `verticil.party.dataset.perturb.record_tags`.
+            rows: the common ones.
             common_sha256: of the common list, as all parties know it.
 
         Raises:
@@ -366,7 +367,7 @@ class StudyContext:
         """
         site, record, at = self.node.site, self.record, self.node.clock()
         policy = site.config.policy
-        keys = site.common_sets.keys(tags)
+        keys = site.common_sets.keys(tags, rows)
         similar = site.common_sets.similar(record.digest, keys, minimum=policy.minimum_difference)
         kept = site.common_sets.keeps(record.digest, keys, similar)
         about = Event(
@@ -388,7 +389,7 @@ class StudyContext:
         if kept:
             return
         dropped = site.common_sets.remember(record.digest, keys, similar)
-        detail = f"{len(tags)} people in common"
+        detail = f"{len(rows)} people in common"
         if dropped:
             detail += f"; no longer compared with: {', '.join(digest.hex()[:12] for digest in dropped)}"
         site.audit.record(replace(about, detail=detail), at)

@@ -48,6 +48,8 @@ from verticil.shared.study.protocols import protocol_of
 _PART = ".part"
 _WORTH_COMPILING: Final = 5_000_000
 """Records from which on the compiled kernels win back the seconds of their import."""
+_AT_ONCE: Final = 1 << 18
+"""Records that are drawn for together: of the others nothing is in memory but what is released."""
 _RESERVE = 1 << 20
 """Free space that is left to the ledger and the state: what is written there must never fail for lack of room."""
 
@@ -165,12 +167,23 @@ def randomize(
         transition_digest=release.transition_digest,
         version_tag=version_tag,
     )
-    codes = unit_codes(study, index, {name: holding.codes[name][rows] for name in unit.variables})
-    if isinstance(unit.transition, Subset):
-        return subsets.select(key, holding.tags[rows], codes, unit.transition)
-    # Both give the same bytes; a small table is done before numba has been imported.
-    draw = perturb.perturb if len(rows) >= _WORTH_COMPILING else perturb.perturb_numpy
-    return draw(key, holding.tags[rows], codes, unit.transition)
+    channel = unit.transition
+
+    def drawn(some: NDArray[np.int64]) -> Codes:
+        codes = unit_codes(study, index, {name: holding.codes[name][some] for name in unit.variables})
+        if isinstance(channel, Subset):
+            return subsets.select(key, holding.tags[some], codes, channel)
+        # Both give the same bytes; a small table is done before numba has been imported.
+        draw = perturb.perturb if len(rows) >= _WORTH_COMPILING else perturb.perturb_numpy
+        return draw(key, holding.tags[some], codes, channel)
+
+    each = channel.codes_per_record
+    n = len(rows) * each
+    released: Codes = np.empty(n, np.uint8) if channel.n_states <= 256 else np.empty(n, np.uint16)
+    for start in range(0, len(rows), _AT_ONCE):
+        some = rows[start : start + _AT_ONCE]
+        released[start * each : (start + len(some)) * each] = drawn(some)
+    return released
 
 
 def reserve(site: Site, record: StudyRecord, effective: Study, releases: Mapping[int, Release]) -> None:

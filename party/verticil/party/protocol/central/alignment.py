@@ -165,7 +165,6 @@ class Pseudonyms:
         rows = await context.node.heavily(
             lambda: common_from_bitmap(
                 holding.pseudonyms,
-                holding.order,
                 told.bitmap,
                 expected_sha256=told.common_sha256,
                 n_common=told.n_common,
@@ -202,7 +201,7 @@ class RowOrder:
             )
         check_common_size(told.n_common, context.minimum)
         context.signed_by_all(told)
-        return context.holding.order
+        return context.holding.everyone
 
 
 class Ring:
@@ -263,7 +262,7 @@ class Ring:
                 )
             tokens = tokens_of(data)
             order = np.argsort(tokens)
-            return tokens[order].tobytes(), holding.order[order]
+            return tokens[order].tobytes(), order
 
         return await context.node.heavily(ascending)
 

@@ -173,12 +173,12 @@ class PeerStudyContext(StudyContext):
                     if holding.row_order.root != common:
                         problem = "the order of this party's rows is not the one that all parties have committed to"
                         raise PeerFault("ALIGNMENT_MISMATCH", f"alignment: {problem}", hint="nothing was randomized")
-                    return holding.order
+                    return holding.everyone
                 if self.mode == "dh-psi":
-                    return lists.common_rows(holding.order, common)
+                    return lists.common_rows(holding.n_records, common)
                 teller = self.study.parties[-1]
                 return lists.accepted_rows(
-                    holding.pseudonyms, holding.order, common, teller=teller, running=None, minimum=self.minimum
+                    holding.pseudonyms, common, teller=teller, running=None, minimum=self.minimum
                 )
 
             self.data.rows = await self.node.heavily(find)

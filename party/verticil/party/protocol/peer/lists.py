@@ -63,12 +63,12 @@ def in_common(own: Pseudonyms, told: bytes, *, teller: str, minimum: int) -> byt
 
 
 def accepted_rows(
-    own: Pseudonyms, order: NDArray[np.int64], common: bytes, *, teller: str, running: bytes | None, minimum: int
+    own: Pseudonyms, common: bytes, *, teller: str, running: bytes | None, minimum: int
 ) -> NDArray[np.int64]:
-    """The rows of the own table that stand in the common list, in its order.
+    """Which of the own pseudonyms stand in the common list, in its order.
 
     Args:
-        own, order: as `verticil.party.dataset.linkage.pseudonyms` returned them.
+        own: (n, 16), uint8, strictly ascending.
         common: the common list.
         teller: who sent it, for messages.
         running: the list that this party passed on; the common list can only be a part of it. None: it passed none on.
@@ -89,7 +89,7 @@ def accepted_rows(
     ):
         if mine is not None and not bool(_member(theirs, mine).all()):
             raise _mismatch(f"the common list of '{teller}' is not a part of {what}")
-    rows = order[_member(own, theirs)]
+    rows = np.flatnonzero(_member(own, theirs))
     rows.setflags(write=False)
     return rows
 
@@ -208,24 +208,24 @@ def followed(positions: bytes, order: bytes) -> bytes:
     return found.tobytes()
 
 
-def common_rows(order: NDArray[np.int64], found: bytes) -> NDArray[np.int64]:
-    """The rows of the own table that are common, in the common order.
+def common_rows(n_records: int, found: bytes) -> NDArray[np.int64]:
+    """The own records that are common, in the common order.
 
     Args:
-        order: the record of each own seed, see `verticil.party.dataset.blinding.seeds`.
+        n_records: own people, each with a seed.
         found: the common people's places among the own seeds.
 
     Raises:
         PeerFault: ALIGNMENT_MISMATCH, the table is shorter than it was.
     """
     positions = np.frombuffer(found, dtype="<u4")
-    if bool((positions >= len(order)).any()):
+    if bool((positions >= n_records).any()):
         raise PeerFault(
             "ALIGNMENT_MISMATCH",
             "alignment: this party's table does not have all the people any more that were found to be common",
             hint="nothing more is computed",
         )
-    rows: NDArray[np.int64] = order[positions]
+    rows = positions.astype(np.int64)
     rows.setflags(write=False)
     return rows
 

@@ -88,8 +88,8 @@ async def find_common_people(context: PeerStudyContext) -> None:
         found = await ring.follow(n_common)
 
         def accept() -> None:
-            rows = lists.common_rows(holding.order, found)
-            context.accept_people(holding.tags[rows], sha256)
+            rows = lists.common_rows(holding.n_records, found)
+            context.accept_people(holding.tags, rows, sha256)
             store.put(context.digest, Kind.COMMON, found)
 
         await context.node.heavily(accept)

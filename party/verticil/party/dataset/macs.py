@@ -1,0 +1,123 @@
+"""HMAC-SHA-256 of very many record ids under one key: tags, pseudonyms and seeds.
+
+    mac = first `size` bytes of HMAC-SHA-256(key, prefix ‖ id as UTF-8)
+
+Ids come in batches (`PackedIds`), so that no list of them is kept. `Macs` counts the ids that it has seen: as long as they are
+few it asks `cryptography`, one by one, because loading the compiled kernel takes half a second; from then on `mac_kernels`, where
+numba is installed. The bytes are the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Final
+
+import numpy as np
+from cryptography.hazmat.primitives import hashes, hmac
+from numpy.typing import NDArray
+
+_WORTH_COMPILING: Final = 200_000
+"""Ids from which on loading the kernel pays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PackedIds:
+    """Some ids as bytes.
+
+    Attributes:
+        data: uint8, their UTF-8 one after the other.
+        ends: (n,), int64, where each ends in `data`; an empty one names nobody.
+    """
+
+    data: NDArray[np.uint8] = field(repr=False)
+    ends: NDArray[np.int64] = field(repr=False)
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> PackedIds:
+        """Texts; one with bytes that are no text becomes empty."""
+        joined = "".join(texts)
+        if joined.isascii():
+            encoded = joined.encode("ascii")
+            lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+        else:
+            pieces = [_utf8(text) for text in texts]
+            encoded = b"".join(pieces)
+            lengths = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
+        return cls(data=np.frombuffer(encoded, dtype=np.uint8), ends=np.cumsum(lengths))
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @property
+    def empty(self) -> NDArray[np.bool_]:
+        """(n,), which are empty."""
+        return np.asarray(np.diff(self.ends, prepend=0) == 0)
+
+    def texts(self) -> list[bytes]:
+        """Each by itself."""
+        data, ends = self.data.tobytes(), self.ends.tolist()
+        return [data[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        return b""
+
+
+class Macs:
+    """The MACs of batches of ids under one key.
+
+    Args:
+        key: 32 bytes.
+        prefix: of every message.
+        size: bytes of a MAC, at most 32.
+
+    Raises:
+        ValueError: the key is not 32 bytes.
+    """
+
+    def __init__(self, key: bytes, *, prefix: bytes = b"", size: int) -> None:
+        if len(key) != 32:
+            raise ValueError(f"a key of {len(key)} bytes, expected 32")
+        self._key, self._prefix, self.size = key, prefix, size
+        self._seen = 0
+
+    def of(self, ids: PackedIds) -> NDArray[np.uint8]:
+        """(n, size), uint8: a MAC of each id."""
+        self._seen += len(ids)
+        if self._seen >= _WORTH_COMPILING and (kernels := compiled()) is not None:
+            macs = np.empty((len(ids), self.size), dtype=np.uint8)
+            key, prefix = (np.frombuffer(part, dtype=np.uint8) for part in (self._key, self._prefix))
+            kernels.hmac_sha256(key, prefix, ids.data, ids.ends, macs)
+            return macs
+        keyed = hmac.HMAC(self._key, hashes.SHA256())
+        keyed.update(self._prefix)
+
+        def mac(text: bytes) -> bytes:
+            own = keyed.copy()
+            own.update(text)
+            return own.finalize()[: self.size]
+
+        return np.frombuffer(b"".join(map(mac, ids.texts())), dtype=np.uint8).reshape(-1, self.size)
+
+
+def macs_of(key: bytes, ids: Iterable[str], *, prefix: bytes = b"", size: int) -> NDArray[np.uint8]:
+    """`Macs.of` of normalised ids that are all there; (n, size), uint8, read-only."""
+    made = Macs(key, prefix=prefix, size=size).of(PackedIds.of(list(ids)))
+    made.setflags(write=False)
+    return made
+
+
+@functools.cache
+def compiled() -> ModuleType | None:
+    """The kernel, or None where it cannot be had."""
+    try:
+        return importlib.import_module("verticil.party.dataset.mac_kernels")
+    except (ImportError, RuntimeError):  # RuntimeError: numba finds no folder where it may store its cache
+        return None

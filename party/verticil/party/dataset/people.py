@@ -1,0 +1,258 @@
+"""The people of a table, gathered batch by batch: who is in it once, in the order that linkage needs, with their codes.
+
+What is kept of a person is a row of bytes: tag, link (pseudonym, seed or number of the row), one code for each variable: with
+pseudonyms and six small columns 36 bytes. Rows are sorted twice (`verticil.shared.sorting`): by tag, where rows with the tag of
+another one, which have the same id, fall out, and the fingerprints of all units are computed at once; then by link. Up to
+`MEMORY_ROWS` all of it is in memory. Above, rows wait in files without a name in the state directory, and so do the people that
+come out of it: memory stays flat, the files are gone when nobody uses them any more or the process ends, and nobody else can open
+them.
+
+Does not: read tables (`source`) or compute MACs (`macs`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import IO, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.party.dataset.macs import PackedIds
+from verticil.party.dataset.perturb import TAG_BYTES, record_blocks
+from verticil.shared.arrays import Codes
+from verticil.shared.sorting import Rows, Sorter, ascending, keys_of, nameless_file
+
+MEMORY_ROWS: Final = 1 << 19
+"""People from which on they are sorted, and kept, outside memory."""
+ROW_NUMBER_BYTES: Final = 8
+_BLOCK: Final = 1 << 16
+_IDS_IN_MEMORY: Final = 1 << 24
+
+UnitCodes = Callable[[Mapping[str, Codes]], Codes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Gathered:
+    """The people of one table, in ascending order of their links. Secret.
+
+    Attributes:
+        tags: (n, 14), uint8; see `perturb.record_tags`.
+        links: (n, any), uint8, ascending and distinct.
+        codes: variable -> (n,), uint8 or uint16.
+        fingerprints: unit -> SHA-256; see `perturb.fingerprint`.
+    """
+
+    tags: NDArray[np.uint8] = field(repr=False)
+    links: NDArray[np.uint8] = field(repr=False)
+    codes: Mapping[str, Codes] = field(repr=False)
+    fingerprints: Mapping[int, bytes] = field(repr=False)
+
+
+class Gathering:
+    """Takes the rows of a table in batches.
+
+    Args:
+        folder: for what does not fit into memory.
+        link_bytes: of a link; 8 at least.
+        columns: variable -> bytes of a code, 1 or 2.
+        memory_rows: see `MEMORY_ROWS`.
+    """
+
+    def __init__(self, folder: Path, *, link_bytes: int, columns: Mapping[str, int], memory_rows: int) -> None:
+        self._folder, self._memory_rows = folder, memory_rows
+        self._link_bytes, self._columns = link_bytes, dict(columns)
+        self._width = TAG_BYTES + link_bytes + sum(columns.values())
+        self._by_tag = Sorter(folder, width=self._width, key_bytes=TAG_BYTES, memory_rows=memory_rows)
+
+    def take(
+        self,
+        tags: NDArray[np.uint8],
+        links: NDArray[np.uint8],
+        codes: Mapping[str, Codes],
+        usable: NDArray[np.bool_],
+    ) -> None:
+        """Take some rows.
+
+        Args:
+            tags, links: (n, ..).
+            codes: of all columns, (n,).
+            usable: (n,), rows that name somebody.
+
+        Raises:
+            OSError: the disk.
+        """
+        rows = np.empty((len(tags), self._width), dtype=np.uint8)
+        rows[:, :TAG_BYTES] = tags
+        at = TAG_BYTES + self._link_bytes
+        rows[:, TAG_BYTES:at] = links
+        for name, size in self._columns.items():
+            column = codes[name].astype(f"u{size}", copy=False)
+            rows[:, at : at + size] = np.ascontiguousarray(column).view(np.uint8).reshape(-1, size)
+            at += size
+        self._by_tag.add(rows[usable])
+
+    def finish(self, units: Mapping[int, UnitCodes]) -> Gathered:
+        """The people; nothing can be taken afterwards.
+
+        Args:
+            units: what the codes of each unit are, of those of the columns.
+
+        Raises:
+            OSError: the disk.
+        """
+        digests = {index: hashlib.sha256() for index in units}
+        by_link = Sorter(self._folder, width=self._width, key_bytes=self._link_bytes, memory_rows=self._memory_rows)
+        turned = [*range(TAG_BYTES, TAG_BYTES + self._link_bytes), *range(TAG_BYTES)]
+        turned += range(len(turned), self._width)
+        for rows in _single(self._by_tag.blocks(), TAG_BYTES):
+            tags, codes = np.ascontiguousarray(rows[:, :TAG_BYTES]), self._codes(rows)
+            for index, codes_of in units.items():
+                digests[index].update(record_blocks(tags, codes_of(codes)).data)
+            by_link.add(rows[:, turned])
+        del self._by_tag
+        link = self._link_bytes
+        spans = {"tags": (link, link + TAG_BYTES), "links": (0, link)}
+        at = link + TAG_BYTES
+        for name, size in self._columns.items():
+            spans[f"codes of {name}"] = (at, at + size)
+            at += size
+        widths = {name: stop - start for name, (start, stop) in spans.items()}
+        kept = _Kept(self._folder if by_link.n_rows > self._memory_rows else None, by_link.n_rows, widths)
+        done = 0
+        for rows in by_link.blocks():
+            for name, (start, stop) in spans.items():
+                kept.write(name, done, np.ascontiguousarray(rows[:, start:stop]))
+            done += len(rows)
+        found = kept.arrays()
+        return Gathered(
+            tags=found["tags"],
+            links=found["links"],
+            codes={name: _typed(found[f"codes of {name}"].reshape(-1), size) for name, size in self._columns.items()},
+            fingerprints={index: digest.digest() for index, digest in digests.items()},
+        )
+
+    def _codes(self, rows: Rows) -> dict[str, Codes]:
+        at, codes = TAG_BYTES + self._link_bytes, dict[str, Codes]()
+        for name, size in self._columns.items():
+            codes[name] = _typed(np.ascontiguousarray(rows[:, at : at + size]).reshape(-1), size)
+            at += size
+        return codes
+
+
+def _typed(raw: NDArray[np.uint8], size: int) -> Codes:
+    return raw if size == 1 else raw.view(np.uint16)
+
+
+def _single(blocks: Iterator[Rows], key_bytes: int) -> Iterator[Rows]:
+    """The rows whose key no other row has, of ascending blocks."""
+    held, again = None, False  # the last row, of which the next one decides; and whether it has the key of one before
+    for block in blocks:
+        rows = block if held is None else np.concatenate([held, block])
+        keys = keys_of(rows, key_bytes)
+        equal = np.concatenate([[again], keys[1:] == keys[:-1], [False]])
+        yield rows[:-1][~(equal[:-2] | equal[1:-1])]
+        held, again = rows[-1:], bool(equal[-2])
+    if held is not None and not again:
+        yield held
+
+
+class _Kept:
+    """Tables of bytes with n rows each that are written from above to below: in memory, or in a file without a name.
+
+    Args:
+        folder: for that file; None: they are in memory.
+        n: rows.
+        widths: bytes of a row of each table.
+    """
+
+    def __init__(self, folder: Path | None, n: int, widths: Mapping[str, int]) -> None:
+        ends = np.cumsum(
+            [-(-n * width // 64) * 64 for width in widths.values()]
+        ).tolist()  # each begins at a whole line
+        self._n, self._widths = n, dict(widths)
+        self._starts = dict(zip(widths, [0, *ends], strict=False))
+        self._end = ends[-1]
+        self._file: IO[bytes] | None = None if folder is None else nameless_file(self, folder)
+        self._bytes: NDArray[np.uint8] = np.empty(self._end if folder is None else 0, dtype=np.uint8)
+
+    def write(self, name: str, at: int, rows: Rows) -> None:
+        """Write some rows of a table from row `at` on."""
+        start = self._starts[name] + at * self._widths[name]
+        if self._file is None:
+            self._bytes[start : start + rows.size] = rows.reshape(-1)
+        else:
+            self._file.seek(start)
+            self._file.write(rows.data)
+
+    def arrays(self) -> dict[str, NDArray[np.uint8]]:
+        """The tables, (n, width), read-only."""
+        whole = self._bytes
+        if self._file is not None:
+            self._file.truncate(self._end)
+            self._file.flush()
+            whole = np.memmap(self._file, dtype=np.uint8, mode="r")
+        whole.setflags(write=False)
+        return {
+            name: np.asarray(whole[start : start + self._n * self._widths[name]]).reshape(self._n, self._widths[name])
+            for name, start in self._starts.items()
+        }
+
+
+def in_both(tags: NDArray[np.uint8], others: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where people are who have a tag in both lists: ascending places in the first, and the same people's in the other one."""
+    order = ascending(others, TAG_BYTES)
+    known = keys_of(others, TAG_BYTES)[order]
+    ours, theirs = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    for start in range(0, len(tags) if len(known) else 0, _BLOCK):
+        wanted = keys_of(tags[start : start + _BLOCK], TAG_BYTES)
+        place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        there = np.flatnonzero(known[place] == wanted)
+        ours.append(start + there)
+        theirs.append(order[place[there]])
+    return np.concatenate(ours), np.concatenate(theirs)
+
+
+class IdSpool:
+    """The ids of a table in its order, for a second look at them; in memory as long as they are few, else in a nameless file.
+
+    Args:
+        folder: for that file.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = tempfile.SpooledTemporaryFile(max_size=_IDS_IN_MEMORY, dir=str(folder))  # noqa: SIM115  as long as this lives
+        weakref.finalize(self, self._file.close)
+        self._batches: list[int] = []
+
+    def take(self, ids: PackedIds, index: NDArray[np.int32]) -> None:
+        """Keep a batch: of row i the id at `index[i]`.
+
+        Raises:
+            OSError: the disk.
+        """
+        texts = ids.texts()
+        rows = [texts[place] for place in index.tolist()]
+        self._file.write(np.cumsum([0, *map(len, rows)], dtype=np.int64).tobytes())
+        self._file.write(b"".join(rows))
+        self._batches.append(len(rows))
+
+    def at(self, numbers: NDArray[np.uint64]) -> Iterator[str]:
+        """The ids of rows with ascending numbers, from 0.
+
+        Raises:
+            OSError: the disk.
+        """
+        self._file.seek(0)
+        for first, behind in pairwise(np.cumsum([0, *self._batches]).tolist()):
+            ends = np.frombuffer(self._file.read(8 * (behind - first + 1)), dtype=np.int64)
+            data = self._file.read(int(ends[-1]))
+            low, high = np.searchsorted(numbers, [first, behind])
+            for number in (numbers[low:high] - np.uint64(first)).tolist():
+                yield data[ends[number] : ends[number + 1]].decode("utf-8")
