@@ -1,10 +1,11 @@
-"""What stated knowledge is worth: ``python tests/bench/knowledge.py [--only adult|ma2019|draw] [--seeds 3]``.
+"""What stated knowledge is worth: ``python tests/bench/knowledge.py [--only adult|ma2019|draw] [--how each] [--level 3]``.
 
 Records that are learned and drawn with rules, beside records of the same columns without; distances are those of `joint_data`,
 over all columns, those that follow from others too. A bound is met when the mean over the seeds + 1 standard error is at most it.
 
-What a column that is not sent would have cost can be spent on the others: so there are two lines for each level, one with the
-same epsilon for each column that is sent, and one with the same epsilon for all columns together.
+What a column that is not sent would have cost can be spent on the others: so there are three lines for each level, ``each`` with
+the same epsilon for each column that is sent, ``in all`` with the same epsilon for all columns together, in equal parts, and
+``total`` where the study states that total, without knowledge and with, and ``[allocate]`` divides it (`equal_contrast`).
 
 Adult: its 13 columns and ``education``, of which ``education-num`` is the number (adult.names of the data set); the rules that
 its people break three times. ``draw``: 10 million records by these rules, a million at a time: none may break one, memory must
@@ -36,6 +37,8 @@ from verticil.curator.learning import records_of
 from verticil.experiments.hittmeir import datasets
 from verticil.experiments.hittmeir.synthesizer import warm_up
 from verticil.miner.learning.learn import learn
+from verticil.shared.channels.allocation import equal_contrast
+from verticil.shared.channels.transition import Transition
 from verticil.shared.knowledge.raking import raked
 from verticil.shared.knowledge.rules import Condition, Function, Knowledge, Rule
 from verticil.shared.knowledge.support import function_codes, support
@@ -47,8 +50,10 @@ from verticil.shared.study.document import ParameterRule, ReleaseRule, Study, Un
 from verticil.shared.study.reading import read_study
 
 Given = Mapping[str, Sequence[str]]
-Make = Callable[[float | None, int, Knowledge | None], tuple[Columns, str]]
-"""Of epsilon, seed and what is known: the columns of records, and what is told of them."""
+Epsilons = Sequence[float | None]
+"""Of every column; None: as it is."""
+Make = Callable[[Epsilons, int, Knowledge | None], tuple[Columns, str]]
+"""Of epsilons, seed and what is known: the columns of records, and what is told of them."""
 
 EDUCATION = (
     "Preschool", "1st-4th", "5th-6th", "7th-8th", "9th", "10th", "11th", "12th", "HS-grad", "Some-college", "Assoc-voc",
@@ -183,10 +188,22 @@ def sent(data: Data, stated: Knowledge | None) -> Data:
     return Data(name=data.name, schema=schema, columns=[data.columns[place] for place in places])
 
 
-def randomized(data: Data, epsilon: float | None, seed: int) -> Data:
-    """The data with every column randomized: the same, whatever is known and so not sent."""
-    columns = released(data.columns, channels_of(data.schema.n_states, epsilon), seed)
-    return dataclasses.replace(data, columns=columns)
+def randomized(data: Data, epsilons: Epsilons, seed: int, stated: Knowledge | None) -> tuple[Data, list[Transition]]:
+    """The columns that are sent, randomized, and how; by the same draws whatever is known and so not sent."""
+    each = [channels_of([k], level)[0] for k, level in zip(data.schema.n_states, epsilons, strict=True)]
+    own = sent(dataclasses.replace(data, columns=released(data.columns, each, seed)), stated)
+    return own, [each[data.schema.index(name)] for name in own.schema.names]
+
+
+def epsilons_of(data: Data, stated: Knowledge | None, level: float | None, how: str) -> list[float | None]:
+    """Of every column, by one of three ways to divide: see the module. Who is not sent has one, too, which nobody spends."""
+    names, own = data.schema.names, sent(data, stated).schema
+    if level is None or how == "each":
+        return [level] * len(names)
+    if how == "in all":
+        return [level * len(names) / len(own)] * len(names)
+    divided = dict(zip(own.names, equal_contrast(own.n_states, level * len(names), [None] * len(own)), strict=True))
+    return [divided.get(name, level) for name in names]
 
 
 def completed(codes: Sequence[np.ndarray], data: Data, stated: Knowledge) -> Columns:
@@ -199,10 +216,10 @@ def completed(codes: Sequence[np.ndarray], data: Data, stated: Knowledge) -> Col
     return [found[name] for name in data.schema.names]
 
 
-def of_network(data: Data, epsilon: float | None, seed: int, stated: Knowledge | None) -> tuple[Columns, str]:
+def of_network(data: Data, epsilons: Epsilons, seed: int, stated: Knowledge | None) -> tuple[Columns, str]:
     """Ten times as many records as people, of the network of a study of randomized columns, by its rules."""
-    own = sent(randomized(data, epsilon, seed), stated)
-    study = dataclasses.replace(study_of(own, channels_of(own.schema.n_states, epsilon)), knowledge=stated)
+    own, channels = randomized(data, epsilons, seed, stated)
+    study = dataclasses.replace(study_of(own, channels), knowledge=stated)
     network = learned_network(study, own.columns)
     found = None if stated is None else support(stated, own.schema)
     by = raked(network, found)
@@ -219,12 +236,9 @@ def learned_network(study: Study, columns: Columns) -> Network:
     return learn(fitting, study).network
 
 
-def of_study(
-    data: Data, like: Study, epsilon: float | None, seed: int, stated: Knowledge | None
-) -> tuple[Columns, str]:
+def of_study(data: Data, like: Study, epsilons: Epsilons, seed: int, stated: Knowledge | None) -> tuple[Columns, str]:
     """The records of a release: of the joint model, of the network, or of both, by the study's rules."""
-    own = sent(randomized(data, epsilon, seed), stated)
-    channels = channels_of(own.schema.n_states, epsilon)
+    own, channels = randomized(data, epsilons, seed, stated)
     units = tuple(
         Unit(variables=(v.name,), owner=v.owner, scheme="matrix", transition=channel)
         for v, channel in zip(own.schema.variables, channels, strict=True)
@@ -295,6 +309,8 @@ def main() -> int:
     """Print the figures; 1 where a bound is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="")
+    parser.add_argument("--how", choices=("each", "in all", "total"), default="")
+    parser.add_argument("--level", type=float, help="of Adult: this epsilon a column alone")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     options = parser.parse_args()
@@ -307,20 +323,22 @@ def main() -> int:
     lines: list[Callable[[], Line]] = []
 
     def add(name: str, data: Data, stated: Knowledge, level: float | None, make: Make, ways: int | None) -> None:
-        """A line with the same epsilon a column, and one with the same of all together."""
-        spared = len(data.schema) / len(sent(data, stated).schema)
-        for words, more in (("each", 1.0), ("in all", spared)) if level is not None else (("", 1.0),):
+        """A line for each way to divide epsilon."""
+        for how in ("each", "in all", "total") if level is not None else ("each",):
 
-            def made(seed: int, known: bool, more: float = more) -> tuple[Columns, str]:
-                return make(
-                    None if level is None else level * (more if known else 1.0), seed, stated if known else None
-                )
+            def made(seed: int, known: bool, how: str = how) -> tuple[Columns, str]:
+                knowledge = stated if known else None
+                return make(epsilons_of(data, knowledge, level, how), seed, knowledge)
 
-            lines.append(partial(compared, f"{name} {words}".strip(), data, made, ways, seeds))
+            words = name if level is None else f"{name} {how}"
+            if options.how in ("", how):
+                lines.append(partial(compared, words, data, made, ways, seeds))
 
     if options.only in ("", "adult"):
         data, stated = adult()
-        for level, ways in ((None, None), (3.0, None), (2.0, 3), (1.0, 3)):
+        for level, ways in ((None, 3), (3.0, 3), (2.0, 3), (1.0, 3)):
+            if options.level not in (None, level):
+                continue
             name = "Adult, network, " + ("exact" if level is None else f"local {level:g}")
             add(name, data, stated, level, partial(of_network, data), ways)
     if options.only in ("", "ma2019"):

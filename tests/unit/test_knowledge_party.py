@@ -22,14 +22,20 @@ from verticil.party.local_dataset import LocalDataset, columns_of, read_holding,
 from verticil.party.operator.check import check
 from verticil.party.operator.view_model import questions
 from verticil.party.storage.secret import SiteSecret
+from verticil.shared.errors import Misuse
 from verticil.shared.knowledge.columns import columns, narrowed
-from verticil.shared.knowledge.rules import Groups, Knowledge, Refinement, Rule
+from verticil.shared.knowledge.rules import Condition, Flag, Groups, Knowledge, Refinement, Rule
 from verticil.shared.knowledge.support import support
-from verticil.shared.model.schema import Schema
+from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study.document import LeftOut, QuorumRule, Study
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.sub_model import narrowed as sub_model
 
+ADULTS = Rule(
+    name="adults smoke",
+    when=(Condition(variable="smoker", values=("yes",)),),
+    then=(Condition(variable="age", values=("[18,65)", "[65,120)")),),
+)
 SITE = SiteSecret(value=b"s" * 32)
 N = 120
 SMOKED = Refinement(
@@ -105,6 +111,91 @@ def test_no_rule_of_a_site_approves_a_cut_that_properties_make(folder):
     assert uncovered(known, "clinic", columns, asked(known, "clinic", columns)) == ()
     (words,) = [item.words for item in questions(config_of(folder, ["no"]), known).asked if item.columns == ("smoker",)]
     assert "3 finer values that the study lists are written as their category, before anything else" in words
+
+
+TOLD = Flag(
+    name="told",
+    variable="told",
+    when=(Condition(variable="age", values=("[18,65)",)), Condition(variable="smoker", values=("yes",))),
+)
+
+
+def flagged(*rules: Rule, flag: Flag = TOLD) -> Study:
+    """The clinic has a flag: who smokes between 18 and 64."""
+    study = study_that_knows(rules=rules)
+    told = Variable(name="told", owner="clinic", labels=("no", "yes"))
+    unit = dataclasses.replace(study.units[1], variables=("told",))
+    schema = Schema(variables=(*study.schema.variables, told))
+    knowledge = Knowledge(rules=rules, flags=(flag,))
+    return dataclasses.replace(study, schema=schema, units=(*study.units, unit), knowledge=knowledge)
+
+
+def test_a_flag_is_written_from_its_columns_and_stands_in_no_table(folder):
+    config, study = config_of(folder, ["yes", "no"]), flagged()
+    holding, _ = held(config, study)
+    ages, smokes = np.arange(N), np.arange(N) % 2 == 0
+    np.testing.assert_array_equal(holding.codes["told"], (ages >= 18) & (ages < 65) & smokes)
+    releases = releases_of(config, study, holding, site_secret=SITE.value)
+    place = study.unit_of("told")
+    assert releases[place].sources == ("flag of age, smoker",)
+    assert releases[place].event.epsilon == releases[1].event.epsilon > 1
+    found = check(config, study)
+    assert "told" not in str(found.faults)
+    assert [table.missing_columns for table in found.tables] == [()]
+    (asked_,) = [item for item in questions(config, study).asked if item.columns == ("told",)]
+    assert asked_.sources == ("flag of age, smoker",)
+
+
+def test_rules_are_counted_beside_a_flag(folder):
+    assert warnings(config_of(folder, ["yes", "no"]), flagged(ADULTS)) == [
+        "people.csv: 9 of 120 rows are not as the rule 'adults smoke' of the study states"
+    ]
+
+
+def test_what_a_flag_means_is_part_of_its_release_and_of_what_people_approve(folder):
+    config = config_of(folder, ["yes", "no"])
+    other = dataclasses.replace(TOLD, when=TOLD.when[1:])
+    sent = [
+        releases_of(config, s, held(config, s)[0], site_secret=SITE.value)[s.unit_of("told")]
+        for s in (flagged(), flagged(flag=other))
+    ]
+    assert sent[0].codebook_digest != sent[1].codebook_digest
+    columns = columns_of(config, flagged())
+    same = dataclasses.replace(TOLD, when=(TOLD.when[0], dataclasses.replace(TOLD.when[1], values=("no",))))
+    allowed = asked(flagged(), "clinic", columns)
+    assert uncovered(flagged(), "clinic", columns, allowed) == ()
+    (said,) = uncovered(flagged(flag=same), "clinic", columns_of(config, flagged(flag=same)), allowed)
+    assert said.startswith("column 'told': its categories")
+
+
+def test_a_flag_of_columns_in_two_data_sets_is_refused_by_the_party(folder):
+    config = config_of(folder, ["yes", "no"])
+    (folder / "more.csv").write_text("id,smoker\n" + "".join(f"p{i},yes\n" for i in range(N)))
+    (folder / "people.csv").write_text("id,age\n" + "".join(f"p{i},{i}\n" for i in range(N)))
+    (rule,) = config.datasets.values()
+    more = dataclasses.replace(rule, path=folder / "more.csv")
+    split = dataclasses.replace(config, datasets={"people": rule, "more": more})
+    with pytest.raises(
+        Misuse, match="'age' is in data set 'people', 'smoker' is in data set 'more', expected one data set"
+    ):
+        held(split, flagged())
+
+
+def test_an_owner_alone_writes_flags_too(folder):
+    study = owners_study(flagged(), method="network", epsilon=2)
+    rows = [f"{i},{'yes' if i % 2 else 'no'},>50K,{50 + i},south" for i in range(N)]
+    (folder / "all.csv").write_text("\n".join(["age,smoker,income,weight,region", *rows]) + "\n")
+    table = read_table(folder / "all.csv", study, dataset="all", id_column=None, secret=SITE)
+    ages = np.arange(N)
+    np.testing.assert_array_equal(table.codes[5], (ages >= 18) & (ages < 65) & (ages % 2 == 1))
+    assert table.sources[5] == "flag of age, smoker"
+
+
+def test_without_its_party_a_flag_goes_and_nothing_else() -> None:
+    study = flagged(ADULTS)
+    left = narrowed(study.knowledge, study.schema, ["income", "weight", "region"])
+    assert left is None
+    assert narrowed(study.knowledge, study.schema, ["age", "smoker"]) == Knowledge(rules=(ADULTS,))
 
 
 def warnings(config: PartyConfig, study: Study) -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
+import numpy as np
 import pytest
 
 from support.knowledge import FUNCTION, HEAD, study
@@ -153,6 +155,86 @@ def test_what_is_wrong_is_named_with_file_key_and_hint(tmp_path, rule, words, hi
     assert "study.toml" in caught.value.message
     assert re.search(words, caught.value.message), caught.value.message
     assert hint in caught.value.hint
+
+
+FLAG = '[[variable]]\nparty = "{}"\nname = "{}"\ncategories = {}\n'
+IS = 'relationship = "Husband"'
+HUSBANDS = 'kind = "implication"\nif = {{ {} }}\nthen = {{ sex = "Male" }}\nflag = "{}"'
+
+
+def with_flag(party: str = "register", name: str = "told", categories: str = '["no", "yes"]') -> str:
+    return HEAD.replace("[randomization_default]", FLAG.format(party, name, categories) + "[randomization_default]")
+
+
+def test_a_flag_is_a_column_that_says_where_its_rule_applies(tmp_path):
+    plain = study(tmp_path, HUSBANDS.format(IS, "x").replace('\nflag = "x"', ""), head=with_flag())
+    found = study(tmp_path, HUSBANDS.format(IS, "told"), head=with_flag())
+    assert found.knowledge is not None
+    assert plain.knowledge is not None
+    assert found.knowledge.rules == plain.knowledge.rules
+    (flag,) = found.knowledge.flags
+    assert flag.when == (Condition(variable="relationship", values=("Husband",)),)
+    told, relationship = found.schema.index("told"), found.schema.index("relationship")
+    np.testing.assert_array_equal(
+        found.support().table((relationship, told)), [[False, True], [True, False], [True, False]]
+    )
+    assert found.knowledge.flag("sex") is None
+    assert any(
+        "told is 'yes', else 'no'; its party writes it from them" in text
+        for text in stated(found.knowledge, found.schema)
+    )
+    assert canonical.from_bytes(canonical.to_bytes(found), wire=False) == found
+    assert canonical.digest(plain) != canonical.digest(found)
+    assert b"flags" not in canonical.to_bytes(plain)
+
+
+@pytest.mark.parametrize(
+    ("head", "rule", "words"),
+    [
+        (with_flag("school"), HUSBANDS.format(IS, "told"), "'told' is a column of 'school', and 'relationship'"),
+        (with_flag(), HUSBANDS.format(IS + ', education = "some"', "told"), "is one of 'school': nobody could"),
+        (with_flag(), HUSBANDS.format(IS, "tod"), "flag: 'tod' is not a variable"),
+        (with_flag(categories='["no", "yes", "?"]'), HUSBANDS.format(IS, "told"), "two categories and no more"),
+        (with_flag(), HUSBANDS.format(IS, "age"), "'age' is a flag, expected two categories"),
+        (with_flag(), HUSBANDS.format('told = "yes"', "told"), "'told' is a flag itself"),
+        (
+            with_flag(),
+            HUSBANDS.format(IS, "told") + "\n[[knowledge.rule]]\n" + HUSBANDS.format('age = "unknown"', "told"),
+            r"'told' is the flag of knowledge.rule\[1\] already",
+        ),
+        (
+            with_flag(),
+            HUSBANDS.format(IS, "told").replace("if = {", "if = [{").replace("}\nthen", '}, { sex = "Male" }]\nthen'),
+            "'if' has alternatives",
+        ),
+        (
+            with_flag("school"),
+            FUNCTION + "[[knowledge.rule]]\n" + HUSBANDS.format('education-num = "1"', "told"),
+            "'education-num' follows from others, expected variables that a party sends",
+        ),
+    ],
+)
+def test_a_flag_that_nobody_could_write_is_refused_by_name(tmp_path, head, rule, words):
+    with pytest.raises(Misuse) as caught:
+        study(tmp_path, rule, head=head)
+    assert caught.value.code == "STUDY_INVALID"
+    assert re.search(words, caught.value.message), caught.value.message
+
+
+def test_a_flag_in_a_canonical_form_is_checked_as_well(tmp_path):
+    found = study(tmp_path, HUSBANDS.format(IS, "told"), head=with_flag())
+    assert found.knowledge is not None
+    (flag,) = found.knowledge.flags
+    for changed, words in (
+        (dataclasses.replace(flag, when=(Condition(variable="education", values=("some",)),)), "nobody could write it"),
+        (
+            dataclasses.replace(flag, variable="sex", when=(Condition(variable="sex", values=("Male",)),)),
+            "is a flag itself",
+        ),
+    ):
+        planted = dataclasses.replace(found, knowledge=dataclasses.replace(found.knowledge, flags=(changed,)))
+        with pytest.raises(Misuse, match=words):
+            canonical.from_bytes(canonical.to_bytes(planted), wire=False)
 
 
 def test_rules_that_are_wrong_together_are_named(tmp_path):

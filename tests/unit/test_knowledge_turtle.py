@@ -20,6 +20,7 @@ from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 
+FLAGGED = '[[variable]]\nparty = "register"\nname = "told"\ncategories = ["no", "yes"]\n'
 TABLES = (
     'kind = "implication"\nname = "husbands"\nif = { relationship = "Husband" }\nthen = { sex = "Male" }',
     'kind = "forbidden"\nname = "early"\nall = { education = { not = "none" }, age = { below = 5 } }',
@@ -47,6 +48,19 @@ def test_a_graph_and_tables_that_say_the_same_are_one_knowledge_and_one_digest(t
     plain = re.sub(r'rdfs:label "[^"]*" ;?', "", GRAPH).replace("; .", ".")
     tables = (re.sub(r'name = "(?!\w+ ?= )[a-z]+"\n?', "", rule).strip() for rule in TABLES)
     assert by_file(tmp_path, plain).knowledge == by_tables(tmp_path, *tables).knowledge  # names made from words
+
+
+def test_a_flag_in_a_graph_is_that_of_a_table(tmp_path):
+    head = HEAD.replace("[randomization_default]", FLAGGED + "[randomization_default]")
+    attribute = ':told a k:Attribute ; k:column "told" .\n'
+    graph = GRAPH.replace('rdfs:label "husbands" ;', 'rdfs:label "husbands" ; k:flag :told ;') + attribute
+    one = by_tables(tmp_path, TABLES[0] + '\nflag = "told"', *TABLES[1:], head=head)
+    assert by_file(tmp_path, graph, head=head).knowledge == one.knowledge
+    assert one.knowledge is not None
+    assert [(item.name, item.variable) for item in one.knowledge.flags] == [("husbands, as a column", "told")]
+    several = GRAPH.replace('rdfs:label "x" ;', 'rdfs:label "x" ; k:flag :told ;') + attribute
+    with pytest.raises(Misuse, match=r"rules.ttl: line \d+: :several: 4 rules in one, expected an implication"):
+        by_file(tmp_path, several, head=head)
 
 
 def test_a_disjunction_without_a_negation_and_what_rules_out_nothing(tmp_path):

@@ -22,7 +22,7 @@ from verticil.analyst.draft import column_rules, dataset_rule
 from verticil.curator.study import LEAST_RECORDS
 from verticil.party.dataset import perturb, substitutes
 from verticil.party.dataset.source import check_records, read_records
-from verticil.party.local_dataset import compounds_of, with_properties
+from verticil.party.local_dataset import compounds_of, flag_meaning, flag_of, stated_of, with_flags, with_properties
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault
@@ -89,9 +89,11 @@ def read_table(path: Path, study: Study, *, dataset: str, id_column: str | None,
     rule = dataset_rule(path, id_column or "")
     rule = replace(rule, columns=column_rules(study, study.parties[0], rule), has_ids=id_column is not None)
     rule = with_properties(rule, study.knowledge, study.schema.names)
-    variables, together = study.schema.variables, compounds_of(study, study.parties[0])
+    variables = [variable for variable in study.schema.variables if flag_of(study, variable.name) is None]
+    together = compounds_of(study, study.parties[0])
     records = read_records(rule, variables, study.linkage.normalise)
-    report = check_records(rule, variables, study.linkage.normalise, list(together.values()), study.knowledge)
+    known = stated_of(study, [variable.name for variable in variables])
+    report = check_records(rule, variables, study.linkage.normalise, list(together.values()), known)
     for count, code, what in (
         (report.n_repeated_ids, "DATA_ID_DUPLICATE", "have the id of another one"),
         (report.n_empty_ids, "DATA_ID_MISSING", "have an empty id"),
@@ -109,7 +111,7 @@ def read_table(path: Path, study: Study, *, dataset: str, id_column: str | None,
             hint="noise that protects people leaves nothing of so few",
         )
     tags = perturb.record_tags(secret.tag_key, records.ids or map(str, range(report.n_records)))
-    codes, codebooks, sources = list[Codes](), list[bytes](), list[str]()
+    own, codebooks, sources = dict[str, Codes](), dict[str, bytes](), dict[str, str]()
     for variable in variables:
         column, found = rule.column(variable.name), records.codes[variable.name]
         codebook = perturb.codebook_digest(variable, column.recode, column.written)
@@ -118,27 +120,31 @@ def read_table(path: Path, study: Study, *, dataset: str, id_column: str | None,
                 secret.value, dataset=dataset, source_columns=[column.source], codebook_digest=codebook
             )
             found = np.where(records.undeclared[variable.name], substitutes.draw(key, tags, variable.n_states), found)
-        codes.append(found)
-        codebooks.append(codebook)
-        sources.append(column.source)
-    own, place = dict(zip(study.schema.names, codes, strict=True)), study.schema.index
+        own[variable.name], codebooks[variable.name], sources[variable.name] = found, codebook, column.source
+    own = with_flags(study, own)
+    local = {name: rule.column(name) for name in sources}
+    for flag in () if study.knowledge is None else study.knowledge.flags:
+        columns = {name: (column.source, column.recode, column.written) for name, column in local.items()}
+        sources[flag.variable], meaning = flag_meaning(study, flag, columns)
+        codebooks[flag.variable] = perturb.codebook_digest(study.schema[study.schema.index(flag.variable)], {}, meaning)
     for compound in together.values():
         key = substitutes.substitute_key(
             secret.value,
             dataset=dataset,
-            source_columns=[sources[place(name)] for name in compound.variables],
+            source_columns=[sources[name] for name in compound.variables],
             codebook_digest=perturb.compound_digest(
-                [codebooks[place(name)] for name in compound.variables], compound.impossible
+                [codebooks[name] for name in compound.variables], compound.impossible
             ),
         )
         own |= compound.possible(own, substitutes.draw(key, tags, compound.n_domain))
-    codes = list(own.values())
+    names = study.schema.names
+    codes = [own[name] for name in names]
     return Table(
         codes=tuple(codes),
-        codebooks=tuple(codebooks),
-        sources=tuple(sources),
+        codebooks=tuple(codebooks[name] for name in names),
+        sources=tuple(sources[name] for name in names),
         fingerprint=hashlib.sha256(b"".join(perturb.fingerprint(tags, code) for code in codes)).digest(),
-        remarks=(*(remark.message for remark in report.remarks), *_constant(variables, codes)),
+        remarks=(*(remark.message for remark in report.remarks), *_constant(study.schema.variables, codes)),
     )
 
 

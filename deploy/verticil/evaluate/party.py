@@ -62,7 +62,7 @@ def evaluate_own(
         raise Misuse(
             "USAGE", f"'{config.name}' is no party of the study", hint=f"its parties are {', '.join(study.parties)}"
         )
-    places = origins(config, study)
+    places = {name: origin for name, origin in origins(config, study).items() if not origin.flag}
     if len(datasets := Counter(origin.dataset for origin in places.values())) != 1:
         raise Misuse(
             "USAGE",

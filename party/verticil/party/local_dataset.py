@@ -6,6 +6,9 @@ variable. They are in memory or, of very many people, in a file without a name i
 is released of a record is one code of each unit: of a compound the code of its combination. Every value has one: where the
 study declares none for it, a category that is drawn for the record (`verticil.party.dataset.substitutes`).
 
+The flag of a rule (`verticil.shared.knowledge`) stands in no table: it is written from the codes of its rule's columns, which are
+all in one data set. What it means is part of its codebook.
+
 A party may have several data sets. A variable belongs to the one that names it in a ``columns`` rule, else to the only one
 whose table has such a column; the party's people in a study are those who are in all the data sets that the study uses. The
 fingerprint of a unit is that of its whole data set, whoever is at the other parties; the columns of a compound are therefore all
@@ -15,6 +18,7 @@ in one data set.
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,7 +39,8 @@ from verticil.party.storage.secret import SiteSecret, secret_id
 from verticil.shared.alignment.merkle import Tree
 from verticil.shared.arrays import Codes
 from verticil.shared.errors import Misuse, PeerFault, Refusal
-from verticil.shared.knowledge.rules import Knowledge
+from verticil.shared.knowledge.columns import flag_codes, narrowed
+from verticil.shared.knowledge.rules import Flag, Knowledge
 from verticil.shared.model.schema import Variable
 from verticil.shared.privacy.events import PrivacyEvent, column_reader, planned
 from verticil.shared.privacy.figures import column_event
@@ -45,12 +50,20 @@ from verticil.shared.study.document import Study
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a variable comes from at this site."""
+    """Where a variable comes from at this site.
+
+    Attributes:
+        dataset: its data set.
+        source: the local column; of a flag those that it is written from.
+        recode, written: see `perturb.codebook_digest`; of a flag its conditions stand in `written`.
+        flag: whether it is one, and so no column of the table.
+    """
 
     dataset: str
     source: str
     recode: Mapping[str, str]
     written: str = "plain"
+    flag: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -110,6 +123,15 @@ def origins(config: PartyConfig, study: Study) -> dict[str, Origin]:
         DataFault: a table cannot be read.
     """
     own = [study.schema[position] for position in study.schema.owned_by(config.name)]
+    found = _column_origins(config, study, [variable for variable in own if flag_of(study, variable.name) is None])
+    for variable in own:
+        if (flag := flag_of(study, variable.name)) is not None:
+            found[variable.name] = _flag_origin(config, study, flag, found)
+    _check_compounds(config, study, found)
+    return found
+
+
+def _column_origins(config: PartyConfig, study: Study, own: Sequence[Variable]) -> dict[str, Origin]:
     if len(config.datasets) == 1:
         ((name, rule),) = config.datasets.items()
         return {variable.name: _origin(name, rule, study, variable) for variable in own}
@@ -128,8 +150,65 @@ def origins(config: PartyConfig, study: Study) -> dict[str, Origin]:
                 hint=f"name it in [dataset.NAME.columns.{variable.name}]",
             )
         found[variable.name] = _origin(homes[0], config.datasets[homes[0]], study, variable)
-    _check_compounds(config, study, found)
     return found
+
+
+def _flag_origin(config: PartyConfig, study: Study, flag: Flag, places: Mapping[str, Origin]) -> Origin:
+    """Of the columns that a flag is written from."""
+    own = {condition.variable: places[condition.variable] for condition in flag.when}
+    if len({place.dataset for place in own.values()}) > 1:
+        where = ", ".join(f"'{name}' is in data set '{place.dataset}'" for name, place in own.items())
+        raise Misuse(
+            "CONFIG_INVALID",
+            f"{config.path.name}: the flag '{flag.variable}' is written from several columns: {where}, expected one data set",
+            hint=f"name one data set for them in [dataset.NAME.columns.{flag.when[0].variable}], or join the tables",
+        )
+    columns = {name: (place.source, place.recode, place.written) for name, place in own.items()}
+    source, meaning = flag_meaning(study, flag, columns)
+    dataset = next(iter(own.values())).dataset
+    return Origin(dataset=dataset, source=source, recode={}, written=meaning, flag=True)
+
+
+def flag_of(study: Study, variable: str) -> Flag | None:
+    """The flag that a variable is; None: it is a column of a table."""
+    return None if study.knowledge is None else study.knowledge.flag(variable)
+
+
+def flag_meaning(
+    study: Study, flag: Flag, columns: Mapping[str, tuple[str, Mapping[str, str], str]]
+) -> tuple[str, str]:
+    """The local columns of a flag, in words; and a text that tells what it means: its conditions, and their columns' codebooks.
+
+    Args:
+        study: of the flag.
+        flag: of a rule.
+        columns: of each variable of its conditions the local column, its recode, and how its numbers are written.
+    """
+    digest = hashlib.sha256()
+    for condition in flag.when:
+        _, recode, written = columns[condition.variable]
+        variable = study.schema[study.schema.index(condition.variable)]
+        digest.update(perturb.codebook_digest(variable, recode, written))
+        digest.update(bytes(label in condition.values for label in variable.labels))
+    named = ", ".join(columns[condition.variable][0] for condition in flag.when)
+    return f"flag of {named}", f"flag {digest.hexdigest()}"
+
+
+def stated_of(study: Study, columns: Collection[str]) -> Knowledge | None:
+    """What a study states of some columns of a table, which has no flags."""
+    return study.knowledge and narrowed(study.knowledge, study.schema, columns)
+
+
+def with_flags(study: Study, codes: Mapping[str, Codes]) -> dict[str, Codes]:
+    """Codes of columns with those of every flag whose columns are there."""
+    flags = () if study.knowledge is None else study.knowledge.flags
+    variables = {variable.name: variable for variable in study.schema.variables}
+    written = {
+        flag.variable: flag_codes(flag, variables, codes)
+        for flag in flags
+        if all(condition.variable in codes for condition in flag.when)
+    }
+    return {**codes, **written}
 
 
 def _check_compounds(config: PartyConfig, study: Study, places: Mapping[str, Origin]) -> None:
@@ -259,7 +338,8 @@ def read_people(config: PartyConfig, study: Study, *, site_secret: SiteSecret, l
     compounds = compounds_of(study, config.name)
     found: People | None = None
     for dataset in dict.fromkeys(place.dataset for place in places.values()):
-        variables = [variable for variable in study.schema.variables if _is_in(variable, places, dataset)]
+        there = [variable for variable in study.schema.variables if _is_in(variable, places, dataset)]
+        variables = [variable for variable in there if not places[variable.name].flag]
         units = [i for i in study.units_of(config.name) if places[study.units[i].variables[0]].dataset == dataset]
         rule = with_properties(config.datasets[dataset], study.knowledge, [variable.name for variable in variables])
         substituted = _substitution(study, variables, units, places, compounds, site_secret=site_secret.value)
@@ -267,6 +347,7 @@ def read_people(config: PartyConfig, study: Study, *, site_secret: SiteSecret, l
             here = _read_table(
                 rule,
                 variables,
+                there,
                 {index: functools.partial(unit_codes, study, index) for index in units},
                 substituted,
                 normalise=study.linkage.normalise,
@@ -287,6 +368,7 @@ def read_people(config: PartyConfig, study: Study, *, site_secret: SiteSecret, l
 def _read_table(
     rule: DatasetRule,
     variables: Sequence[Variable],
+    kept: Sequence[Variable],
     units: Mapping[int, UnitCodes],
     substituted: Callable[[Batch, NDArray[np.uint8]], Mapping[str, Codes]],
     *,
@@ -295,10 +377,11 @@ def _read_table(
     linked_by: Macs | None,
     folder: Path,
 ) -> People:
+    """The people of one table: `variables` are read, and `kept` is what `substituted` makes of their codes."""
     gathering = Gathering(
         folder,
         link_bytes=ROW_NUMBER_BYTES if linked_by is None else linked_by.size,
-        columns={variable.name: np.dtype(variable.code_dtype).itemsize for variable in variables},
+        columns={variable.name: np.dtype(variable.code_dtype).itemsize for variable in kept},
         memory_rows=MEMORY_ROWS,
     )
     spool = IdSpool(folder) if linked_by is None else None
@@ -338,7 +421,10 @@ def _substitution(
     *,
     site_secret: bytes,
 ) -> Callable[[Batch, NDArray[np.uint8]], Mapping[str, Codes]]:
-    """What puts a drawn category in place of each undeclared value of a batch, and a drawn combination of each impossible one."""
+    """What puts a drawn category in place of each undeclared value of a batch, and a drawn combination of each impossible one.
+
+    Flags are written between the two.
+    """
 
     def key_of(names: Sequence[str], codebook_digest: bytes) -> bytes:
         columns = [places[name] for name in names]
@@ -366,6 +452,7 @@ def _substitution(
         for variable, key in single:
             drawn = substitutes.draw(key, tags, variable.n_states)
             codes[variable.name] = np.where(batch.undeclared[variable.name], drawn, codes[variable.name])
+        codes = with_flags(study, codes)
         for compound, key in several:
             codes |= compound.possible(codes, substitutes.draw(key, tags, compound.n_domain))
         return codes

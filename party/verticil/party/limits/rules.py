@@ -137,7 +137,8 @@ class ColumnCodebook:
         bins: edges; None: categories.
         other: the category of what is not declared.
         missing: its category and spellings.
-        properties: (value, category) of finer values that a study lists. party.toml can list none: people decide on them.
+        properties: (value, category) of finer values that a study lists, and of a flag (category, variable) of its conditions.
+            party.toml can list none: people decide on them.
     """
 
     column: Column
@@ -202,13 +203,16 @@ def codebook_of(variable: Variable, column: Column, study: Study | None = None) 
     """The codebook of a study's variable, or of one that party.toml declares (then there is no study)."""
     missing = variable.missing
     knowledge = None if study is None else study.knowledge
+    properties = set() if knowledge is None else set(knowledge.properties(variable.name).items())
+    if knowledge is not None and (flag := knowledge.flag(variable.name)) is not None:
+        properties = {(label, condition.variable) for condition in flag.when for label in condition.values}
     return ColumnCodebook(
         column=column,
         labels=variable.labels,
         bins=variable.bins,
         other=variable.other,
         missing=None if missing is None else (missing.category, frozenset(missing.spellings)),
-        properties=frozenset() if knowledge is None else frozenset(knowledge.properties(variable.name).items()),
+        properties=frozenset(properties),
     )
 
 

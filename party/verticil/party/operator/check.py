@@ -35,7 +35,7 @@ from verticil.party.config import PartyConfig
 from verticil.party.dataset.keyfile import check_key
 from verticil.party.dataset.source import Remark, TableReport, check_records
 from verticil.party.dataset.table import DatasetRule, header, missing_columns
-from verticil.party.local_dataset import compounds_of, origins, unit_codes, with_properties
+from verticil.party.local_dataset import compounds_of, origins, stated_of, unit_codes, with_properties
 from verticil.party.operator.view_model import (
     COUNTS_TELL,
     ColumnView,
@@ -67,7 +67,6 @@ from verticil.shared.durable import rename, sync_directory
 from verticil.shared.errors import Misuse, VerticilError
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.pki import load_credentials, utc_now
-from verticil.shared.knowledge.columns import narrowed
 from verticil.shared.knowledge.words import stated
 from verticil.shared.privacy.figures import finite_epsilon
 from verticil.shared.study.canonical import digest as digest_of
@@ -252,12 +251,13 @@ def _tables(
             if study is None:
                 tables.append(TableHeader(dataset=name, columns=len(there)))
                 continue
-            wanted = {place.source for place in places.values() if place.dataset == name}
+            own = {v: place for v, place in places.items() if place.dataset == name and not place.flag}
+            wanted = {place.source for place in own.values()}
             if not wanted:
                 continue
             counted: Counts | None = None
             if counts:
-                report = _report(config, study, rule, [v for v, place in places.items() if place.dataset == name])
+                report = _report(config, study, rule, list(own))
                 counted = _counts(report)
                 faults += report.faults
                 remarks += report.remarks
@@ -279,7 +279,7 @@ def _tables(
 def _report(config: PartyConfig, study: Study, rule: DatasetRule, names: Sequence[str]) -> TableReport:
     variables = [variable for variable in study.schema.variables if variable.name in names]
     compounds = [one for one in compounds_of(study, config.name).values() if one.variables[0] in names]
-    knowledge = study.knowledge and narrowed(study.knowledge, study.schema, names)
+    knowledge = stated_of(study, names)
     rule = with_properties(rule, knowledge, names)
     return check_records(rule, variables, study.linkage.normalise, compounds, knowledge)
 

@@ -8,7 +8,7 @@ from typing import Final, NoReturn
 
 from verticil.shared.errors import Misuse
 from verticil.shared.knowledge.columns import refined_variable
-from verticil.shared.knowledge.rules import MAX_RULES, Condition, Function, Groups, Knowledge, Order, Refinement
+from verticil.shared.knowledge.rules import MAX_RULES, Condition, Flag, Function, Groups, Knowledge, Order, Refinement
 from verticil.shared.knowledge.support import Support, function_codes, ordered_together, support
 from verticil.shared.knowledge.words import listed, quoted
 from verticil.shared.model.schema import Schema, Variable
@@ -52,6 +52,7 @@ def check_knowledge(knowledge: Knowledge, schema: Schema, *, source: str) -> Sup
             checks.fail(soft.name, "says of nothing how probable it is, expected 'then'")
         if not 0 < soft.probability < 1:
             checks.fail(soft.name, f"probability {soft.probability:g}, expected more than 0 and less than 1")
+    checks.flags(knowledge.flags)
     for order in knowledge.orders:
         checks.order(order)
     checks.orders(knowledge.orders)
@@ -140,6 +141,33 @@ class _Checks:
             names = [condition.variable for condition in side]
             if len(set(names)) < len(names):
                 self.fail(name, "a variable stands twice on one side, expected one condition for each")
+
+    def flags(self, flags: Sequence[Flag]) -> None:
+        for flag in flags:
+            self.flag(flag)
+
+    def flag(self, flag: Flag) -> None:
+        self.conditions(flag.name, flag.when, ())
+        own = self.variable(flag.name, flag.variable)
+        flags = [item.variable for item in self._knowledge.flags]
+        if len(set(flags)) < len(flags):
+            self.fail(flag.name, "a variable is the flag of two rules, expected one of its own for each")
+        if own.n_states != 2 or own.bins is not None or own.other is not None or own.missing is not None:
+            self.fail(flag.name, f"'{own.name}' is a flag, expected two categories and no more: for no, then for yes")
+        if any(item.variable == own.name for item in self._knowledge.refinements):
+            self.fail(flag.name, f"'{own.name}' is a flag, expected no finer values of it")
+        for name in (flag.variable, *(condition.variable for condition in flag.when)):
+            variable = self._variables[name]
+            if name not in self._schema_names:
+                self.fail(flag.name, f"'{name}' follows from others, expected variables that a party sends")
+            if variable.owner != own.owner:
+                self.fail(
+                    flag.name,
+                    f"'{name}' is a column of '{variable.owner}', and the flag '{own.name}' one of '{own.owner}': nobody "
+                    "could write it",
+                )
+        if nested := next((condition.variable for condition in flag.when if condition.variable in flags), None):
+            self.fail(flag.name, f"'{nested}' is a flag itself, expected columns of the table")
 
     def order(self, order: Order) -> None:
         if order.lower == order.upper:

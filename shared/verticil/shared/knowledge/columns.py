@@ -2,14 +2,15 @@
 
 Synthetic records are drawn as codes of the schema's variables. What is written of them has besides, at its place, every variable
 that is a function of others (looked up from their codes), and in place of a property one of its finer values, drawn from the
-published weights. `completed` is the network with such variables in it, for programs that open it elsewhere.
+published weights. A flag of a rule is a variable as others are, which its party writes (`flag_codes`). `completed` is the network
+with what follows from others in it, for programs that open it elsewhere.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.shared.arrays import Codes
-from verticil.shared.knowledge.rules import Condition, Function, Knowledge, Refinement
+from verticil.shared.knowledge.rules import Condition, Flag, Function, Knowledge, Refinement
 from verticil.shared.knowledge.support import function_codes
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Network
@@ -222,8 +223,29 @@ def narrowed(knowledge: Knowledge, schema: Schema, kept: Collection[str]) -> Kno
         groups=tuple(item for item in knowledge.groups if item.variable in names),
         refinements=tuple(item for item in knowledge.refinements if item.variable in names),
         soft=tuple(item for item in knowledge.soft if stays(*item.when, *item.then)),
+        flags=tuple(item for item in knowledge.flags if item.variable in names and stays(*item.when)),
     )
     return found if found.names else None
+
+
+def flag_codes(flag: Flag, variables: Mapping[str, Variable], codes: Mapping[str, Codes]) -> Codes:
+    """The codes of a flag: 1 where all its conditions hold, else 0.
+
+    Args:
+        flag: of a rule.
+        variables: by name, those of its conditions among them.
+        codes: (n,) of each.
+
+    Returns:
+        (n,), uint8, read-only.
+    """
+    applies = np.ones(len(codes[flag.when[0].variable]), dtype=np.bool_)
+    for condition in flag.when:
+        among = np.array([label in condition.values for label in variables[condition.variable].labels])
+        applies &= among[codes[condition.variable]]
+    found: Codes = applies.astype(np.uint8)
+    found.setflags(write=False)
+    return found
 
 
 def refined_variable(variable: Variable, refinement: Refinement) -> Variable:

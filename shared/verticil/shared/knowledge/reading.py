@@ -2,7 +2,8 @@
 
 Each table has a `kind` of `KINDS`. Categories are said by one label or a list of them; of a binned variable also by a range
 between edges of its bins, ``{ from = 3, below = 15 }``; and ``{ not = .. }`` is all the others. In a condition on several
-variables (a table) all hold; a list of such tables says that one of them does. So an implication may become several rules, one
+variables (a table) all hold; a list of such tables says that one of them does. ``flag`` names a column that says where `if`
+holds. So an implication may become several rules, one
 for each clause of its conjunctive form. What a rule is called is made from its words where nothing is said. Rules of one kind
 come in the order of their names, so that neither the order of a file nor the way of writing changes the digest.
 """
@@ -18,6 +19,7 @@ from typing import Final, TypeVar
 from verticil.shared.knowledge.rules import (
     MAX_RULES,
     Condition,
+    Flag,
     Function,
     Groups,
     Item,
@@ -32,13 +34,13 @@ from verticil.shared.model.schema import Variable
 from verticil.shared.table import Table, kind_of, near_hint
 
 KINDS: Final = {
-    "implication": ("if", "then"),
+    "implication": ("if", "then", "flag"),
     "forbidden": ("all",),
     "function": ("column", "of", "values", "otherwise"),
     "order": ("lower", "upper", "strict"),
     "groups": ("column", "groups"),
     "property": ("column", "values"),
-    "soft": ("if", "then", "probability"),
+    "soft": ("if", "then", "probability", "flag"),
 }
 """The keys of each kind, besides `kind` and `name`."""
 _T = TypeVar("_T", bound=Item)
@@ -74,6 +76,7 @@ def read_knowledge(tables: Sequence[Table], variables: Sequence[Variable]) -> Kn
         groups=of(Groups),
         refinements=of(Refinement),
         soft=of(SoftRule),
+        flags=of(Flag),
     )
 
 
@@ -84,6 +87,7 @@ class _Reader:
         self._stated: dict[Item, str] = {}
         self._names: dict[str, str] = {}
         self._columns: dict[str, str] = {}
+        self._flags: dict[str, str] = {}
 
     def items(self, table: Table) -> list[Item]:
         kind = table.choice("kind", KINDS)
@@ -96,7 +100,8 @@ class _Reader:
             if first := self._stated.get(item):
                 table.fail("kind", f"it states what {first} states already, expected it once")
             self._stated[item] = table.where
-        return [self._named(item, name, table) for item in made]
+        column = f"{name}, as a column" if name else ""
+        return [self._named(item, column if isinstance(item, Flag) else name, table) for item in made]
 
     def _named(self, item: Item, name: str, table: Table) -> Item:
         base = name or usual_name(item, self._variables)
@@ -118,18 +123,40 @@ class _Reader:
                         hint=f"declare [[variable]] '{own}' after '{name}'",
                     )
 
-    def _implication(self, table: Table) -> Iterable[Rule]:
-        clauses = [
+    def _implication(self, table: Table) -> Iterable[Rule | Flag]:
+        clauses: list[Rule | Flag] = [
             Rule(name="", when=tuple(when), then=then)
             for when in self._alternatives(table, "if")
             for then in self._clauses(table, self._alternatives(table, "then"))
         ]
-        return dict.fromkeys(clauses)
+        return dict.fromkeys([*clauses, *self._flag(table)])
+
+    def _flag(self, table: Table) -> Iterable[Flag]:
+        if not table.has("flag"):
+            return []
+        variable, when = self._variable(table, "flag"), self._alternatives(table, "if")
+        if len(when) > 1:
+            table.fail(
+                "flag", "'if' has alternatives, expected one table of conditions", hint="write a rule for each of them"
+            )
+        if first := self._flags.get(variable.name):
+            table.fail("flag", f"'{variable.name}' is the flag of {first} already, expected a column of its own")
+        self._flags[variable.name] = table.where
+        for condition in when[0]:
+            own = self._variables[condition.variable]
+            if own.owner != variable.owner:
+                table.fail(
+                    "flag",
+                    f"'{variable.name}' is a column of '{variable.owner}', and '{own.name}' is one of '{own.owner}': nobody "
+                    "could write it",
+                    hint="a flag is about columns of one party; the rule itself holds without one",
+                )
+        return [Flag(name="", variable=variable.name, when=tuple(when[0]))]
 
     def _forbidden(self, table: Table) -> Iterable[Rule]:
         return [Rule(name="", when=tuple(when)) for when in self._alternatives(table, "all")]
 
-    def _soft(self, table: Table) -> Iterable[SoftRule]:
+    def _soft(self, table: Table) -> Iterable[SoftRule | Flag]:
         then = self._clauses(table, self._alternatives(table, "then"))
         when = self._alternatives(table, "if")
         if len(then) > 1 or len(when) > 1:
@@ -143,7 +170,7 @@ class _Reader:
                 f"got {probability:g}, expected more than 0 and less than 1",
                 hint='what always holds is an implication: kind = "implication"',
             )
-        return [SoftRule(name="", when=tuple(when[0]), then=then[0], probability=probability)]
+        return [SoftRule(name="", when=tuple(when[0]), then=then[0], probability=probability), *self._flag(table)]
 
     def _function(self, table: Table) -> Iterable[Function]:
         own, names = self._variable(table, "column"), table.strings("of")

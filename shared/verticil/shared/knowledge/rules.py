@@ -3,8 +3,9 @@
 A hard rule says what no record can be (`Rule`, `Order`), or what a column is given others (`Function`): such a column is not in
 the study's schema, is sent by nobody and costs nothing, and is made again for every synthetic record. `Refinement` gives
 synthetic records finer values than the study has, from a published distribution. `Groups` name groups of one column's
-categories, for randomization in two levels and for people. A `SoftRule` is a published probability and no more: it never makes
-anything impossible. What hard rules make of tables and records is `support`'s.
+categories, for randomization in two levels and for people. A `Flag` is a column that says of each record whether a rule applies,
+and is sent, learned and drawn as any other. A `SoftRule` is a published probability and no more: it never makes anything
+impossible. What hard rules make of tables and records is `support`'s.
 """
 
 from __future__ import annotations
@@ -133,7 +134,24 @@ class SoftRule:
     probability: float
 
 
-Item: TypeAlias = Rule | Order | Function | Groups | Refinement | SoftRule
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """Whether a rule applies, as a column (Kotal & Joshi, section 3.1.3): its second category where all conditions hold.
+
+    The party that has the columns of the conditions writes it from them before anything is randomized; no table needs to have it.
+
+    Attributes:
+        name: see `Rule`.
+        variable: name of a variable of the schema with two categories.
+        when: conditions on variables of the same party, all of the schema, at least one.
+    """
+
+    name: str
+    variable: str
+    when: tuple[Condition, ...]
+
+
+Item: TypeAlias = Rule | Order | Function | Groups | Refinement | SoftRule | Flag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +164,7 @@ class Knowledge:
     groups: Annotated[tuple[Groups, ...], LATER] = ()
     refinements: Annotated[tuple[Refinement, ...], LATER] = ()
     soft: Annotated[tuple[SoftRule, ...], LATER] = ()
+    flags: Annotated[tuple[Flag, ...], LATER] = ()
 
     @property
     def items(self) -> tuple[Item, ...]:
@@ -165,13 +184,17 @@ class Knowledge:
     @property
     def restricts(self) -> bool:
         """Whether some combination of the schema's variables is impossible."""
-        return bool(self.rules or self.orders)
+        return bool(self.rules or self.orders or self.flags)
 
     def properties(self, variable: str) -> dict[str, str]:
         """Finer value -> the category of a variable that a party writes in its place."""
         return {
             value: label for item in self.refinements if item.variable == variable for label, value, _ in item.values
         }
+
+    def flag(self, variable: str) -> Flag | None:
+        """What makes a variable a flag; None: it is none."""
+        return next((item for item in self.flags if item.variable == variable), None)
 
     def function(self, variable: str) -> Function | None:
         """What makes a variable follow from others; None: nothing does."""

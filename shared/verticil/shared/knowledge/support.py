@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from verticil.shared.arrays import Codes
 from verticil.shared.errors import Misuse
-from verticil.shared.knowledge.rules import Condition, Function, Knowledge, Order, Rule
+from verticil.shared.knowledge.rules import Condition, Flag, Function, Knowledge, Order, Rule
 from verticil.shared.model.elimination import Factor, total
 from verticil.shared.model.schema import Schema, Variable
 
@@ -190,7 +190,8 @@ def support(knowledge: Knowledge | None, schema: Schema, *, source: str = "knowl
     tables = _Tables(knowledge, schema, source)
     hard: list[Rule | Order] = [*knowledge.rules, *knowledge.orders]
     made = [tables.rule(item) if isinstance(item, Rule) else tables.order(item) for item in hard]
-    names = [item.name for item in hard]
+    made += [tables.flag(item) for item in knowledge.flags]
+    names = [item.name for item in (*hard, *knowledge.flags)]
     for variables in ordered_together(knowledge.orders):
         own = [order for order in knowledge.orders if order.lower in variables]
         if {order.lower for order in own} & {order.upper for order in own}:
@@ -241,6 +242,15 @@ class _Tables:
         for condition in rule.then:
             violated &= ~self._met(condition, scope)
         return scope, (~violated).astype(np.float64)
+
+    def flag(self, flag: Flag) -> Factor:
+        """1 where the flag says whether all its conditions hold."""
+        scope = self._scope(flag.name, [flag.variable, *(item.variable for item in flag.when)])
+        applies = np.ones([self._schema.n_states[variable] for variable in scope], dtype=np.bool_)
+        for condition in flag.when:
+            applies &= self._met(condition, scope)
+        said = self._placed(*self._codes(flag.variable), scope) == 1
+        return scope, (said == applies).astype(np.float64)
 
     def order(self, order: Order) -> Factor:
         """1 where some number of the one bin is at most (less than) one of the other, and where there is no number."""

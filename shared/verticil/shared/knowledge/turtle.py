@@ -36,7 +36,7 @@ RDF: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 RDFS: Final = "http://www.w3.org/2000/01/rdf-schema#"
 _TERMS: Final = {
     K: "Attribute FunctionalDependency Order SoftRule Record column determinant dependent map otherwise lower upper strict if "
-    "then probability replacedBy refinement",
+    "then probability replacedBy refinement flag",
     SH: "NodeShape PropertyShape targetClass path in or and not name description message",
     SKOS: "Concept ConceptScheme inScheme notation broader prefLabel altLabel definition note",
     OWL: "Ontology",
@@ -334,12 +334,16 @@ class _Reader:
         if target != self._iri(K + "Record"):
             got = "nothing" if target is None else self._short(target)
             self._fail(node, f"sh:targetClass is {got}, expected k:Record: a rule is about every record")
-        clauses = self._clauses(node, self._formula(node, 0))
-        for number, clause in enumerate(dict.fromkeys(clauses), 1):
+        clauses = dict.fromkeys(self._clauses(node, self._formula(node, 0)))
+        flag = self._flag(node)
+        if flag is not None and (len(clauses) != 1 or not all(self._sides(clause)[1] for clause in clauses)):
+            problem = f"{len(clauses)} rules in one, expected an implication of conditions that all hold, which a flag can tell"
+            self._fail(node, problem, at=self._iri(K + "flag"))
+        for number, clause in enumerate(clauses, 1):
             when, then = self._sides(clause)
             suffix = "" if number == 1 else f" ({number})"
             if then:
-                yield self._table(node, "implication", suffix, **{"if": when, "then": then})
+                yield self._table(node, "implication", suffix, **{"if": when, "then": then, "flag": flag})
             else:
                 yield self._table(node, "forbidden", suffix, all=when)
 
@@ -352,7 +356,13 @@ class _Reader:
             )
         sides = self._sides(clauses[0])
         probability = self._number(node, "probability", self._needed(node, K + "probability"))
-        return self._table(node, "soft", "", **{"if": sides[0], "then": sides[1], "probability": probability})
+        parts = {"if": sides[0], "then": sides[1], "probability": probability, "flag": self._flag(node)}
+        return self._table(node, "soft", "", **parts)
+
+    def _flag(self, node: Node) -> str | None:
+        """The column of a rule's flag."""
+        attribute = self._object(node, K + "flag")
+        return None if attribute is None else self._column(node, attribute)
 
     def _formula(self, node: Node, depth: int) -> _Formula:
         """What a shape asks of a record."""

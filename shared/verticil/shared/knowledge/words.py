@@ -7,6 +7,7 @@ from typing import Final
 
 from verticil.shared.knowledge.rules import (
     Condition,
+    Flag,
     Function,
     Groups,
     Item,
@@ -53,7 +54,7 @@ def _told(item: Item, variables: Mapping[str, Variable]) -> str:
     return f"{text[0].upper()}{text[1:]}." if text.startswith(("where ", "never ")) else f"{text}."
 
 
-def _sentence(item: Item, variables: Mapping[str, Variable]) -> str:
+def _sentence(item: Item, variables: Mapping[str, Variable]) -> str:  # noqa: PLR0911 - one for each kind
     match item:
         case Rule():
             return _rule(item, variables)
@@ -66,6 +67,9 @@ def _sentence(item: Item, variables: Mapping[str, Variable]) -> str:
             return f"{item.variable} has the groups {groups}"
         case Refinement():
             return f"{item.variable} is a property of finer values, drawn by published weights: {_finer(item)}"
+        case Flag():
+            no, yes = variables[item.variable].labels[:2]
+            return f"{_where(item.when, variables)}, {item.variable} is '{yes}', else '{no}'; its party writes it from them"
         case SoftRule():
             then = _any(item.then, variables)
             return (
