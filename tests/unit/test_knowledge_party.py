@@ -227,6 +227,27 @@ def test_what_is_sent_does_not_depend_on_contradictions(folder):
     assert (release, set(there.codes)) == (again, {"age", "smoker"})
 
 
+def test_a_column_that_follows_is_charged_nothing(folder):
+    """What the ledger charges for: with the column declared and sent its epsilon more, and every other charge the same."""
+    study = stating()
+    whole = dataclasses.replace(
+        study,
+        schema=Schema(variables=(*study.schema.variables, GROWN.variable)),
+        units=(*study.units, dataclasses.replace(study.units[1], variables=("grown",))),
+        knowledge=Knowledge(refinements=(PLACE,)),
+    )
+    config = config_of(folder, ["no", "yes"], grown=["no" if i < 18 else "yes" for i in range(N)])
+    charged = [
+        {
+            release.variables: release.epsilon
+            for release in releases_of(config, s, held(config, s)[0], site_secret=SITE.value).values()
+        }
+        for s in (study, whole)
+    ]
+    assert charged[1].pop(("grown",)) > 1
+    assert charged[0] == charged[1]
+
+
 def test_an_owner_alone_has_them_too(folder):
     study = owners_study(stating(SMOKED, rules=(CHILDREN,)), method="network", epsilon=2)
     assert study.tables is not None

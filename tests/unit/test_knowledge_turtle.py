@@ -13,9 +13,12 @@ import rdflib
 
 from support.knowledge import FUNCTION, GRAPH, HEAD, PREFIXES
 from support.knowledge import study as by_tables
+from support.releases import random_network
 from verticil.shared.errors import Misuse
 from verticil.shared.knowledge import turtle
+from verticil.shared.knowledge.raking import raked
 from verticil.shared.knowledge.support import function_codes
+from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
@@ -191,6 +194,12 @@ def test_a_validator_of_shapes_finds_nothing_in_records_that_keep_the_rules_and_
     index = study.schema.index
     codes[index("relationship")][planted], codes[index("sex")][planted] = 0, 0  # a husband who is female
     assert violated(keeping) == {planted}
+    variables = study.schema.variables
+    network = random_network(variables, tuple((v - 1,) if v else () for v in range(len(variables))), seed=3)
+    codes = [c.astype(int) for c in sample_codes(network, 100, generator=generator, support=raked(network, support))]
+    assert violated(np.arange(100)) == set()
+    codes = [c.astype(int) for c in sample_codes(network, 100, generator=generator)]  # of the network without the rules
+    assert violated(np.arange(100))
 
 
 def test_the_function_of_a_graph_makes_its_column(tmp_path):
