@@ -216,10 +216,12 @@ def completed(codes: Sequence[np.ndarray], data: Data, stated: Knowledge) -> Col
     return [found[name] for name in data.schema.names]
 
 
-def of_network(data: Data, epsilons: Epsilons, seed: int, stated: Knowledge | None) -> tuple[Columns, str]:
-    """Ten times as many records as people, of the network of a study of randomized columns, by its rules."""
+def of_network(
+    data: Data, epsilons: Epsilons, seed: int, stated: Knowledge | None, prior: float | None = None
+) -> tuple[Columns, str]:
+    """Ten times as many records as people, of the network of a study of randomized columns, by its rules; `prior`: its records."""
     own, channels = randomized(data, epsilons, seed, stated)
-    study = dataclasses.replace(study_of(own, channels), knowledge=stated)
+    study = dataclasses.replace(study_of(own, channels), knowledge=stated, parameters=ParameterRule(prior_count=prior))
     network = learned_network(study, own.columns)
     found = None if stated is None else support(stated, own.schema)
     by = raked(network, found)
@@ -341,6 +343,8 @@ def main() -> int:
                 continue
             name = "Adult, network, " + ("exact" if level is None else f"local {level:g}")
             add(name, data, stated, level, partial(of_network, data), ways)
+        if options.level is None:
+            add("Adult, network, exact, prior 1", data, stated, None, partial(of_network, data, prior=1.0), None)
     if options.only in ("", "ma2019"):
         people, like, known_of_people = ma2019()
         add("ma2019 of four, local 2", people, known_of_people, 2.0, partial(of_study, people, like), 2)

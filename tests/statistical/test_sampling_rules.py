@@ -14,6 +14,7 @@ import pytest
 from scipy.stats import chi2
 
 from support.releases import random_network
+from verticil.shared.knowledge.raking import raked
 from verticil.shared.knowledge.rules import Condition, Knowledge, Rule
 from verticil.shared.knowledge.support import Support, support
 from verticil.shared.model import elimination
@@ -139,11 +140,33 @@ def test_records_are_of_the_distribution_given_the_rules(method, evidence) -> No
     assert not rejects(codes, given)
 
 
+def with_weights(table: np.ndarray, by: Support) -> np.ndarray:
+    """What a release's records are of: the distribution given the rules times a weight for each category (`raking`)."""
+    for (variable,), weights in by.weights:
+        table = table * weights.reshape([-1 if axis == variable else 1 for axis in range(len(STATES))])
+    return table
+
+
+@pytest.mark.parametrize("method", SAMPLING)
+def test_records_of_a_release_are_of_that_distribution_with_its_weights(method) -> None:
+    network, rules, table = case()
+    by = raked(network, rules)
+    assert by is not None
+    assert by.weights
+    codes = sample_codes(network, N, generator=np.random.default_rng(2), method=method, support=by, path="plain")
+    assert rules.holds(codes).all()
+    assert not rejects(codes, with_weights(table, by))
+    assert rejects(codes, table)  # they are not of the one without weights
+
+
 def test_a_masked_and_renormalised_sampler_is_rejected() -> None:
     network, rules, table = case()
     planted = masked_and_renormalised(network, rules, N, 3)
     assert rules.holds(planted).all()  # what it draws is possible, and of another distribution
     assert rejects(planted, table)
+    by = raked(network, rules)
+    assert by is not None
+    assert rejects(planted, with_weights(table, by))
 
 
 def test_verification_holds_records_against_the_distribution_given_the_rules() -> None:
