@@ -219,7 +219,7 @@ def completed(codes: Sequence[np.ndarray], data: Data, stated: Knowledge) -> Col
 def of_network(
     data: Data, epsilons: Epsilons, seed: int, stated: Knowledge | None, prior: float | None = None
 ) -> tuple[Columns, str]:
-    """Ten times as many records as people, of the network of a study of randomized columns, by its rules; `prior`: its records."""
+    """Ten times as many records as people, of the network of randomized columns, by its rules; `prior`: records in every cell."""
     own, channels = randomized(data, epsilons, seed, stated)
     study = dataclasses.replace(study_of(own, channels), knowledge=stated, parameters=ParameterRule(prior_count=prior))
     network = learned_network(study, own.columns)
