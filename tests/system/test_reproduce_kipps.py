@@ -6,6 +6,7 @@ import dataclasses
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from verticil.cli import reproduce, reproduce_kipps
@@ -13,12 +14,11 @@ from verticil.cli.kipps_methods import WAYS
 from verticil.cli.main import main
 from verticil.experiments.kipps import datasets, experiment, figures, page, tables
 from verticil.experiments.kipps.attacks import Attribute, Guessed, Membership, promised
-from verticil.experiments.kipps.experiment import DELTA, EPSILON, OTHERS, PARTS, QUICK, REAL, Asked, Row, Training
+from verticil.experiments.kipps.experiment import DELTA, EPSILON, OTHERS, PARTS, QUICK, REAL, Asked, Row, Training, Way
 from verticil.experiments.kipps.measures import CLASSIFIERS, Fidelity, Learned
 from verticil.shared.errors import DataFault
 from verticil.shared.knowledge.support import support
 
-NETWORKS = tuple(way for way in WAYS if "network" in way.name or "joint" in way.name)
 SMALL = dataclasses.replace(QUICK, members=300, others=200, permutations=2, people=60)
 
 
@@ -54,8 +54,12 @@ def test_the_quick_form_runs_every_way_on_every_table(capsys: pytest.CaptureFixt
 def test_a_run_that_was_interrupted_goes_on_where_it_was(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the two networks, on simulated traffic: no torch is needed for these."""
-    few = tuple(way for way in NETWORKS if way.name in {"network", "joint, rules"})
+    """With two ways that give the records themselves in another order, on simulated traffic."""
+
+    def shuffled(_data: datasets.DataSet, frame: pd.DataFrame, asked: Asked) -> pd.DataFrame:
+        return frame.sample(frac=1, random_state=asked.seed)
+
+    few = tuple(Way(name=name, words=name, make=shuffled) for name in ("one", "another"))
     monkeypatch.setattr(reproduce_kipps, "WAYS", few)
     monkeypatch.setattr(reproduce_kipps, "_tables", lambda _unsw: [datasets.traffic(rows=1000)])
     monkeypatch.setattr(reproduce_kipps, "version", lambda _name: "1")
@@ -97,7 +101,7 @@ def test_a_run_that_was_interrupted_goes_on_where_it_was(
 
 def test_networks_with_rules_give_the_same_records_for_a_seed_and_none_breaks_a_rule() -> None:
     data = datasets.traffic(rows=600)
-    way = next(way for way in NETWORKS if way.name == "joint, rules")
+    way = next(way for way in WAYS if way.name == "joint, rules")
     asked = Asked(epsilon=3.0, delta=1e-5, training=Training(steps=1, batch=1), seed=4, n=300)
     assert way.make is not None
     one, other = (way.make(data, data.frame.iloc[:300], asked) for _ in range(2))
@@ -219,7 +223,7 @@ def test_a_few_rows_of_unsw_are_too_few(tmp_path: Path) -> None:
     row = "0.5,tcp,http,FIN,12,10,1500,900,31,29,0\n"
     place = tmp_path / "unsw.csv"
     place.write_text("dur,proto,service,state,spkts,dpkts,sbytes,dbytes,sttl,dttl,label\n" + row * 20)
-    with pytest.raises(DataFault, match=r"DATA_EMPTY.*20 rows, expected at least 1,000"):
+    with pytest.raises(DataFault, match=r"DATA_EMPTY.*20 rows, expected at least 4,000"):
         reproduce_kipps._read_unsw(place)
-    place.write_text("dur,proto,service,state,spkts,dpkts,sbytes,dbytes,sttl,dttl,label\n" + row * 1000)
-    assert len(reproduce_kipps._read_unsw(place).frame) == 1000
+    place.write_text("dur,proto,service,state,spkts,dpkts,sbytes,dbytes,sttl,dttl,label\n" + row * 4000)
+    assert len(reproduce_kipps._read_unsw(place).frame) == 4000

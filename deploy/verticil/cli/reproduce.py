@@ -120,7 +120,7 @@ def reproduce(
     where you have it; whole, it takes a quarter of an hour of CPU time. privbayes: PrivBayes beside other ways to synthetic
     records, on a public survey, by the scores of NIST's challenge. martins: networks sampled from their posterior, and how sure
     synthetic records can be of a statistic. kipps: a private generator that knows rules, its comparators and networks, by
-    likeness, classifiers and attacks; needs torch (extra gan), and takes twenty minutes of CPU time whole.
+    likeness, classifiers and attacks; needs torch (extra gan), and takes a quarter of an hour of CPU time whole.
     """
     require("verticil.experiments", "verticil-experiments", "reproducing a paper")
     if unsw is not None and paper is not Paper.kipps:
