@@ -23,11 +23,13 @@ from verticil.cli.demo import Model
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, plain_table, put, say
 from verticil.pki.files import free_folder, new_folder, removed_if_empty
 from verticil.shared.disk import create_files
-from verticil.shared.errors import Misuse
+from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.view import jsonable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import pandas as pd
 
     from verticil.experiments.ma_sivakumar import Point, Randomized, Table2
 
@@ -422,6 +424,22 @@ def require(module: str, package: str, what: str) -> None:
     if find_spec(module) is None:
         hint = "in a checkout of verticil: pip install ./deploy/experiments"
         raise Misuse("USAGE", f"{what} needs {package}", hint=_EXTRAS.get(package, hint))
+
+
+def read_texts(path: Path) -> pd.DataFrame:
+    """A CSV file that the user has, as texts.
+
+    Raises:
+        DataFault: DATA_FILE_MISSING, DATA_UNREADABLE.
+    """
+    import pandas as pd
+
+    try:
+        return pd.read_csv(path, dtype=str, keep_default_na=False)
+    except FileNotFoundError:
+        raise DataFault("DATA_FILE_MISSING", f"'{path}': no such file") from None
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise DataFault("DATA_UNREADABLE", f"'{path}': cannot be read as CSV: {type(error).__name__}") from None
 
 
 def write_results(folder: Path, payload: Mapping[str, object], images: Mapping[str, bytes]) -> list[Path]:

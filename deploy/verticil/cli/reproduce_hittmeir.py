@@ -10,10 +10,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import pandas as pd
-
 from verticil.cli.output import Format, emit, errors_console, put, say
-from verticil.cli.reproduce import progress, results_table, write_results
+from verticil.cli.reproduce import progress, read_texts, results_table, write_results
 from verticil.experiments.figures import Form
 from verticil.experiments.hittmeir import figures, paper
 from verticil.experiments.hittmeir.datasets import ADULT_SHORT, Texts
@@ -21,7 +19,7 @@ from verticil.experiments.hittmeir.measures import Attack, Correlations, Score
 from verticil.experiments.hittmeir.paper import Found, Printed
 from verticil.experiments.hittmeir.scale import FULL, QUICK, Runtime
 from verticil.pki.files import free_folder, new_folder, removed_if_empty
-from verticil.shared.errors import DataFault, Misuse
+from verticil.shared.errors import Misuse
 
 
 def run_hittmeir(
@@ -80,12 +78,7 @@ def _wanted(parts: Sequence[str], table: int | None, figure: int | None) -> list
 
 
 def _read_card(path: Path) -> Texts:
-    try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except FileNotFoundError:
-        raise DataFault("DATA_FILE_MISSING", f"'{path}': no such file") from None
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise DataFault("DATA_UNREADABLE", f"'{path}': cannot be read as CSV: {type(error).__name__}") from None
+    table = read_texts(path)
     return {str(name): table[name].to_numpy(dtype=object) for name in table.columns}
 
 

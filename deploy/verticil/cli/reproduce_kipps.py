@@ -16,11 +16,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-import pandas as pd
-
 from verticil.cli.kipps_methods import WAYS
 from verticil.cli.output import Format, emit, errors_console, put, say
-from verticil.cli.reproduce import progress, results_table, write_results
+from verticil.cli.reproduce import progress, read_texts, results_table, write_results
 from verticil.experiments.kipps import datasets, experiment, figures, page, paper, tables
 from verticil.experiments.kipps.datasets import DataSet
 from verticil.experiments.kipps.experiment import DELTA, EPSILON, OTHERS, PARTS, REAL, Row, Scale, Step, Way
@@ -116,12 +114,7 @@ def _tables(unsw: Path | None) -> list[DataSet]:
 
 
 def _read_unsw(path: Path) -> DataSet:
-    try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except FileNotFoundError:
-        raise DataFault("DATA_FILE_MISSING", f"'{path}': no such file") from None
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise DataFault("DATA_UNREADABLE", f"'{path}': cannot be read as CSV: {type(error).__name__}") from None
+    table = read_texts(path)
     found = datasets.unsw(table)
     if len(table) < _UNSW_LEAST:
         raise DataFault("DATA_EMPTY", f"'{path}': {len(table)} rows, expected at least {_UNSW_LEAST:,}")
