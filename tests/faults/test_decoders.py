@@ -49,6 +49,7 @@ EXEMPT: Mapping[str, str] = {
     "curator.reading.read_table": "reads with party.dataset.source.read_records, as a party does",
     "shared.formats.posterior.read_networks": "reads with read and with model_json.read",
     "shared.knowledge.reading.read_knowledge": "reads a part of what read_study parsed",
+    "cli.reproduce.read_texts": "pandas parses the CSV; each data set checks its columns",
     "gan.conditions.Parts.entries": "takes codes of records that were read and checked, and numbers drawn for them",
     "gan.without._Constant.entries": "draws nothing and reads nothing: the condition vector that is left out",
     "shared.transport.sealing.load_sealing_key": "the site's own key; reads with load_private_key",
