@@ -17,6 +17,7 @@ PACKAGES = (
     "party",
     "miner",
     "cli",
+    "api",
     "analyst",
     "attack",
     "curator",

@@ -116,6 +116,7 @@ LAYERS = {
     "verticil.analyst": 3,
     "verticil.attack": 3,
     "verticil.cli": 3,
+    "verticil.api": 3,
     "verticil.curator": 3,
     "verticil.evaluate": 3,
     "verticil.gan": 3,
@@ -226,6 +227,7 @@ def within(module: str, *packages: str) -> bool:
 def crossing(project: Imports) -> list[str]:
     outside = (
         "verticil.cli",
+        "verticil.api",
         "verticil.simulation",
         "verticil.experiments",
         "verticil.analyst",

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from verticil.api import study as study
+import verticil.api.study as study  # noqa: PLR0402 - from the package itself it would need itself
 from verticil.api.federation import Federation as Federation
 from verticil.api.federation import connect as connect
 from verticil.api.network import NamedNetwork as NamedNetwork

@@ -40,9 +40,9 @@ def _column(column: pd.Series, variable: Variable, *, binned: bool) -> pd.Series
     import pandas as pd
 
     if variable.bins is None:
-        missing = None if variable.missing is None else variable.missing.category
-        labels = pd.CategoricalDtype(pd.Index([label for label in variable.labels if label != missing], dtype="str"))
-        return pd.Series(column.astype("str").astype(labels), name=column.name)
+        labels = pd.CategoricalDtype(pd.Index(variable.labels, dtype="str"))
+        written = column.astype("str").astype(labels)
+        return written if variable.missing is None else written.cat.remove_categories([variable.missing.category])
     texts = pd.api.types.is_string_dtype(column)
     numbers = pd.to_numeric(column, errors="coerce") if texts else column
     numbers = numbers.astype("Float64")

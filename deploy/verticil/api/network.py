@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from verticil.api import plot as drawing
 from verticil.api.optional import needed
+from verticil.api.plot import Plot, drawn
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from verticil.api.plot import Plot
     from verticil.shared.model.network import Network
     from verticil.shared.model.schema import Variable
 
@@ -97,7 +96,7 @@ class NamedNetwork:
 
     def plot(self) -> Plot:
         """A drawing: arrows down, parties by colour and pattern, edges as thick as they are sure."""
-        return drawing.drawn(self.model, self.strength)
+        return drawn(self.model, self.strength)
 
     def to_networkx(self) -> Any:
         """A ``networkx.DiGraph``: nodes with ``party`` and ``categories``, edges with ``strength`` and ``information``.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from types import ModuleType
 
@@ -15,7 +16,9 @@ def needed(package: str) -> ModuleType:
         Misuse: USAGE, it is not installed.
     """
     try:
-        return import_module(package)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of theirs; as errors they would end the process while pyAgrum is loaded
+            return import_module(package)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != package.partition(".")[0]:
             raise
