@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import verticil.api.study as study  # noqa: PLR0402 - from the package itself it would need itself
+import verticil.api.study as study  # noqa: F401, PLR0402 - from its own package it would need itself
 from verticil.api.federation import Federation as Federation
 from verticil.api.federation import connect as connect
 from verticil.api.network import NamedNetwork as NamedNetwork
