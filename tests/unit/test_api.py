@@ -289,7 +289,7 @@ def test_a_release_is_shown_in_three_lines(made: Made) -> None:
     lines = repr(made.release).splitlines()
     assert lines[0] == "Release 'hearts': 4 variables of 2 parties, 2 edges, 1,500 people"
     assert lines[1].startswith("verified: signed by verticil://simulation/miner/miner, 20")
-    assert lines[2] == "each person, all columns that are read: epsilon 12; simulated"
+    assert lines[2] == "each person: epsilon 12 for whoever reads columns; epsilon 12 for everybody; simulated"
     assert len(lines) == 3
     for shown in (made.release.network, vt.study.read(made.study)):
         assert len(repr(shown).splitlines()) == 3

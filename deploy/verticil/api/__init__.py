@@ -18,18 +18,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import verticil.api.study as study  # noqa: F401, PLR0402 - from its own package it would need itself
-from verticil.api.federation import Federation as Federation
-from verticil.api.federation import connect as connect
-from verticil.api.network import NamedNetwork as NamedNetwork
-from verticil.api.plot import Plot as Plot
-from verticil.api.release import Release as Release
-from verticil.api.release import load as load
-from verticil.api.runs import evaluate as evaluate
-from verticil.api.runs import simulate as simulate
-from verticil.api.runs import synthesize as synthesize
-from verticil.api.study import Study as Study
-from verticil.shared.errors import VerticilError as VerticilError
+import verticil.api.study as study  # noqa: PLR0402 - from its own package it would need itself
+from verticil.api.federation import Federation, connect
+from verticil.api.network import NamedNetwork
+from verticil.api.plot import Plot
+from verticil.api.release import Release, load
+from verticil.api.runs import evaluate, simulate, synthesize
+from verticil.api.study import Study
+from verticil.shared.errors import VerticilError
+
+__all__ = [
+    "Federation",
+    "NamedNetwork",
+    "Plot",
+    "Release",
+    "Study",
+    "VerticilError",
+    "__version__",
+    "connect",
+    "evaluate",
+    "load",
+    "simulate",
+    "study",
+    "synthesize",
+]
 
 if TYPE_CHECKING:
     __version__: str

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import re
 import shutil
 import tempfile
 import weakref
@@ -186,15 +188,18 @@ class Release:
 
     @property
     def accounts(self) -> pd.DataFrame:
-        """What all of the study costs a person: a row for each reader, ``epsilon`` (inf: no bound) and ``delta``."""
+        """What all of the study costs a person: a row for each account, with ``reader``, ``epsilon`` (inf: no bound), ``delta``.
+
+        None: the release is of an earlier version, which does not say it.
+        """
         import pandas as pd
 
         said = self.document["privacy"].get("accounts")
         rows = [
-            (item["reader"], float("inf") if item["epsilon"] is None else item["epsilon"], item["delta"])
+            (item["account"], item["reader"], math.inf if item["epsilon"] is None else item["epsilon"], item["delta"])
             for item in (said["list"] if said else ())
         ]
-        return pd.DataFrame(rows, columns=pd.Index(["reader", "epsilon", "delta"]))
+        return pd.DataFrame(rows, columns=pd.Index(["account", "reader", "epsilon", "delta"])).set_index("account")
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -460,19 +465,29 @@ class Release:
     # ---- shown
 
     def _lines(self) -> tuple[str, str, str]:
-        network, total = self.models.network, self.epsilon_per_person
-        edges = len(network.dag.edges())
+        from verticil.shared.release.report.wording import count
+
+        network = self.models.network
         head = (
-            f"Release '{self.id}': {len(network.schema)} variables of {len(self.parties)} parties, {edges} edges, "
-            f"{self.n_common:,} people"
+            f"Release '{self.id}': {count(len(network.schema), 'variable')} of "
+            f"{count(len(self.parties), 'party', 'parties')}, {count(len(network.dag.edges()), 'edge')}, {self.n_common:,} people"
         )
-        cost = "no bound" if total is None else f"epsilon {total:.4g}"
-        cost = f"each person, all columns that are read: {cost}" + (
-            "; simulated" if self.document["simulation"] else ""
-        )
+        cost = self._cost() + ("; simulated" if self.document["simulation"] else "")
         if self.verified is None:
             return head, f"NOT VERIFIED: {self.warning}", cost
         return head, f"verified: signed by {', '.join(self.verified.signers)}, {self.verified.published_at}", cost
+
+    def _cost(self) -> str:
+        """What the study cost a person, for each reader; rounded upwards."""
+        listed = self.document["privacy"].get("accounts")
+        accounts = [(item["reader"], item["epsilon"], item["delta"]) for item in (listed["list"] if listed else ())]
+        if not accounts:  # of an earlier version
+            accounts = [("whoever reads columns", self.epsilon_per_person, 0)]
+        said = [
+            f"{_bound(epsilon)}{f', delta {delta:g}' if delta else ''} for {re.split('[:,]', reader)[0]}"
+            for reader, epsilon, delta in accounts
+        ]
+        return f"each person: {'; '.join(said)}"
 
     def __repr__(self) -> str:
         return "\n".join(self._lines())
@@ -484,3 +499,7 @@ class Release:
             f"<div><strong>{head}</strong><br><span style='color:{colour};font-weight:600'>{state}</span><br>{cost}"
             f"<br>{self.plot().svg}</div>"
         )
+
+
+def _bound(epsilon: float | None) -> str:
+    return "no bound" if epsilon is None else f"epsilon {math.ceil(100 * epsilon - 1e-6) / 100:g}"
