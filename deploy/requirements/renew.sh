@@ -19,6 +19,7 @@ lock() {  # NAME SOURCE [OPTION ...]
 lock party pyproject.toml
 lock peer pyproject.toml --extra peer
 lock miner pyproject.toml --extra miner
+lock databases pyproject.toml --extra duckdb --extra postgresql --extra sqlalchemy
 lock ci pyproject.toml --extra dev
 printf '%s\n' 'hatchling>=1.26' 'editables>=0.5' 'pip' >"$work/build.in"
 lock build "$work/build.in"

@@ -226,6 +226,21 @@ def replaced(name: str, old: str, new: str) -> Plant:
     return plant
 
 
+def database(*, mode: int) -> Plant:
+    """The table is in a PostgreSQL that nobody serves, its password in a file."""
+
+    def plant(site: Site) -> None:
+        path = site.clinic / "party.toml"
+        before, _, rest = path.read_text().partition('path = "../clinic.csv"')
+        url = f"postgresql://reader@127.0.0.1:{free_port()}/clinic"
+        place = f'url = "{url}"\npassword_file = "word"\ntable = "clinic.people"\nid ={rest.partition("id =")[2]}'
+        path.write_text(before + place)
+        (site.clinic / "word").write_text(CANARY)
+        (site.clinic / "word").chmod(mode)
+
+    return plant
+
+
 def beat(problem: str) -> Plant:
     """What the daemon wrote down when it last lived: a moment ago, in good order or with a problem."""
 
@@ -359,6 +374,8 @@ FAULTS: list[tuple[str, Plant, str, str, int, str]] = [
     ("no table", lambda s: (s.home / "clinic.csv").unlink(), "data set 'people'", "DATA_FILE_MISSING", 1, ""),
     ("no id column", lambda s: (s.home / "clinic.csv").write_text(f"nr,smoker\n{CANARY},yes\n"), "data set 'people'",
      "DATA_COLUMN_MISSING", 1, "id"),
+    ("a password that others can read", database(mode=0o640), "private files", "CONFIG_INVALID", 2, "chmod 600"),
+    ("no database for the table", database(mode=0o600), "data set 'people'", "DATA_INTERRUPTED", 1, "url in [dataset.NAME]"),
     ("no such host", lambda s: s.point_to("no-such-host.invalid:1"), "name resolution", "UNREACHABLE", 5, "name service"),
     ("nobody listens", closed_port, "TCP", "UNREACHABLE", 5, "is the miner running"),
     ("another authority", another_miner, "TLS", "TLS_REFUSED", 5, "another authority"),

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from support.party_example import EXAMPLE, FEDERATION
-from verticil.party.config import load_party, require_marked_authority
+from verticil.cli.main import main
+from verticil.party.config import load_party, place_toml, require_marked_authority
 from verticil.party.dataset.releases import Column
-from verticil.party.dataset.table import ColumnRule
+from verticil.party.dataset.table import ColumnRule, DatasetRule
 from verticil.party.limits.rules import Combinations, Known
 from verticil.party.operator import commands
 from verticil.party.storage.secret import read_secret
-from verticil.shared.errors import Misuse
+from verticil.shared.errors import DataFault, Misuse
 
 # The worked example of the contract.
 
@@ -96,6 +98,113 @@ def test_what_is_wrong_is_named_with_file_and_key(write, old, new, message):
     assert message in caught.value.message
 
 
+FILE = 'path = "census_bureau.csv"\nformat = "csv"\ndelimiter = ","\nencoding = "utf-8"'
+URL = 'url = "postgresql://reader@db/clinic"'
+SECRET = "4711word"
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        (URL, "dataset.people.table: got neither, expected either table or query"),
+        (f'{URL}\ntable = "t"\nquery = "SELECT 1"', "table: got table and query, expected either table or query"),
+        (f'{URL}\ntable = "t"\npath = "t.csv"', "url: stands beside path, expected one place"),
+        (f'{URL}\ntable = "t"\nurl_env = "URL"', "url_env: stands beside url, expected one place"),
+        (f'{URL}\ntable = "t"\nformat = "csv"', "format: stands beside url, expected it beside path only"),
+        (f'{URL}\ntable = "t"\npassword_env = "A"\npassword_file = "b"', "password_file: stands beside password_env"),
+        ('url_env = "URL"\ntable = "t"\npassword_env = "A"', "password_env: stands beside url_env"),
+        (f'{URL}\ntable = "a.b.c.d"', "table: expected NAME or SCHEMA.NAME"),
+        (f'{URL}\nquery = "DELETE FROM t"', "query: expected a query that only reads"),
+        (f'{URL}\nquery = "SELECT 1; SELECT 2"', "query: has several statements, expected one"),
+        (
+            f'url = "postgresql://reader:{SECRET}@db/clinic"\ntable = "t"',
+            "url: has a password, expected none in this file",
+        ),
+        (f'url = "postgresql://db/clinic?password={SECRET}"\ntable = "t"', "url: has a password"),
+        (f'url = "mssql+pyodbc://?odbc_connect=PWD={SECRET}"\ntable = "t"', "url: has a password"),
+        (f'url = "postgresql://reader:{SECRET}/x@db/clinic"\ntable = "t"', "url: "),
+        (f'url = "host=db password={SECRET}"\ntable = "t"', "url: expected a URL such as postgresql://"),
+        ('url = "sqlite:///clinic.sqlite"\ntable = "t"', 'is of a file, expected path = FILE beside format = "sqlite"'),
+        ('path = "t.duckdb"', "table: got neither, expected either table or query"),
+        ('path = "t.csv"\ntable = "t"', 'table: stands beside format = "csv", expected it of a database only'),
+    ],
+)
+def test_a_place_that_no_table_can_be_at_is_named_and_no_password_quoted(write, place, message):
+    assert FILE in EXAMPLE
+    with pytest.raises(Misuse) as caught:
+        load_party(write(EXAMPLE.replace(FILE, place)))
+    assert caught.value.code == "CONFIG_INVALID"
+    assert message in caught.value.message
+    assert SECRET not in f"{caught.value} {caught.value.hint}"
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        (
+            'path = "t.duckdb"\ntable = "main.t"',
+            DatasetRule(path=Path("t.duckdb"), format="duckdb", id="id", table="main.t"),
+        ),
+        ('path = "t.db"\nformat = "sqlite"\nquery = "SELECT 1;"', None),
+        ('path = "lake"\nformat = "parquet"', None),
+        ('path = "a\\u007f \\"b\\" *.arrows"', None),
+        (f'{URL}\ntable = "t"\npassword_file = "../word"', None),
+        (f'{URL}\ntable = "t"\npassword_env = "WORD"', None),
+        ('url_env = "URL"\nquery = "SELECT \'é\'"', None),
+        ('url_file = "url"\ntable = "t"', None),
+    ],
+)
+def test_a_place_is_read_and_written(write, tmp_path, place, expected):
+    """What is written of a table is what was read of it."""
+    rule = load_party(write(EXAMPLE.replace(FILE, place))).datasets["people"]
+    plain = dataclasses.replace(rule, columns={})
+    if expected is not None:
+        assert plain == dataclasses.replace(expected, path=tmp_path / expected.path)
+    again = load_party(write(EXAMPLE.replace(FILE, place_toml(rule, tmp_path)))).datasets["people"]
+    resolved = [
+        dataclasses.replace(one, path=one.path.resolve(), server=_resolved(one.server)) for one in (rule, again)
+    ]
+    assert resolved[0] == resolved[1]
+
+
+def _resolved(server):
+    if server is None:
+        return None
+    files = {key: path.resolve() for key in ("url_file", "password_file") if (path := getattr(server, key)) is not None}
+    return dataclasses.replace(server, **files)
+
+
+def test_two_names_for_one_table_are_refused_and_two_tables_of_one_database_are_not(write):
+    other = f'\n[dataset.other]\n{URL}\ntable = "t"\nid = "id"\n'
+    one = EXAMPLE.replace(FILE, f'{URL}\ntable = "t"')
+    with pytest.raises(Misuse, match=r"dataset.other.url: is the table of \[dataset.people\]"):
+        load_party(write(one + other))
+    assert set(load_party(write(one + other.replace('"t"', '"u"'))).datasets) == {"people", "other"}
+
+
+def test_a_url_and_a_password_come_from_where_the_file_says(write, tmp_path, monkeypatch):
+    def at(place):
+        return load_party(write(EXAMPLE.replace(FILE, f'{place}\ntable = "t"'))).datasets["people"].server
+
+    monkeypatch.setenv("WORD", "a b/c@d")
+    assert at(f'{URL}\npassword_env = "WORD"').address() == "postgresql://reader:a%20b%2Fc%40d@db/clinic"
+    assert at(f'{URL}\npassword_file = "word"').files == (tmp_path / "word",)
+    (tmp_path / "url").write_text("postgresql://u:w@h/d\n")
+    (tmp_path / "url").chmod(0o600)
+    assert at('url_file = "url"').address() == "postgresql://u:w@h/d"
+    assert at('url_file = "url"').scheme() == "postgresql"
+    monkeypatch.setenv("URL", f"postgres {SECRET}")
+    with pytest.raises(Misuse) as caught:
+        at('url_env = "URL"').address()
+    assert SECRET not in str(caught.value)
+    monkeypatch.delenv("URL")
+    with pytest.raises(DataFault, match="environment variable URL: not set"):
+        at('url_env = "URL"').address()
+    (tmp_path / "url").write_text("two\nlines\n")
+    with pytest.raises(Misuse, match="url: expected one line with the url"):
+        at('url_file = "url"').address()
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(Misuse) as caught:
         load_party(tmp_path / "party.toml")
@@ -134,6 +243,51 @@ def test_party_init_writes_a_closed_configuration_and_a_secret_once(tmp_path):
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
     with pytest.raises(Misuse, match="expected 1 to 63"):
         commands.init_party(tmp_path / "other", name="st anna")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--table", "people.arrows"], 'path = "../people.arrows"\nformat = "arrow"\nid = '),
+        (
+            ["--table", "t.duckdb", "--query", "SELECT 1"],
+            'path = "../t.duckdb"\nformat = "duckdb"\nquery = "SELECT 1"\nid = ',
+        ),
+        (
+            ["--url", "postgresql://r@db/c", "--table", "s.people", "--password-file", "word"],
+            'url = "postgresql://r@db/c"\npassword_file = "../word"\ntable = "s.people"\nid = ',
+        ),
+        (
+            ["--url", "mysql+pymysql://r@db/c", "--query", "SELECT 1", "--password-env", "WORD"],
+            'url = "mysql+pymysql://r@db/c"\npassword_env = "WORD"\nquery = "SELECT 1"\nid = ',
+        ),
+    ],
+)
+def test_party_init_names_a_table_wherever_it_is(tmp_path, monkeypatch, arguments, said):
+    (tmp_path / "federation.toml").write_text(FEDERATION)
+    monkeypatch.chdir(tmp_path)
+    assert main(["party", "init", "--name", "clinic", "--dir", "clinic", *arguments]) == 0
+    assert f"[dataset.people]\n{said}" in (tmp_path / "clinic" / "party.toml").read_text()
+    assert load_party(tmp_path / "clinic" / "party.toml").datasets["people"].id == "id"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--url", "postgresql://r@db/c"],
+        ["--url", "postgresql://r@db/c", "--table", "t", "--query", "SELECT 1"],
+        ["--password-env", "WORD"],
+        ["--url", f"postgresql://r:{SECRET}@db/c", "--table", "t"],
+        ["--url", "postgresql://r@db/c", "--query", "DROP TABLE t"],
+        ["--table", "t.sqlite"],
+    ],
+)
+def test_party_init_makes_nothing_of_a_place_that_no_table_can_be_at(tmp_path, monkeypatch, capsys, arguments):
+    (tmp_path / "federation.toml").write_text(FEDERATION)
+    monkeypatch.chdir(tmp_path)
+    assert main(["party", "init", "--name", "clinic", "--dir", "clinic", *arguments]) == 2
+    assert list((tmp_path / "clinic").rglob("*") if (tmp_path / "clinic").exists() else ()) == []
+    assert SECRET not in "".join(capsys.readouterr())
 
 
 AB = 'categories = ["a", "b"]\n'

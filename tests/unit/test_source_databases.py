@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,22 @@ import duckdb
 import pytest
 
 from verticil.party.dataset.source import read_records
+from verticil.party.dataset.sources import packages
 from verticil.party.dataset.sources.server import Server
 from verticil.party.dataset.sources.statement import no_query, no_table, select
 from verticil.party.dataset.table import DatasetRule, header, missing_columns, read_parts
 from verticil.shared.errors import DataFault, Misuse, VerticilError
 from verticil.shared.model.schema import Variable
 
-N = 70_000
+N = 7_000
 CANARY = "4711"
 SECRET = "no_word_of_this"
+
+
+@pytest.fixture(autouse=True)
+def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("duckdb", "sqlalchemy", "sqlite", "stream"):
+        monkeypatch.setattr(f"verticil.party.dataset.sources.{module}.PART_ROWS", 2_000)
 
 
 def duckdb_at(path: Path, *statements: str) -> None:
@@ -258,13 +265,7 @@ def test_a_disk_without_room_for_what_duckdb_sorts(
 def test_a_package_that_is_not_there_is_named_with_its_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, rule: dict[str, Any], hint: str
 ) -> None:
-    def without(name: str, *rest: Any) -> Any:
-        if name == module:
-            raise ModuleNotFoundError(name=name)
-        return load(name, *rest)
-
-    load = importlib.import_module
-    monkeypatch.setattr(importlib, "import_module", without)
+    monkeypatch.setattr(packages, "find_spec", lambda name: None if name == module else find_spec(name))
     (tmp_path / "t.duckdb").write_bytes(b"something")
     found = fault(
         DatasetRule(**{"format": "server", "id": "id", "table": "t", "path": tmp_path / "t.duckdb", **rule}), "id"

@@ -12,20 +12,23 @@ from support.party_example import EXAMPLE, FEDERATION
 from support.ports import free_port
 from support.postgresql import PostgreSQL
 from verticil.party.config import load_party
+from verticil.party.dataset.perturb import fingerprint, record_tags
+from verticil.party.dataset.source import read_records
 from verticil.party.dataset.sources.server import Server
 from verticil.party.dataset.table import DatasetRule, header, read_parts
 from verticil.shared.errors import DataFault, VerticilError
+from verticil.shared.model.schema import Variable
 
 pytestmark = pytest.mark.machine
 
-N = 200_000
+N = 100_000
 CANARY = "4711"
 WORD = "no/word:of@this"
 
 
 @pytest.fixture(scope="module")
 def server(postgresql: PostgreSQL) -> PostgreSQL:
-    """A schema `clinic` with 200,000 people, and a user `reader` who may read it."""
+    """A schema `clinic` with 100,000 people, and a user `reader` who may read it."""
     postgresql.run(
         "CREATE SCHEMA clinic",
         f"CREATE TABLE clinic.people AS SELECT 'p' || to_char(i, 'FM000000') AS id, i % 3 AS n, '{CANARY}' AS note,"
@@ -81,7 +84,7 @@ def fault(rule: DatasetRule, *wanted: str) -> VerticilError:
 def test_the_rows_of_a_table(people: DatasetRule) -> None:
     assert header(people) == ("id", "n", "note", "Odd name")
     parts = list(read_parts(people, ["Odd name", "id"]))
-    assert len(parts) > 2
+    assert len(parts) > 1
     assert all(list(part.columns) == ["Odd name", "id"] for part in parts)
     assert rows(people, "id", "n", "Odd name") == [(f"p{i:06d}", str(i % 3), f"x{i % 2}") for i in range(N)]
 
@@ -100,12 +103,12 @@ def test_a_read_is_a_transaction_that_shows_one_state_and_writes_nothing(
     assert rows(asked(people, f"SELECT {settings}"), "level", "only") == [("repeatable read", "on")]
     reading = read_parts(people, ["n"])
     first = next(reading)
-    server.run("UPDATE clinic.people SET n = n + 10 WHERE id = 'p199999'")
+    server.run("UPDATE clinic.people SET n = n + 10 WHERE id = 'p099999'")
     try:
         assert {text for part in (first, *reading) for text in part.columns["n"].distinct} == {"0", "1", "2"}
-        assert rows(people, "n", "id")[-1] == ("11", "p199999")
+        assert rows(people, "n", "id")[-1] == ("10", "p099999")
     finally:
-        server.run("UPDATE clinic.people SET n = n - 10 WHERE id = 'p199999'")
+        server.run("UPDATE clinic.people SET n = n - 10 WHERE id = 'p099999'")
 
 
 @pytest.mark.parametrize(
@@ -127,7 +130,7 @@ def test_a_query_that_writes_is_refused(server: PostgreSQL, people: DatasetRule,
 
 def test_a_database_that_goes_away_in_mid_read(server: PostgreSQL, people: DatasetRule) -> None:
     reading = read_parts(
-        asked(people, "SELECT i AS id, repeat('x', 50) AS note FROM generate_series(1, 9000000) i"), ["id", "note"]
+        asked(people, "SELECT i AS id, repeat('x', 50) AS note FROM generate_series(1, 3000000) i"), ["id", "note"]
     )
     next(reading)
     kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'reader'"
@@ -235,3 +238,21 @@ def test_a_configuration_reads_the_table_and_never_has_the_password(server: Post
     assert fault(config.datasets["people"], "id").code == "CONFIG_INVALID"
     (tmp_path / "word").unlink()
     assert fault(config.datasets["people"], "id").code == "SECRET_MISSING"
+
+
+def test_a_view_whose_rows_change_between_two_reads_is_found(server: PostgreSQL, people: DatasetRule) -> None:
+    """By the fingerprint that an approval binds to, which looks at no order: rows that have moved are the same data."""
+    chance = "CREATE VIEW clinic.chance AS SELECT id, floor(3 * random())::int AS n FROM clinic.people"
+    server.run(chance, "GRANT SELECT ON clinic.chance TO reader")
+    assert len({fingerprint_of(dataclasses.replace(people, table="clinic.chance")) for _ in range(2)}) == 2
+    before = fingerprint_of(people)
+    server.run("UPDATE clinic.people SET note = '' WHERE n = 1")
+    assert rows(people, "id")[:3] == [("p000000",), ("p000002",), ("p000003",)]
+    assert fingerprint_of(people) == before
+    server.run("UPDATE clinic.people SET n = 2 WHERE id = 'p000000'")
+    assert fingerprint_of(people) != before
+
+
+def fingerprint_of(rule: DatasetRule) -> bytes:
+    records = read_records(rule, [Variable(name="n", owner="clinic", labels=("0", "1", "2"))], ())
+    return fingerprint(record_tags(bytes(32), records.ids), records.codes["n"])

@@ -63,7 +63,14 @@ def required(*extras: str) -> list[Requirement]:
 
 
 @pytest.mark.parametrize(
-    ("name", "extras"), [("party", ()), ("peer", ("peer",)), ("miner", ("miner",)), ("ci", ("dev",))]
+    ("name", "extras"),
+    [
+        ("party", ()),
+        ("peer", ("peer",)),
+        ("miner", ("miner",)),
+        ("databases", ("duckdb", "postgresql", "sqlalchemy")),
+        ("ci", ("dev",)),
+    ],
 )
 def test_a_lock_holds_what_the_project_asks_for(name: str, extras: tuple[str, ...]) -> None:
     found = locked(name)
@@ -90,13 +97,23 @@ def test_a_party_carries_only_what_it_needs() -> None:
     assert heavy <= set(locked("miner"))
 
 
+@pytest.mark.parametrize("role", ["party", "peer"])
+def test_what_databases_need_goes_beside_what_a_role_has(role: str) -> None:
+    """The image installs one lock after the other, so both name the same version of what is in both."""
+    one, other = locked(role), locked("databases")
+    assert {name: one[name] for name in one.keys() & other.keys()} == {
+        name: other[name] for name in one.keys() & other.keys()
+    }
+    assert len(one.keys() & other.keys()) > 10
+
+
 def test_the_image_installs_nothing_without_its_hash() -> None:
     text = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
     installs = [line for line in text.splitlines() if "pip" in line and "install" in line and not line.startswith("#")]
-    installs += [line for line in text.splitlines() if line.strip().startswith(('"\\$install', "'$install"))]
-    assert len(installs) == 4  # the builder's, the words that both others begin with, the packages', our own wheel
+    installs += [line for line in text.splitlines() if "$install -" in line.replace("\\", "")]
+    assert len(installs) == 5  # the builder's, the words that the others begin with, packages, databases, our own wheel
     guarded = [line for line in installs if "--require-hashes" in line or "--no-index --no-deps /wheel/" in line]
-    assert len(guarded) == 3
+    assert len(guarded) == 4
     assert "ARG BASE=" in text
     assert "FROM python" not in text  # each stage begins with what ARG BASE says
 

@@ -34,6 +34,7 @@ from collections.abc import Callable
 from verticil.party.audit.log import Event, What, note_configuration
 from verticil.party.backup import BETWEEN_PEERS, is_just_restored
 from verticil.party.config import PartyConfig, require_marked_authority
+from verticil.party.dataset.sources.packages import require_package
 from verticil.party.metrics import party_gauges
 from verticil.party.operator import commands
 from verticil.party.protocol.context import Node
@@ -77,7 +78,9 @@ def dial(config: PartyConfig, credentials: CredentialSource, revocations: Revoca
 
 
 def _require_packages(config: PartyConfig) -> None:
-    """Without a miner all studies are between peers."""
+    """What reads the tables; and without a miner all studies are between peers."""
+    for rule in config.datasets.values():
+        require_package(rule)
     lacking = lacking_packages(config)
     if lacking is not None and config.federation.endpoint is None:
         raise lacking

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from verticil.party.dataset.sources.packages import require_package
 from verticil.party.dataset.sources.server import POSTGRESQL
 from verticil.party.dataset.table import DatasetRule, TablePart
 
@@ -28,7 +29,12 @@ def parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
 
 
 def _source(rule: DatasetRule) -> _Source:
-    """Each imports what only it needs."""
+    """Each imports what only it needs.
+
+    Raises:
+        Misuse: CONFIG_INVALID, that is not installed.
+    """
+    require_package(rule)
     if rule.server is not None and rule.server.scheme() in POSTGRESQL:
         from verticil.party.dataset.sources import postgresql
 

@@ -12,7 +12,6 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from verticil.party.dataset.sources.packages import needed
 from verticil.party.dataset.sources.statement import NO_ROWS, quoted, select
 from verticil.party.dataset.sources.stream import (
     ARROW_ERRORS,
@@ -50,7 +49,8 @@ def parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    duckdb = needed("duckdb", extra="duckdb", for_what="a DuckDB file")
+    import duckdb
+
     return duckdb.Error, *ARROW_ERRORS
 
 

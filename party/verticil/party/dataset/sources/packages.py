@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-import importlib
-from types import ModuleType
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Final
 
+from verticil.party.dataset.sources.server import POSTGRESQL
+from verticil.party.dataset.table import DatasetRule
 from verticil.shared.errors import Misuse
 
 
-def needed(module: str, *, extra: str, for_what: str) -> ModuleType:
-    """The module.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Package:
+    module: str
+    extra: str
+    reads: str
+
+
+_DUCKDB: Final = _Package(module="duckdb", extra="duckdb", reads="a DuckDB file")
+_ADBC: Final = _Package(module="adbc_driver_postgresql", extra="postgresql", reads="PostgreSQL")
+_SQLALCHEMY: Final = _Package(module="sqlalchemy", extra="sqlalchemy", reads="this database")
+
+
+def require_package(rule: DatasetRule) -> None:
+    """Refuse a table whose package is not installed.
 
     Raises:
-        Misuse: CONFIG_INVALID, it is not installed.
+        Misuse: CONFIG_INVALID; also as `verticil.party.dataset.sources.server.Server.scheme`.
+        DataFault: as that.
     """
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError:
-        pass
-    package = module.partition(".")[0].replace("_", "-")
-    problem = f"[dataset.NAME] of party.toml: {for_what} needs {package}, which is not installed"
-    raise Misuse("CONFIG_INVALID", problem, hint=f"pip install 'verticil[{extra}]'")
+    package = _DUCKDB if rule.format == "duckdb" else None
+    if rule.server is not None:
+        package = _ADBC if rule.server.scheme() in POSTGRESQL else _SQLALCHEMY
+    if package is None or find_spec(package.module) is not None:
+        return
+    name = package.module.replace("_", "-")
+    problem = f"{rule.name}: {package.reads} needs {name}, which is not installed"
+    raise Misuse("CONFIG_INVALID", problem, hint=f"pip install 'verticil[{package.extra}]'")

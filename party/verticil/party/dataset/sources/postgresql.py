@@ -9,14 +9,13 @@ that are the same everywhere. What the server or its library says may quote rows
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import pyarrow as pa
 
-from verticil.party.dataset.sources.packages import needed
 from verticil.party.dataset.sources.statement import NO_ROWS, quoted, select
 from verticil.party.dataset.sources.stream import (
     ARROW_ERRORS,
@@ -86,7 +85,6 @@ def parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    needed("adbc_driver_postgresql", extra="postgresql", for_what="PostgreSQL")
     from adbc_driver_manager import Error
 
     return Error, *ARROW_ERRORS
@@ -145,8 +143,8 @@ def _described(rule: DatasetRule, cursor: Cursor) -> pa.Schema:
 
 
 def _kind(field: pa.Field) -> str:
-    metadata: Mapping[bytes, bytes] = field.metadata or {}
-    return metadata.get(b"POSTGRESQL:type", b"").decode()
+    name: bytes = field.metadata[b"POSTGRESQL:type"]
+    return name.decode()
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:

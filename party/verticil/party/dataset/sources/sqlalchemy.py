@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from verticil.party.dataset.sources.packages import needed
 from verticil.party.dataset.sources.statement import NO_ROWS, select
 from verticil.party.dataset.sources.stream import first_that_applies, guarded, not_understood, part_of_rows
 from verticil.party.dataset.table import PART_ROWS, DatasetRule, TablePart
@@ -36,7 +35,6 @@ def parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    needed("sqlalchemy", extra="sqlalchemy", for_what="this database")
     from sqlalchemy.exc import SQLAlchemyError
 
     return SQLAlchemyError, ValueError, OSError
