@@ -23,7 +23,7 @@ from verticil.party.protocol.central import upload
 from verticil.party.site import Site
 from verticil.shared.errors import PeerFault
 from verticil.shared.record import canonical_json
-from verticil.shared.release import bundle, synthesis
+from verticil.shared.release import bundle, records, synthesis
 from verticil.shared.study.states import State
 from verticil.shared.transport import fetch
 from verticil.shared.transport.chunks import make_chunks, plain_data
@@ -117,14 +117,14 @@ async def test_what_is_no_release_of_the_study_is_not_fetched(
 
 def _records(change: Callable[[Any, list[Any]], Any]) -> Callable[[pytest.MonkeyPatch], None]:
     """Other synthetic records than the network's, in every file of them."""
-    honest = synthesis.released_records
+    honest = records.released_records
 
-    def lie(network: Any, study: Any, n_common: int, *more: Any) -> Any:
-        codes, _ = honest(network, study, n_common, *more)
+    def lie(network: Any, study: Any, n_common: int, *more: Any, **keys: Any) -> Any:
+        codes, _ = honest(network, study, n_common, *more, **keys)
         changed = change(network, list(codes))
         return changed, synthesis.decode(network.schema, changed, np.random.default_rng(1))
 
-    return lambda monkeypatch: monkeypatch.setattr(synthesis, "released_records", lie)
+    return lambda monkeypatch: monkeypatch.setattr(records, "released_records", lie)
 
 
 def _of_another_network(network: Any, codes: list[Any]) -> Any:

@@ -44,7 +44,7 @@ from verticil.shared.release.content import ReleaseContent, SignedStatement
 from verticil.shared.release.evidence import Trust, signed_document, signed_statement
 from verticil.shared.release.protocol import Checked, ReleaseProtocol, Section
 from verticil.shared.release.protocols import register_release
-from verticil.shared.release.synthesis import released_records
+from verticil.shared.release.records import released_records
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.peer import Peer

@@ -9,7 +9,7 @@ from support.releases import content_of, release_study_of_two
 from verticil.shared.knowledge.rules import Condition, Function, Knowledge, Order, Refinement, Rule
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release.content import ReleaseContent
-from verticil.shared.release.synthesis import released_records
+from verticil.shared.release.records import released_records
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 

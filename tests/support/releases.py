@@ -22,8 +22,9 @@ from verticil.shared.model.network import Family, Marginal, Network, PairEstimat
 from verticil.shared.model.rounding import round_joint, round_network
 from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.records import released_records
 from verticil.shared.release.statement import PartyStatement, Received, software_text
-from verticil.shared.release.synthesis import released_records, sample_codes
+from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study import canonical
 from verticil.shared.study.document import (
     GeneticRule,

@@ -26,8 +26,9 @@ from verticil.shared.model.rounding import round_joint, round_network
 from verticil.shared.model.schema import Variable
 from verticil.shared.release.bundle import write_release
 from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.records import released_records
 from verticil.shared.release.shares import model_shares
-from verticil.shared.release.synthesis import decode, released_records
+from verticil.shared.release.synthesis import decode
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study

@@ -20,7 +20,7 @@ from verticil.shared.formats.posterior import PublishedPosterior
 from verticil.shared.release.bundle import write_release
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.posterior import sets_fault
-from verticil.shared.release.synthesis import released_records
+from verticil.shared.release.records import released_records
 from verticil.shared.study import canonical
 from verticil.shared.study.document import PosteriorRule, ReleaseRule, Study
 

@@ -18,7 +18,8 @@ from verticil.shared.json_document import parse
 from verticil.shared.model.graph import Dag
 from verticil.shared.release.bundle import release_limits, write_release
 from verticil.shared.release.posterior import check_sets, posterior_files, set_file, sets_fault
-from verticil.shared.release.synthesis import _in_turn, released_records
+from verticil.shared.release.records import released_records
+from verticil.shared.release.synthesis import _in_turn
 from verticil.shared.release.synthetic import FALSE_ALARMS, read_records, unlikely_family
 from verticil.shared.release.verification import _check_documents
 

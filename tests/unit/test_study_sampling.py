@@ -13,7 +13,8 @@ from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.formats import model_json
 from verticil.shared.model import elimination
 from verticil.shared.model.schema import Missing, Schema, Variable
-from verticil.shared.release.synthesis import decode, released_records
+from verticil.shared.release.records import released_records
+from verticil.shared.release.synthesis import decode
 from verticil.shared.study import canonical
 from verticil.shared.study.document import CustomRule, ReleaseRule
 from verticil.shared.study.reading import read_study

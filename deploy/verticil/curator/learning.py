@@ -28,8 +28,9 @@ from verticil.shared.privacy.privbayes import study_noise
 from verticil.shared.privbayes import fitting as privbayes
 from verticil.shared.privbayes.fitting import Fitted
 from verticil.shared.privbayes.measuring import NoisyTable
+from verticil.shared.release.records import released_records
 from verticil.shared.release.shares import model_shares
-from verticil.shared.release.synthesis import released_records
+from verticil.shared.release.written import PiecewiseTable
 from verticil.shared.study.document import Study
 from verticil.shared.study.vocabulary import METHODS
 
@@ -129,4 +130,9 @@ def records_of(found: LearnResult, study: Study) -> tuple[tuple[Codes, ...], pd.
     """
     joint, posterior = published_joint(found.joint, study)[0], published_posterior(found.posterior, study)
     sampled = () if posterior is None else posterior.networks
-    return released_records(found.network, study, found.n_records, joint, sampled)
+    codes, records = released_records(found.network, study, found.n_records, joint, sampled)
+    if isinstance(records, PiecewiseTable):  # who asked for it is handed one frame
+        import pandas as pd
+
+        records = pd.concat(records, ignore_index=True)
+    return codes, records

@@ -1,14 +1,11 @@
 """Rows of bytes in ascending order, of more than fit into memory: sorted runs on the disk that are merged block by block.
 
-A run is written to a file without a name (`tempfile`), which is gone when the process ends, however it ends: nothing is left to
-be removed, and nobody else can open it. Rows are compared as unsigned bytes from the left. Up to `memory_rows` nothing is
-written.
+A run is written to a file without a name (`nameless`). Rows are compared as unsigned bytes from the left. Up to `memory_rows`
+nothing is written.
 """
 
 from __future__ import annotations
 
-import tempfile
-import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Final
@@ -16,7 +13,7 @@ from typing import IO, Final
 import numpy as np
 from numpy.typing import NDArray
 
-Rows = NDArray[np.uint8]
+from verticil.shared.nameless import Rows, nameless_file
 
 BLOCK_ROWS: Final = 1 << 16
 """Most rows of a block that comes out, as long as nothing is merged."""
@@ -48,17 +45,6 @@ def ascending(rows: Rows, key_bytes: int) -> NDArray[np.intp]:
 def keys_of(rows: Rows, key_bytes: int) -> NDArray[np.bytes_]:
     """(n,) the first bytes of rows, fixed-width byte strings, which compare as unsigned bytes and, of one width, exactly."""
     return np.ascontiguousarray(rows[:, :key_bytes]).view(f"S{key_bytes}").reshape(-1)
-
-
-def nameless_file(owner: object, folder: Path) -> IO[bytes]:
-    """A file that has no name in `folder`, 0600, which is gone when its owner is, or the process.
-
-    Raises:
-        OSError: the folder.
-    """
-    file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  it is open as long as its owner lives
-    weakref.finalize(owner, file.close)
-    return file
 
 
 def _word(rows: Rows, start: int, stop: int) -> NDArray[np.uint64]:

@@ -252,7 +252,7 @@ def learn_and_write(
     from verticil.shared.release.content import ReleaseContent
     from verticil.shared.release.masked import opened_tables
     from verticil.shared.release.posterior import check_sets
-    from verticil.shared.release.synthesis import released_records
+    from verticil.shared.release.records import released_records
 
     study = canonical.from_bytes(job.effective, wire=False)
     check_sets(study, job.n_common)
@@ -278,7 +278,7 @@ def learn_and_write(
     joint, joint_facts = published_joint(learned.joint, study)
     posterior = published_posterior(learned.posterior, study)
     sampled = () if posterior is None else posterior.networks
-    codes, synthetic = released_records(learned.network, study, job.n_common, joint, sampled)
+    codes, synthetic = released_records(learned.network, study, job.n_common, joint, sampled, folder=job.target.parent)
     progress("writing", 0)
     write_release(
         job.target,

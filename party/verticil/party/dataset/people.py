@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 from verticil.party.dataset.macs import PackedIds
 from verticil.party.dataset.perturb import TAG_BYTES, record_blocks
 from verticil.shared.arrays import Codes
-from verticil.shared.sorting import Rows, Sorter, ascending, keys_of, nameless_file
+from verticil.shared.nameless import KeptRows, Rows
+from verticil.shared.sorting import Sorter, ascending, keys_of
 
 MEMORY_ROWS: Final = 1 << 19
 """People from which on they are sorted, and kept, outside memory."""
@@ -124,11 +125,11 @@ class Gathering:
             spans[f"codes of {name}"] = (at, at + size)
             at += size
         widths = {name: stop - start for name, (start, stop) in spans.items()}
-        kept = _Kept(self._folder if by_link.n_rows > self._memory_rows else None, by_link.n_rows, widths)
+        kept = KeptRows(self._folder if by_link.n_rows > self._memory_rows else None, by_link.n_rows, widths)
         done = 0
         for rows in by_link.blocks():
             for name, (start, stop) in spans.items():
-                kept.write(name, done, np.ascontiguousarray(rows[:, start:stop]))
+                kept.write(name, done, rows[:, start:stop])
             done += len(rows)
         found = kept.arrays()
         return Gathered(
@@ -161,48 +162,6 @@ def _single(blocks: Iterator[Rows], key_bytes: int) -> Iterator[Rows]:
         held, again = rows[-1:], bool(equal[-2])
     if held is not None and not again:
         yield held
-
-
-class _Kept:
-    """Tables of bytes with n rows each that are written from above to below: in memory, or in a file without a name.
-
-    Args:
-        folder: for that file; None: they are in memory.
-        n: rows.
-        widths: bytes of a row of each table.
-    """
-
-    def __init__(self, folder: Path | None, n: int, widths: Mapping[str, int]) -> None:
-        ends = np.cumsum(
-            [-(-n * width // 64) * 64 for width in widths.values()]
-        ).tolist()  # each begins at a whole line
-        self._n, self._widths = n, dict(widths)
-        self._starts = dict(zip(widths, [0, *ends], strict=False))
-        self._end = ends[-1]
-        self._file: IO[bytes] | None = None if folder is None else nameless_file(self, folder)
-        self._bytes: NDArray[np.uint8] = np.empty(self._end if folder is None else 0, dtype=np.uint8)
-
-    def write(self, name: str, at: int, rows: Rows) -> None:
-        """Write some rows of a table from row `at` on."""
-        start = self._starts[name] + at * self._widths[name]
-        if self._file is None:
-            self._bytes[start : start + rows.size] = rows.reshape(-1)
-        else:
-            self._file.seek(start)
-            self._file.write(rows.data)
-
-    def arrays(self) -> dict[str, NDArray[np.uint8]]:
-        """The tables, (n, width), read-only."""
-        whole = self._bytes
-        if self._file is not None:
-            self._file.truncate(self._end)
-            self._file.flush()
-            whole = np.memmap(self._file, dtype=np.uint8, mode="r")
-        whole.setflags(write=False)
-        return {
-            name: np.asarray(whole[start : start + self._n * self._widths[name]]).reshape(self._n, self._widths[name])
-            for name, start in self._starts.items()
-        }
 
 
 def in_both(tags: NDArray[np.uint8], others: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

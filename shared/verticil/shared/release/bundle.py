@@ -46,6 +46,7 @@ from verticil.shared.release.posterior import posterior_files, set_file, set_rec
 from verticil.shared.release.protocols import release_protocol
 from verticil.shared.release.report.wording import remarks
 from verticil.shared.release.synthetic import TABLES, table_bytes
+from verticil.shared.release.written import PiecewiseTable
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
@@ -231,7 +232,7 @@ def _write_files(folder: Path, content: ReleaseContent) -> None:
     _write_tables(folder, content.synthetic, content)
 
 
-def _write_tables(folder: Path, synthetic: pd.DataFrame, content: ReleaseContent) -> None:
+def _write_tables(folder: Path, synthetic: pd.DataFrame | PiecewiseTable, content: ReleaseContent) -> None:
     write_csv(synthetic, folder / "synthetic.csv")
     marks = {"verticil:synthetic": "true", "verticil:study_digest": content.study_digest}
     write_parquet(synthetic, folder / "synthetic.parquet", metadata=marks)

@@ -13,9 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from verticil.shared.arrays import AnyCodes
 from verticil.shared.formats import joint
 from verticil.shared.formats.posterior import PublishedPosterior
 from verticil.shared.json_document import Json
@@ -25,6 +23,7 @@ from verticil.shared.model.network import Marginal, Network, PairAccuracy, PairE
 from verticil.shared.model.schema import Schema
 from verticil.shared.release.posterior import posterior_fault, posterior_files
 from verticil.shared.release.shares import pair_accuracy
+from verticil.shared.release.written import PiecewiseTable
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
@@ -96,7 +95,7 @@ class ReleaseContent:
         effective_digest: of `study`, lower-case hex.
         network: the model; what `synthetic` was drawn from where there is neither a joint model nor a posterior.
         marginals: one-way shares, one for each variable, in schema order.
-        synthetic: the synthetic records, with `columns`.
+        synthetic: the synthetic records, with `columns`; of very many piece by piece.
         codes: the same records as codes, one array for each variable.
         n_common: how many people all parties have in common.
         receipts: the miner's signed receipts, one for each unit; none in Model I, and in Model III, where it gets no column.
@@ -123,8 +122,8 @@ class ReleaseContent:
     effective_digest: str
     network: Network
     marginals: tuple[Marginal, ...]
-    synthetic: pd.DataFrame
-    codes: tuple[NDArray[np.integer], ...]
+    synthetic: pd.DataFrame | PiecewiseTable
+    codes: tuple[AnyCodes, ...]
     n_common: int
     receipts: tuple[SignedStatement, ...]
     provenance: Mapping[str, Json]

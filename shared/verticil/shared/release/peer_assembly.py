@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from verticil.shared.errors import PeerFault
@@ -19,12 +20,12 @@ from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Marginal, Network
 from verticil.shared.model.rounding import round_network
 from verticil.shared.release.content import ReleaseContent, SignedStatement
+from verticil.shared.release.records import released_records
 from verticil.shared.release.shares import model_shares
 from verticil.shared.release.statement import (
     PartyStatement,
     parse_statement,
 )
-from verticil.shared.release.synthesis import released_records
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.peer import reads
@@ -40,6 +41,7 @@ def assemble(
     simulation: bool,
     seed_derived: bool,
     structure_signed: SignedStatement | None = None,
+    folder: Path | None = None,
 ) -> ReleaseContent:
     """Assemble the release.
 
@@ -51,6 +53,7 @@ def assemble(
         simulation: everything ran on one machine.
         seed_derived: the sites' secrets came from a seed.
         structure_signed: the miner's statement of the structure, where it was learned.
+        folder: for records that do not fit into memory; None: the system's for temporary files.
 
     Returns:
         What is published.
@@ -67,7 +70,7 @@ def assemble(
     check_statements(study, structure, statements)
     network, marginals, exact = joint_model(study, structure.dag, statements)
     n_common = statements[0].n_common
-    codes, synthetic = released_records(network, study, n_common)
+    codes, synthetic = released_records(network, study, n_common, folder=folder)
     return ReleaseContent(
         study=study,
         study_digest=proposal_digest.hex(),

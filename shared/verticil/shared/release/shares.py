@@ -22,7 +22,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.arrays import Codes
+from verticil.shared.arrays import AnyCodes, Codes
 from verticil.shared.errors import DataFault
 from verticil.shared.knowledge.raking import raked
 from verticil.shared.knowledge.support import Support
@@ -30,6 +30,7 @@ from verticil.shared.model.elimination import TooWideError, network_marginals, n
 from verticil.shared.model.joint import JointModel
 from verticil.shared.model.network import Network, PairAccuracy, PairEstimate
 from verticil.shared.release.synthesis import RulesTooWideError, sample_codes
+from verticil.shared.release.written import cell_counts
 
 _SAMPLE: Final = 1_000_000
 """Records that the shares are read from where exact elimination is too large."""
@@ -113,7 +114,7 @@ _SAMPLING: Final = 5.0  # standard deviations that a share read from a sample of
 def pair_accuracy(
     network: Network,
     pairs: Sequence[PairEstimate],
-    codes: Sequence[NDArray[np.integer]],
+    codes: Sequence[AnyCodes],
     n_common: int,
     joint: JointModel | None = None,
     *,
@@ -141,9 +142,7 @@ def pair_accuracy(
         width = np.maximum(pair.high - pair.low, 1 / n_common)
         row, column = np.unravel_index(int(np.argmax(outside / width)), outside.shape)
         few = pair.exact & (pair.estimate * n_common < FEW - 0.5)
-        n_states = model.shape
-        cells = codes[pair.first].astype(np.int64) * n_states[1] + codes[pair.second]
-        counts = np.bincount(cells, minlength=model.size).reshape(n_states)
+        counts = cell_counts([codes[pair.first], codes[pair.second]], model.shape).reshape(model.shape)
         found.append(
             PairAccuracy(
                 first=pair.first,
@@ -153,7 +152,7 @@ def pair_accuracy(
                 high=np.where(few, np.nan, pair.high),
                 network=shown,
                 joint=drawn,
-                synthetic=counts / max(1, len(cells)),
+                synthetic=counts / max(1, len(codes[pair.first])),
                 verdict=DIFFERS if outside.max() > 0 else WITHIN,
                 worst=(int(row), int(column)),
             )

@@ -39,6 +39,7 @@ from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release import sampling_plan
 from verticil.shared.release.joint_records import joint_codes
 from verticil.shared.release.ordered import ordered_numbers
+from verticil.shared.release.written import WrittenColumn, frame
 from verticil.shared.study.document import Sampling, Study
 
 if TYPE_CHECKING:
@@ -128,30 +129,43 @@ class _Plan:
     shares: Sequence[Floats | None]
 
 
-def released_records(
-    network: Network,
-    study: Study,
-    n_common: int,
-    joint: JointModel | None = None,
-    sampled: Sequence[Network] = (),
-) -> tuple[tuple[Codes, ...], pd.DataFrame]:
-    """The synthetic records of a release, in codes and as a table: the same for the same models and study.
+def no_numbers(error: ValueError) -> DataFault:
+    """What is said where no numbers keep the stated orders."""
+    return DataFault("LEARNING_FAILED", str(error), hint="move the bins' edges, or take one of these out")
 
-    They come from the joint model where there is one, else from networks of a posterior (`sampled`) where the study's records do:
-    in equal parts, record i (from 0) from network i mod M. All meet what the study states of records.
+
+def drawn_records(
+    source: Network | JointModel,
+    study: Study,
+    n: int,
+    *,
+    sampled: Sequence[Network],
+    generator: np.random.Generator,
+    at_once: int,
+) -> Iterator[tuple[list[Codes], int]]:
+    """The codes of a release's records, so many together, and the number of the first of them.
+
+    Args:
+        source: the joint model or the network.
+        study: what says how they are drawn.
+        n: records.
+        sampled: networks of a posterior, which they come from where the study says so: record i from network i mod M.
+        generator: advanced.
+        at_once: most records that are drawn together.
 
     Raises:
         DataFault: LEARNING_FAILED, the network is too wide to be sampled without replacement, or by the study's rules.
     """
     rule, support = study.release, study.support()
-    generator = np.random.Generator(np.random.Philox(rule.seed))
-    n, source = rule.synthetic_records or n_common, joint or network
     try:
         if study.records_from == "posterior":
-            codes = _in_turn(sampled, n, generator, rule.sampling, support)
-        else:
-            by = raked(source, support)
-            codes = sample_codes(source, n, generator=generator, method=rule.sampling, support=by)
+            at_once -= at_once % len(sampled) if at_once < n else 0  # so that record i is of network i mod M
+            for first in range(0, n, at_once):
+                yield _in_turn(sampled, min(at_once, n - first), generator, rule.sampling, support), first
+            return
+        draw = _planned(source, {}, rule.sampling, None, raked(source, support))
+        for first in range(0, max(n, 1), max(at_once, 1)):
+            yield draw(min(at_once, n - first), generator, "auto"), first
     except RulesTooWideError as error:
         raise DataFault(
             "LEARNING_FAILED", f"release.sampling: {error}", hint="allow fewer parents, or rules over fewer variables"
@@ -162,10 +176,6 @@ def released_records(
             f"release.sampling = '{rule.sampling}': {error}",
             hint='allow fewer parents, or keep sampling = "systematic", which needs no such table',
         ) from None
-    from verticil.shared.release.within_bins import tilts_of  # it needs what is here
-
-    tilts = tilts_of(sampled if study.records_from == "posterior" else (network,), study)
-    return tuple(codes), decoded(study, codes, generator, tilts)
 
 
 def decoded(
@@ -180,7 +190,7 @@ def decoded(
     try:
         return decode(study.schema, codes, generator, labelled=labelled, knowledge=knowledge, tilts=tilts)
     except ValueError as error:
-        raise DataFault("LEARNING_FAILED", str(error), hint="move the bins' edges, or take one of these out") from None
+        raise no_numbers(error) from None
 
 
 def _in_turn(
@@ -327,29 +337,47 @@ def decode(
         ValueError: not one array for each variable, a bin of an integer variable holds no whole number, or no numbers keep an
             order.
     """
-    import pandas as pd
+    return frame(
+        list(written_columns(schema, codes, generator, knowledge=knowledge, tilts=tilts)),
+        labelled=labelled,
+    )
 
+
+def written_columns(
+    schema: Schema,
+    codes: Sequence[Codes],
+    generator: np.random.Generator,
+    *,
+    knowledge: Knowledge | None = None,
+    tilts: Mapping[int, Floats] | None = None,
+    first: int = 0,
+    at_once: int | None = None,
+) -> Iterator[WrittenColumn]:
+    """What `decode` makes a table of, column by column; arguments and errors as there.
+
+    Args:
+        schema, codes, generator, knowledge, tilts: see `decode`.
+        first: number of the first record among those of the table.
+        at_once: records whose numbers are drawn together, so that a column comes in parts of that many: the same numbers. None:
+            each column comes whole.
+    """
     if len(codes) != len(schema):
         raise ValueError(f"{len(codes)} columns of codes for {len(schema)} variables")
-    columns: dict[str, pd.Series | pd.Categorical] = {}
     written = columns_of(knowledge, schema)
     ordered = ordered_numbers(schema, () if knowledge is None else knowledge.orders, codes, generator)
+    n = len(codes[0])
+    parts = [slice(start, start + (at_once or n)) for start in range(0, max(n, 1), at_once or max(n, 1))]
     for variable, column in zip(written.published.variables, written.written(codes, generator), strict=True):
-        if variable.bins is None:
-            columns[variable.name] = pd.Categorical.from_codes(
-                column.astype(np.int64), categories=pd.Index(variable.labels, dtype="str")
-            )
-            continue
         tilt = (tilts or {}).get(schema.index(variable.name)) if variable.name in schema else None
-        numbers, decimals = ordered.get(variable.name) or _numbers(variable, column, generator, tilt)
-        if variable.n_states == variable.n_bins:
-            columns[variable.name] = pd.Series(numbers)
-        elif variable.n_states == variable.n_bins + 1 and not labelled:
-            whole = pd.Series(numbers, dtype="Int64" if variable.integer else "float64")
-            columns[variable.name] = whole.mask(column == variable.n_bins)
-        else:
-            columns[variable.name] = pd.Series(_texts(variable, column, numbers, decimals), dtype="str")
-    return pd.DataFrame(columns)
+        for some in parts:
+            if variable.bins is None:
+                yield WrittenColumn(variable=variable, codes=column[some])
+                continue
+            if (known := ordered.get(variable.name)) is not None:
+                numbers, decimals = known[0][some], known[1]
+            else:
+                numbers, decimals = _numbers(variable, column[some], generator, tilt, first=first + some.start)
+            yield WrittenColumn(variable=variable, codes=column[some], numbers=numbers, decimals=decimals)
 
 
 def numbers_of(
@@ -361,9 +389,12 @@ def numbers_of(
 
 
 def _numbers(
-    variable: Variable, column: AnyCodes, generator: np.random.Generator, tilt: Floats | None = None
+    variable: Variable, column: AnyCodes, generator: np.random.Generator, tilt: Floats | None = None, *, first: int = 0
 ) -> tuple[NDArray[np.int64] | Floats, int]:
-    """A number in each record's bin (records without a bin get one of the last bin), and its decimals."""
+    """A number in each record's bin (records without a bin get one of the last bin), and its decimals.
+
+    Records before `first` have theirs already; numbers are drawn in the order of records, so any parts have the same ones.
+    """
     edges = np.array(variable.bins, dtype=np.float64)
     bins = np.minimum(column, variable.n_bins - 1).astype(np.intp)  # `bins + 1` would wrap at the 256th bin
     if variable.representatives is not None:
@@ -378,15 +409,15 @@ def _numbers(
             raise ValueError(f"variable '{variable.name}': a bin holds no whole number")
         if tilt is None:
             return generator.integers(whole[bins], whole[bins + 1]), 0
-        values = np.floor(low + (high - low) * _tilted(bins, tilt, generator)).astype(np.int64)
+        values = np.floor(low + (high - low) * _tilted(bins, tilt, generator, first)).astype(np.int64)
         return np.clip(values, whole[bins], whole[bins + 1] - 1), 0
-    place = generator.random(len(column)) if tilt is None else _tilted(bins, tilt, generator)
+    place = generator.random(len(column)) if tilt is None else _tilted(bins, tilt, generator, first)
     return _in_steps(edges, low + (high - low) * place, low, high)
 
 
-def _tilted(bins: NDArray[np.intp], tilt: Floats, generator: np.random.Generator) -> Floats:
+def _tilted(bins: NDArray[np.intp], tilt: Floats, generator: np.random.Generator, first: int = 0) -> Floats:
     """Places 0 to 1 inside bins with the density 1 + r (2 t - 1): where r t^2 + (1 - r) t is uniform."""
-    r, uniform = tilt[np.arange(len(bins)) % len(tilt), bins], generator.random(len(bins))
+    r, uniform = tilt[(first + np.arange(len(bins))) % len(tilt), bins], generator.random(len(bins))
     root = (1 - r) + np.sqrt((1 - r) ** 2 + 4 * r * uniform)
     return np.minimum(2 * uniform / np.maximum(root, np.finfo(np.float64).tiny), 1.0)
 
@@ -426,13 +457,3 @@ def _around_means(
 def _decimals(edges: Floats) -> int:
     """Decimals that the edges are written with, at most 12."""
     return next((d for d in range(12) if np.array_equal(np.round(edges, d), edges)), 12)
-
-
-def _texts(
-    variable: Variable, column: Codes, numbers: NDArray[np.int64] | Floats, decimals: int
-) -> NDArray[np.object_]:
-    written = [f"{number:.{decimals}f}" for number in numbers.tolist()]
-    texts = np.array(written, dtype=object)
-    for code in range(variable.n_bins, variable.n_states):
-        texts[column == code] = variable.labels[code]
-    return texts

@@ -39,6 +39,7 @@ from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release.ordered import broken_order
 from verticil.shared.release.synthesis import decimals_of
 from verticil.shared.release.within_bins import Tilts
+from verticil.shared.release.written import cell_counts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -299,10 +300,7 @@ def same_records(text: Sequence[Codes], binary: Sequence[Codes], schema: Schema)
 
 def _counts(codes: Sequence[Codes], variables: Sequence[int], n_states: Sequence[int]) -> Ints:
     """How many records have each combination, the last variable fastest."""
-    cells = np.zeros(len(codes[variables[0]]), dtype=np.int64)
-    for variable in variables:
-        cells = cells * n_states[variable] + codes[variable]
-    return np.bincount(cells, minlength=math.prod(n_states[variable] for variable in variables))
+    return cell_counts([codes[variable] for variable in variables], [n_states[variable] for variable in variables])
 
 
 def _unlikely(counts: Ints, probability: Floats, limit: float) -> bool:

@@ -52,6 +52,7 @@ def assemble_release(context: PeerStudyContext) -> None:
         simulation=context.between.simulation,
         seed_derived=context.between.seed_derived,
         structure_signed=context.store.signed(context.digest, Kind.STRUCTURE) if learned else None,
+        folder=context.node.site.config.state_directory,
     )
     write_and_sign(context, content)
 

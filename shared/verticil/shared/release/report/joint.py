@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from verticil.shared.arrays import Floats
+from verticil.shared.arrays import AnyCodes, Floats
 from verticil.shared.model.joint import JointModel, Mixture
 from verticil.shared.model.network import PairAccuracy
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.report import wording
+from verticil.shared.release.written import cell_counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,14 +87,12 @@ def _joint(pair: PairAccuracy) -> Floats:
     return pair.joint
 
 
-def _sampling(model: JointModel, codes: tuple[NDArray[np.integer], ...]) -> str:
+def _sampling(model: JointModel, codes: Sequence[AnyCodes]) -> str:
     distances: list[float] = []
     for a, b in itertools.combinations(range(len(codes)), 2):
         shares = model.shares((a, b))
-        cells = codes[a].astype(np.int64) * shares.shape[1] + codes[b]
-        distances.append(
-            _moved(np.bincount(cells, minlength=shares.size).reshape(shares.shape) / max(1, len(cells)), shares)
-        )
+        counts = cell_counts([codes[a], codes[b]], shares.shape).reshape(shares.shape)
+        distances.append(_moved(counts / max(1, len(codes[a])), shares))
     return _mean(distances)
 
 

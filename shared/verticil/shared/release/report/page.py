@@ -14,8 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
-import numpy as np
-
 from verticil.shared.formats.model_json import STRUCTURE_STATEMENT
 from verticil.shared.json_document import Json
 from verticil.shared.knowledge.words import EXPLAINED, HEADING, stated
@@ -31,6 +29,7 @@ from verticil.shared.release.report import layout, probabilities, wording
 from verticil.shared.release.report.joint import joint_view, sampled_from
 from verticil.shared.release.report.posterior import posterior_view
 from verticil.shared.release.report.wording import remarks
+from verticil.shared.release.written import cell_counts
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.sub_model import left_out_words
 
@@ -389,7 +388,7 @@ def _shares(content: ReleaseContent, owner_index: Mapping[str, int]) -> list[Sha
     for position, (variable, marginal) in enumerate(
         zip(content.study.schema.variables, content.marginals, strict=True)
     ):
-        counts = np.bincount(content.codes[position].astype(np.int64), minlength=variable.n_states)
+        counts = cell_counts([content.codes[position]], [variable.n_states])
         synthetic = cast("list[float]", (counts / max(1, counts.sum())).tolist())
         low = cast("list[float]", marginal.interval_low.tolist())
         high = cast("list[float]", marginal.interval_high.tolist())

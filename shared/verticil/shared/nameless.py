@@ -1,0 +1,79 @@
+"""Files without a name, for what does not fit into memory: gone when nobody uses them any more, or when the process ends.
+
+However it ends: nothing is left to be removed, and nobody else can open them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.uint8]
+
+
+def nameless_file(owner: object, folder: Path) -> IO[bytes]:
+    """A file that has no name in `folder`, 0600; it is closed when its owner is gone.
+
+    Raises:
+        OSError: the folder.
+    """
+    file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  it is open as long as its owner lives
+    weakref.finalize(owner, file.close)
+    return file
+
+
+class KeptRows:
+    """Tables of bytes with n rows each that are written from above to below: in memory, or in a file without a name.
+
+    Args:
+        folder: for that file; None: they are in memory.
+        n: rows.
+        widths: bytes of a row of each table.
+    """
+
+    def __init__(self, folder: Path | None, n: int, widths: Mapping[str, int]) -> None:
+        ends = np.cumsum(
+            [-(-n * width // 64) * 64 for width in widths.values()]
+        ).tolist()  # each begins at a whole line
+        self._n, self._widths = n, dict(widths)
+        self._starts = dict(zip(widths, [0, *ends], strict=False))
+        self._end = ends[-1]
+        self._file: IO[bytes] | None = None if folder is None else nameless_file(self, folder)
+        self._bytes: Rows = np.empty(self._end if folder is None else 0, dtype=np.uint8)
+
+    def write(self, name: str, at: int, rows: NDArray[np.generic]) -> None:
+        """Write some rows of a table from row `at` on.
+
+        Raises:
+            OSError: the disk.
+        """
+        raw = np.ascontiguousarray(rows).reshape(-1).view(np.uint8)
+        start = self._starts[name] + at * self._widths[name]
+        if self._file is None:
+            self._bytes[start : start + raw.size] = raw
+        else:
+            self._file.seek(start)
+            self._file.write(raw.data)
+
+    def arrays(self) -> dict[str, Rows]:
+        """The tables, (n, width), read-only; nothing is written any more.
+
+        Raises:
+            OSError: the disk.
+        """
+        whole = self._bytes
+        if self._file is not None:
+            self._file.truncate(self._end)
+            self._file.flush()
+            whole = np.memmap(self._file, dtype=np.uint8, mode="r")
+        whole.setflags(write=False)
+        return {
+            name: np.asarray(whole[start : start + self._n * self._widths[name]]).reshape(self._n, self._widths[name])
+            for name, start in self._starts.items()
+        }
