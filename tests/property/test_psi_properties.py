@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from pathlib import Path
 
 import numpy as np
 from hypothesis import given, settings
@@ -35,7 +36,7 @@ def test_the_common_people_are_the_intersection_in_one_order_at_all_parties(tabl
         data = functools.reduce(lambda made, key: blind_tokens(key, made), hops, tokens[order].tobytes())
         full.append(np.frombuffer(data, dtype="S32"))
         rows.append(where[order])
-    found = intersect_tokens(full)
+    found = intersect_tokens(full, folder=Path())
     expected = set.intersection(*(set(table) for table in tables))
     assert found.n_common == len(expected)
     people = []

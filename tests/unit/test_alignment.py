@@ -6,10 +6,12 @@ import hashlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from verticil.miner.storage.linkage import first_disorder, intersect
+from verticil.miner.storage import linkage as module
+from verticil.miner.storage.linkage import first_disorder, intersect, intersect_tokens
+from verticil.shared import sorting
 
 # Few different bytes, zero and 0x80 among them: collisions are frequent, and trailing zeros and signs would show.
 pseudonym = st.lists(st.sampled_from([0, 1, 127, 128, 255]), min_size=16, max_size=16).map(bytes)
@@ -27,17 +29,38 @@ def bits(bitmap: bytes, n: int) -> list[bool]:
     return [bool(bitmap[i // 8] >> (i % 8) & 1) for i in range(n)]
 
 
-@settings(max_examples=200, deadline=None)
+@pytest.fixture(params=[3, 1 << 16])
+def blocks(request, monkeypatch):
+    """Lists of many blocks, and of one; tokens in many sorted runs, and in memory."""
+    monkeypatch.setattr(module, "_BLOCK", request.param)
+    monkeypatch.setattr(module, "_TOKENS_IN_MEMORY", 3 * request.param)
+    monkeypatch.setattr(sorting, "_LEAST_OF_A_RUN", 2)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lists=some_lists)
-def test_the_common_people_are_those_of_pythons_sets(lists):
-    alignment = intersect([as_array(items) for items in lists])
+def test_the_common_people_are_those_of_pythons_sets(blocks, lists):
+    check(lists, [sorted(items) for items in lists], intersect([as_array(items) for items in lists]))
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lists=some_lists, seed=st.integers(0, 2**32 - 1))
+def test_tokens_in_their_owners_order_are_intersected_too(blocks, tmp_path, lists, seed):
+    generator = np.random.default_rng(seed)
+    listed = [[sorted(items)[i] for i in generator.permutation(len(items))] for items in lists]
+    found = intersect_tokens([np.array(items, dtype="S16") for items in listed], folder=tmp_path)
+    check(lists, listed, found)
+    assert list(tmp_path.iterdir()) == []
+
+
+def check(lists, listed, alignment):
     common = sorted(set.intersection(*lists))
     assert alignment.n_common == len(common)
     assert alignment.common_sha256 == hashlib.sha256(b"".join(common)).digest()
-    for items, bitmap in zip(lists, alignment.bitmaps, strict=True):
-        ordered = sorted(items)
+    for ordered, bitmap in zip(listed, alignment.bitmaps, strict=True):
         assert len(bitmap) == -(-len(ordered) // 8)
-        assert [item for item, chosen in zip(ordered, bits(bitmap, len(ordered)), strict=True) if chosen] == common
+        chosen = [item for item, marked in zip(ordered, bits(bitmap, len(ordered)), strict=True) if marked]
+        assert sorted(chosen) == common
         assert not any(bits(bitmap, 8 * len(bitmap))[len(ordered) :])
 
 
@@ -48,17 +71,24 @@ def test_disorder_is_found_where_it_is(items):
     assert first_disorder(np.array(items, dtype="S16")) == expected
 
 
-def test_lists_out_of_order_are_not_intersected():
-    good = as_array([bytes([i]) * 16 for i in range(5)])
-    with pytest.raises(ValueError, match="list 1 is not strictly ascending"):
-        intersect([good, good[::-1]])
-    with pytest.raises(ValueError, match="no list"):
-        intersect([])
+@pytest.mark.parametrize("at", range(1, 10))
+def test_lists_out_of_order_are_not_intersected(blocks, tmp_path, at):
+    """Anywhere: in a block, between two, behind the last one that the lists have in common."""
+    good = as_array([bytes([i]) * 16 for i in range(10)])
+    turned = good.copy()
+    turned[[at - 1, at]] = good[[at, at - 1]]
+    for one, other, number in ((good, turned, 1), (turned, good, 0), (good[:2], turned, 1)):
+        with pytest.raises(ValueError, match=f"list {number} is not strictly ascending"):
+            intersect([one, other])
+    twice = np.concatenate([good, good[at : at + 1]])
+    with pytest.raises(ValueError, match="list 1 has a token twice"):
+        intersect_tokens([good[::-1], twice], folder=tmp_path)
+    for nothing in (lambda: intersect([]), lambda: intersect_tokens([], folder=tmp_path)):
+        with pytest.raises(ValueError, match="no list"):
+            nothing()
 
 
 def test_lists_longer_than_a_block_are_whole(monkeypatch):
-    from verticil.miner.storage import linkage as module
-
     monkeypatch.setattr(module, "_BLOCK", 7)
     one = {hashlib.sha256(bytes([i])).digest()[:16] for i in range(100)}
     two = {hashlib.sha256(bytes([i])).digest()[:16] for i in range(50, 150)}

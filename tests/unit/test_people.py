@@ -126,6 +126,13 @@ def test_people_are_those_whose_id_is_there_once(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_row_without_an_id_is_nobody(tmp_path: Path) -> None:
+    """One alone, which has no other one like it."""
+    codes = {"sex": np.array([1, 0, 1], dtype=np.uint8), "area": np.array([3, 4, 5], dtype=np.uint16)}
+    found = gathered(tmp_path, ["a", " ", "b"], codes, memory_rows=10)
+    assert sorted(found.codes["area"].tolist()) == [3, 5]
+
+
 def test_nobody(tmp_path: Path) -> None:
     nothing = {"sex": np.empty(0, dtype=np.uint8), "area": np.empty(0, dtype=np.uint16)}
     found = gathered(tmp_path, [], nothing, memory_rows=10)

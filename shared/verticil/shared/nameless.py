@@ -43,9 +43,8 @@ class KeptRows:
         ).tolist()  # each begins at a whole line
         self._n, self._widths = n, dict(widths)
         self._starts = dict(zip(widths, [0, *ends], strict=False))
-        self._end = ends[-1]
         self._file: IO[bytes] | None = None if folder is None else nameless_file(self, folder)
-        self._bytes: Rows = np.empty(self._end if folder is None else 0, dtype=np.uint8)
+        self._bytes: Rows = np.empty(ends[-1] if folder is None else 0, dtype=np.uint8)
 
     def write(self, name: str, at: int, rows: NDArray[np.generic]) -> None:
         """Write some rows of a table from row `at` on.
@@ -69,7 +68,6 @@ class KeptRows:
         """
         whole = self._bytes
         if self._file is not None:
-            self._file.truncate(self._end)
             self._file.flush()
             whole = np.memmap(self._file, dtype=np.uint8, mode="r")
         whole.setflags(write=False)

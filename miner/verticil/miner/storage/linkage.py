@@ -9,15 +9,15 @@
 
 Contract, section 2. A pseudonym is 16 bytes and means nothing to the miner; a list is strictly ascending, which also means that
 no pseudonym is there twice. The common list is ascending too, so every node computes the same order; its SHA-256 lets
-each party check that. Only the number of common people is ever sent, with a bitmap for each party of those among its own. Memory
-is bounded by the lists' own size: they are read through the page cache. Repeatable; a fact is recorded, after its files, only
-when there are enough common people.
+each party check that. Only the number of common people is ever sent, with a bitmap for each party of those among its own. Lists
+are read block by block, all together, and tokens are sorted outside memory: what is held of a record is one bit a list.
+Repeatable; a fact is recorded, after its files, only when there are enough common people.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -27,16 +27,18 @@ from numpy.typing import NDArray
 
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.records import StudyRecord
-from verticil.miner.storage.store import StudyFiles, write_durably
+from verticil.miner.storage.store import StudyFiles, full_disk_is_an_error, write_durably
 from verticil.shared.alignment.merkle import common_tree
 from verticil.shared.alignment.statements import parse_common, sender
 from verticil.shared.errors import PeerFault
+from verticil.shared.sorting import Sorter, keys_of
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import is_masked
 
 PSEUDONYM_BYTES: Final = 16
 TOKEN_BYTES: Final = 32
-_BLOCK: Final = 1 << 20
+_BLOCK: Final = 1 << 16
+_TOKENS_IN_MEMORY: Final = 1 << 20
 
 # Fixed-width byte strings compare like unsigned bytes, from the left; trailing zero bytes are padding, which two strings of
 # the same width share, so equality is exact too.
@@ -75,56 +77,102 @@ def first_disorder(pseudonyms: Pseudonyms) -> int | None:
     return None
 
 
-def _members(some: Pseudonyms, among: Pseudonyms) -> NDArray[np.bool_]:
-    """Which of `some` are in `among`; both strictly ascending."""
-    found = np.zeros(len(some), dtype=np.bool_)
-    if len(among) == 0:
-        return found
-    for start in range(0, len(some), _BLOCK):
-        block = some[start : start + _BLOCK]
-        place = np.minimum(np.searchsorted(among, block), len(among) - 1)
-        found[start : start + _BLOCK] = among[place] == block
-    return found
-
-
 def intersect(lists: Sequence[Pseudonyms]) -> Alignment:
     """Intersect strictly ascending lists of pseudonyms.
 
     Raises:
         ValueError: no list, or one that is not strictly ascending.
     """
-    for number, pseudonyms in enumerate(lists):
-        if first_disorder(pseudonyms) is not None:
-            raise ValueError(f"list {number} is not strictly ascending")
-    return _intersect(lists, lists)
+    streams = [
+        _strictly(_as_they_stand(pseudonyms), f"list {number} is not strictly ascending")
+        for number, pseudonyms in enumerate(lists)
+    ]
+    return _intersect(streams, [len(pseudonyms) for pseudonyms in lists])
 
 
-def intersect_tokens(lists: Sequence[Pseudonyms]) -> Alignment:
+def intersect_tokens(lists: Sequence[Pseudonyms], *, folder: Path) -> Alignment:
     """Intersect lists of distinct tokens that are in an order of their owners' own. The common list is ascending all the same.
+
+    Args:
+        lists: of tokens.
+        folder: for what does not fit into memory while they are sorted.
 
     Raises:
         ValueError: no list, or one with a token twice.
+        OSError: the disk.
     """
-    ascending = [np.sort(tokens) for tokens in lists]
-    for number, tokens in enumerate(ascending):
-        if first_disorder(tokens) is not None:
-            raise ValueError(f"list {number} has a token twice")
-    return _intersect(ascending, lists)
+    streams = [
+        _strictly(_ascending(tokens, folder), f"list {number} has a token twice") for number, tokens in enumerate(lists)
+    ]
+    return _intersect(streams, [len(tokens) for tokens in lists])
 
 
-def _intersect(ascending: Sequence[Pseudonyms], lists: Sequence[Pseudonyms]) -> Alignment:
-    if not lists:
+_Block = tuple[Pseudonyms, NDArray[np.int64]]
+"""Some of a list's pseudonyms, ascending, and where each stands in it."""
+
+
+def _as_they_stand(pseudonyms: Pseudonyms) -> Iterator[_Block]:
+    for start in range(0, len(pseudonyms), _BLOCK):
+        block = np.asarray(pseudonyms[start : start + _BLOCK])
+        yield block, np.arange(start, start + len(block), dtype=np.int64)
+
+
+def _ascending(tokens: Pseudonyms, folder: Path) -> Iterator[_Block]:
+    size = tokens.dtype.itemsize
+    sorter = Sorter(folder, width=size + 8, key_bytes=size, memory_rows=_TOKENS_IN_MEMORY)
+    for block, places in _as_they_stand(tokens):
+        rows = np.empty((len(block), size + 8), dtype=np.uint8)
+        rows[:, :size] = np.ascontiguousarray(block).view(np.uint8).reshape(-1, size)
+        rows[:, size:] = places.view(np.uint8).reshape(-1, 8)
+        sorter.add(rows)
+    for rows in sorter.blocks():
+        yield keys_of(rows, size), np.ascontiguousarray(rows[:, size:]).view(np.int64).reshape(-1)
+
+
+def _strictly(blocks: Iterator[_Block], problem: str) -> Iterator[_Block]:
+    last: Pseudonyms | None = None
+    for block, places in blocks:
+        if bool((block[1:] <= block[:-1]).any()) or (last is not None and bool((block[:1] <= last).any())):
+            raise ValueError(problem)
+        last = block[-1:]
+        yield block, places
+
+
+def _intersect(streams: Sequence[Iterator[_Block]], sizes: Sequence[int]) -> Alignment:
+    """Go through all lists together, as far as the one whose block ends first."""
+    if not streams:
         raise ValueError("no list to align")
-    shortest = min(range(len(lists)), key=lambda number: len(lists[number]))
-    common = ascending[shortest]
-    for number, pseudonyms in enumerate(ascending):
-        if number != shortest:
-            common = common[_members(common, pseudonyms)]
-    return Alignment(
-        n_common=len(common),
-        common_sha256=hashlib.sha256(np.ascontiguousarray(common).view(np.uint8).data).digest(),
-        bitmaps=tuple(np.packbits(_members(pseudonyms, common), bitorder="little").tobytes() for pseudonyms in lists),
-    )
+    marked = [np.zeros((size + 7) // 8, dtype=np.uint8) for size in sizes]
+    digest, n_common = hashlib.sha256(), 0
+    heads = [next(stream, None) for stream in streams]
+    while all(head is not None for head in heads):
+        here = [head for head in heads if head is not None]
+        bound = min(keys[-1] for keys, _ in here)
+        ends = [int(np.searchsorted(keys, bound, side="right")) for keys, _ in here]
+        common = here[0][0][: ends[0]]
+        for (keys, _), end in zip(here[1:], ends[1:], strict=True):
+            common = common[_members(common, keys[:end])]
+        digest.update(np.ascontiguousarray(common).view(np.uint8).data)
+        n_common += len(common)
+        for (keys, places), bits in zip(here, marked, strict=True):
+            found = places[np.searchsorted(keys, common)] if len(common) else places[:0]
+            np.bitwise_or.at(bits, found >> 3, (1 << (found & 7)).astype(np.uint8))
+        heads = [
+            (keys[end:], places[end:]) if end < len(keys) else next(stream, None)
+            for (keys, places), end, stream in zip(here, ends, streams, strict=True)
+        ]
+    for stream in streams:  # what is behind the last common one has to be in order, too
+        for _ in stream:
+            pass
+    return Alignment(n_common=n_common, common_sha256=digest.digest(), bitmaps=tuple(bits.tobytes() for bits in marked))
+
+
+def _members(some: Pseudonyms, among: Pseudonyms) -> NDArray[np.bool_]:
+    """Which of `some` are in `among`; both strictly ascending."""
+    if len(among) == 0:
+        return np.zeros(len(some), dtype=np.bool_)
+    place = np.minimum(np.searchsorted(among, some), len(among) - 1)
+    return np.asarray(among[place] == some)
 
 
 def linked_parties(record: StudyRecord, study: Study) -> frozenset[str]:
@@ -176,7 +224,9 @@ def find_common(
     if study.linkage.mode == "dh-psi":
         last = len(places) - 1
         paths = [files.blinded(owner, last, complete=True) for owner in range(len(places))]
-        alignment = intersect_tokens([read_list(path, item_bytes=TOKEN_BYTES) for path in paths])
+        lists = [read_list(path, item_bytes=TOKEN_BYTES) for path in paths]
+        with full_disk_is_an_error("sorted tokens"):
+            alignment = intersect_tokens(lists, folder=files.root)
     else:
         alignment = intersect([read_list(files.pseudonyms(place, complete=True)) for place in places])
     if alignment.n_common >= minimum:
