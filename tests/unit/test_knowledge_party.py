@@ -134,7 +134,13 @@ def test_a_flag_is_written_from_its_columns_and_stands_in_no_table(folder):
     config, study = config_of(folder, ["yes", "no"]), flagged()
     holding, _ = held(config, study)
     ages, smokes = np.arange(N), np.arange(N) % 2 == 0
-    np.testing.assert_array_equal(holding.codes["told"], (ages >= 18) & (ages < 65) & smokes)
+    told = holding.codes["told"] == 1  # people stand in the order of their links
+    met = [
+        holding.codes[name] == study.schema[study.schema.index(name)].labels.index(label)
+        for name, label in (("age", "[18,65)"), ("smoker", "yes"))
+    ]
+    np.testing.assert_array_equal(told, met[0] & met[1])
+    assert told.sum() == ((ages >= 18) & (ages < 65) & smokes).sum()
     releases = releases_of(config, study, holding, site_secret=SITE.value)
     place = study.unit_of("told")
     assert releases[place].sources == ("flag of age, smoker",)
