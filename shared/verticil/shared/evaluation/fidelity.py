@@ -33,6 +33,7 @@ class Distance:
         mean: mean distance.
         worst: largest distance.
         worst_table: positions of the variables of that table.
+        tables, each: of each table the positions of its variables, and its distance.
     """
 
     ways: int
@@ -40,6 +41,13 @@ class Distance:
     mean: float
     worst: float
     worst_table: tuple[int, ...]
+    tables: tuple[tuple[int, ...], ...] = ()
+    each: tuple[float, ...] = ()
+
+    @property
+    def order(self) -> list[int]:
+        """Places in `tables`, the worst first."""
+        return sorted(range(len(self.each)), key=lambda place: -self.each[place])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +77,15 @@ def _product(columns: Sequence[Codes], n_states: Sequence[int], members: tuple[i
 def _summary(ways: int, found: list[tuple[float, tuple[int, ...]]]) -> Distance:
     worst, table = max(found)
     mean = sum(distance for distance, _ in found) / len(found)
-    return Distance(ways=ways, n_tables=len(found), mean=mean, worst=worst, worst_table=table)
+    return Distance(
+        ways=ways,
+        n_tables=len(found),
+        mean=mean,
+        worst=worst,
+        worst_table=table,
+        tables=tuple(members for _, members in found),
+        each=tuple(distance for distance, _ in found),
+    )
 
 
 def distances(
@@ -99,6 +115,21 @@ def distances(
         table = _product(real, n_states, members) if other is None else _shares(other, n_states, members)
         found.append((float(np.abs(truth - table).sum() / 2), members))
     return _summary(ways, found)
+
+
+def largest_difference(
+    real: Sequence[Codes], other: Sequence[Codes], n_states: Sequence[int], members: tuple[int, ...]
+) -> tuple[tuple[int, ...], float, float]:
+    """The combination of categories whose shares differ most, and the shares. Arguments as for `distances`.
+
+    >>> a, b = [np.array([0, 0, 1, 1], dtype=np.uint8)], [np.array([0, 2, 2, 2], dtype=np.uint8)]
+    >>> largest_difference(a, b, (3,), (0,))
+    ((2,), 0.0, 0.75)
+    """
+    mine, theirs = _shares(real, n_states, members), _shares(other, n_states, members)
+    place = int(np.abs(mine - theirs).argmax())
+    cell = np.unravel_index(place, [n_states[member] for member in members])
+    return tuple(int(code) for code in cell), float(mine[place]), float(theirs[place])
 
 
 def compare(
