@@ -179,6 +179,16 @@ def test_a_category_with_one_answer_has_no_coefficient_and_leaves_the_others_as_
     known = ~np.isnan(found.values)
     assert found.values[known] == pytest.approx(reference.values[known], abs=1e-8)
     assert found.errors[known] == pytest.approx(reference.errors[known], abs=1e-8)
+    both = agreement(coefficients((real, other), 2, least=1)[0], found)
+    assert (both.overlap[~known].tolist(), both.overlap_or_none[~known].tolist()) == (
+        [0.5],
+        [0.0],
+    )  # of a growing interval
+    assert np.isnan(both.difference[~known]).all()
+    grown = Coefficients(names=(("", 0),), values=np.array([0.0]), errors=np.array([1e9]))
+    once = Coefficients(names=(("", 0),), values=np.array([0.0]), errors=np.array([1.0]))
+    assert agreement(once, grown).overlap == pytest.approx(0.5)
+    assert agreement(once, grown).overlap_or_none == pytest.approx(0.0, abs=1e-8)
     single = dataclasses.replace(real, codes=(*real.codes[:2], np.zeros(real.n, dtype=np.uint8), real.codes[3]))
     assert np.isnan(coefficients((real, single), 2)[1].values).all()
 

@@ -253,7 +253,7 @@ METRICS: Final = (
         f" all others? Categories of fewer than {LEAST_RECORDS} real records are taken together. Differences are in "
         "standard errors of the real coefficient. The overlap of 95 % intervals is given in two ways: 0 where they are "
         "disjoint (Martins), and below 0 the further they are apart (Karr, Snoke). A coefficient that the synthetic "
-        "records do not determine counts in neither, and is counted.",
+        "records do not determine has an interval without ends: its overlaps are 0 and 1/2.",
         figures=(
             Asked(
                 key="interval_overlap",

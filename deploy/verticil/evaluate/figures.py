@@ -1,9 +1,11 @@
 """Headline figures: each value beside what chance alone does and what the worst reference does, and where it lies between.
 
-There is no threshold on any figure. The floor is what another sample of the same people shows, the baseline what a useless table
-(or, of attacks, a copy of the records) shows; `position` is 0 at the floor and 1 at the baseline. Whether a value differs from
-one of them is told from the seeds alone: it does if all its seeds lie on one side of all seeds of the other. With five seeds each
-of equal distributions this happens by chance in one of 252 cases.
+There is no threshold on any figure. The floor is what another sample of the same people shows, the baseline what a useless
+table (or, of attacks, a copy of the records) shows; `position` is 0 at the floor and 1 at the baseline. A value differs from
+one of them where its mean lies outside the bound that one further seed of the reference keeps in 199 of 200 cases (the
+prediction interval of a normal distribution whose mean and deviation are the seeds': Hahn & Meeker, Statistical Intervals,
+section 4.7). The candidate's own seeds cannot tell that it is worse: they share its records, so that what chance made of these
+is in all of them. To be better than the baseline it has to be so by its own bound, too.
 
 A figure that could not be computed is NaN, with the reason, and never 0.
 """
@@ -17,6 +19,8 @@ from typing import Literal
 
 Family = Literal["fidelity", "utility", "disclosure", "knowledge"]
 Verdict = Literal["floor", "between", "baseline", "not computed"]
+
+_SURE = 0.995
 
 FAMILIES: tuple[Family, ...] = ("fidelity", "utility", "disclosure", "knowledge")
 
@@ -55,7 +59,7 @@ class Figure:
         seeds: for how many it could be computed.
         position: 0 at the floor, 1 at the baseline; NaN where the two cannot be told apart.
         verdict: where it lies: like the floor, like the baseline (or worse), or between.
-        reason: why it could not be computed.
+        reason: why it could not be computed, or tells nothing.
     """
 
     asked: Asked
@@ -94,22 +98,24 @@ def figure(
     verdict: Verdict = "not computed"
     if not own:
         reason = reason or "there is nothing to compute it from"
-    elif not low or not high:
+    elif len(low) < 2 or len(high) < 2:
         reason = "there is nothing to hold it against"
     else:
-        apart = _above(high, low)
-        worse = _above(own, low)
-        if apart:
-            position = (_mean(own) - _mean(low)) / (_mean(high) - _mean(low))
-        verdict = "floor" if not worse else "between" if apart and _above(high, own) else "baseline"
+        above_floor, below_baseline = _mean(low) + _reach(low), _mean(high) - max(_reach(high), _reach(own))
+        mean = _mean(own)
+        if _mean(high) > above_floor and _mean(low) < below_baseline:
+            position = (mean - _mean(low)) / (_mean(high) - _mean(low))
+        apart = not math.isnan(position)
+        reason = reason if apart else "floor and baseline cannot be told apart"
+        verdict = "floor" if mean <= above_floor else "between" if apart and mean < below_baseline else "baseline"
     return Figure(
         asked=asked,
         candidate=candidate,
-        value=_mean(own) * sign,
+        value=_mean(own) * sign + 0.0,
         deviation=_deviation(own),
-        floor=_mean(low) * sign,
+        floor=_mean(low) * sign + 0.0,
         floor_deviation=_deviation(low),
-        baseline=_mean(high) * sign,
+        baseline=_mean(high) * sign + 0.0,
         seeds=len(own),
         position=position,
         verdict=verdict,
@@ -139,7 +145,7 @@ class Summary:
         candidate: its name.
         distance: mean position of the figures of fidelity and utility, each taken as at most 1 and at least 0; NaN: none.
         useless: figures of fidelity and utility that are no better than the baseline.
-        of_use: how many of these there are.
+        of_use: how many of these tell floor and baseline apart.
         discloses: figures of disclosure that are beyond the floor.
         of_disclosure: how many of these there are.
     """
@@ -168,7 +174,8 @@ def summaries(found: Sequence[Figure]) -> tuple[Summary, ...]:
 
 def _summary(name: str, items: Sequence[Figure]) -> Summary:
     known = [item for item in items if item.verdict != "not computed"]
-    use = [item for item in known if item.asked.family in {"fidelity", "utility"}]
+    tells = [item for item in known if item.verdict == "baseline" or not math.isnan(item.position)]
+    use = [item for item in tells if item.asked.family in {"fidelity", "utility"}]
     attacks = [item for item in known if item.asked.family == "disclosure"]
     positions = [min(max(item.position, 0.0), 1.0) for item in use if not math.isnan(item.position)]
     return Summary(
@@ -181,8 +188,13 @@ def _summary(name: str, items: Sequence[Figure]) -> Summary:
     )
 
 
-def _above(values: Sequence[float], others: Sequence[float]) -> bool:
-    return min(values) > max(others)
+def _reach(values: Sequence[float]) -> float:
+    """How far from the mean of some seeds one further seed lies at most, on one side, in `_SURE` of cases; 0 of one alone."""
+    from scipy.special import stdtrit
+
+    if len(values) < 2:
+        return 0.0
+    return float(stdtrit(len(values) - 1, _SURE)) * _deviation(values) * math.sqrt(1 + 1 / len(values))
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -154,7 +154,7 @@ def render(found: Evaluation) -> str:
                 (
                     FAMILY_TITLES[family],
                     [
-                        (metric.title, [_values(found, metric.name, names), *_details(found, metric.name)])
+                        (metric, [_values(found, metric.name, names), *_details(found, metric.name)])
                         for metric in metrics
                         if metric.family == family
                     ],
@@ -192,7 +192,7 @@ def _values(found: Evaluation, name: str, names: Sequence[str]) -> Shown:
     keys += [key for row in rows for key in row if key not in {*keys, "table", "seed"}]
     keys = list(dict.fromkeys(keys))
     tables = [*names, "floor", "baseline"]
-    shown = tuple((key, *(_mean(rows, table, key) for table in tables)) for key in keys)
+    shown = tuple((key.replace("_", " "), *(_mean(rows, table, key) for table in tables)) for key in keys)
     return Shown(title="", caption="means over the seeds", headings=("", *tables), rows=shown, n_words=1)
 
 

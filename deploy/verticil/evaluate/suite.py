@@ -42,6 +42,7 @@ ATTRIBUTION: Final = Metric(
     family="disclosure",
     title="Attribution of one column by the nearest records (GCAP)",
     measure=_attribution,
+    says="The generalized correct attribution probability (Hittmeir et al. 2022).",
     figures=(
         Asked(
             key="attribution",

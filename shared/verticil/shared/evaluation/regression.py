@@ -52,12 +52,12 @@ class Coefficients:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Agreement:
-    """Two tables' coefficients side by side, each (w,); NaN where one of the tables does not determine it.
+    """Two tables' coefficients side by side, each (w,); NaN where the real table does not determine it.
 
     Attributes:
         overlap: of the intervals, IO.
         overlap_or_none: of the intervals, O_IC.
-        difference: standardized.
+        difference: standardized; NaN, too, where the other table does not determine it.
     """
 
     overlap: Floats
@@ -134,14 +134,18 @@ def coefficients(
 def agreement(real: Coefficients, other: Coefficients, level: float = 0.95) -> Agreement:
     """How far the conclusions agree; the constant counts, too.
 
+    A coefficient that the other table does not determine has an interval without ends. Its overlaps are what they tend to as an
+    interval grows: IO 1/2, O_IC 0, so that a table does not gain by determining little. Its difference is NaN.
+
     Args:
         real, other: as `coefficients` gives them.
         level: of the intervals.
     """
     intervals = real.interval(level), other.interval(level)
+    without = np.isnan(other.errors) & ~np.isnan(real.errors)
     return Agreement(
-        overlap=interval_overlap(*intervals),
-        overlap_or_none=interval_overlap_or_none(*intervals),
+        overlap=np.where(without, 0.5, interval_overlap(*intervals)),
+        overlap_or_none=np.where(without, 0.0, interval_overlap_or_none(*intervals)),
         difference=_ratio(np.abs(other.values - real.values), real.errors),
     )
 
