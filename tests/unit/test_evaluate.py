@@ -28,13 +28,14 @@ N = 400
 
 
 def people(seed: int, n: int = N) -> pd.DataFrame:
-    """Ward and age say whether people are sick; both have holes. Few people are alike in everything but that."""
+    """Ward and age say whether people are sick, both with holes, and ward where they live. Few are alike in everything."""
     generator = np.random.default_rng(seed)
     age = generator.integers(18, 80, n).astype(float)
     ward = generator.choice(["a", "b", "c"], n).astype(object)
     sick = generator.random(n) < 0.1 + 0.5 * (age > 50) + 0.3 * (ward == "a")
     age[:5], ward[:7] = np.nan, None
     city, job = generator.choice(list("klmnop"), n), generator.integers(1, 8, n)
+    city = np.where(generator.random(n) < 0.6, np.where(ward == "a", "k", np.where(ward == "b", "l", "m")), city)
     smoker = generator.random(n) < 0.3
     return pd.DataFrame({"age": age, "ward": ward, "city": city, "job": job, "smoker": smoker, "sick": sick})
 
@@ -70,7 +71,7 @@ def test_at_most_a_dozen_figures_each_with_floor_baseline_and_seeds_the_worst_fi
     left = table[table["verdict"] == "not computed"]
     assert left["value"].isna().all()
     assert set(left["reason"]) == {"needs a study whose knowledge states rules (--study)"}
-    rank = {"baseline": 0, "between": 1, "floor": 2, "not computed": 3}
+    rank = {"baseline": 0, "between": 1, "unclear": 2, "floor": 3, "not computed": 4}
     worst = [min(rank[item.verdict] for item in row) for _, row in worst_first(found.figures)]
     assert worst == sorted(worst)
 
@@ -99,7 +100,7 @@ def test_the_page_needs_nothing_else_and_says_what_it_is(found: Evaluation) -> N
     drawn = sum(not math.isnan(item.position) for item in found.figures)
     assert page.count('<svg class="strips" role="img"') == drawn >= 10
     assert page.count("floor and baseline cannot be told apart") == sum(
-        math.isnan(item.position) and item.verdict != "not computed" for item in found.figures
+        "cannot be told apart" in item.reason for item in found.figures
     )
     assert "At most 10,000 records are compared and learned from and 5,000 are tested or attacked for each seed" in page
     assert repr(found).count("\n") == 2
@@ -140,39 +141,43 @@ def test_without_a_holdout_attacks_say_why_they_were_not_made() -> None:
 
 
 def test_a_figure_differs_from_a_reference_where_one_more_seed_of_that_would_not_lie() -> None:
-    """By hand: five seeds of mean .12 and deviation .0158, t of 4 degrees at .995 is 4.604: up to .12 + 4.604 * .0158 * sqrt(6/5)
-    = .1997. Below .6 by the same: .5203."""
+    """By hand: five seeds of mean .12 and deviation .0158, t of 4 degrees at .99 is 3.747: up to .12 + 3.747 * .0158 * sqrt(6/5)
+    = .1849. Below .6 by the same: .5351."""
     asked = Asked(key="x", title="x", family="fidelity", better="lower", says="", floor="", baseline="")
     floor, baseline = [0.1, 0.11, 0.12, 0.13, 0.14], [0.58, 0.59, 0.6, 0.61, 0.62]
     for value, verdict in (
         (0.05, "floor"),
-        (0.1995, "floor"),
-        (0.2, "between"),
-        (0.52, "between"),
-        (0.5206, "baseline"),
+        (0.1848, "floor"),
+        (0.185, "between"),
+        (0.535, "between"),
+        (0.5352, "baseline"),
         (0.8, "baseline"),
         (math.nan, "not computed"),
     ):
-        assert figure(asked, "S", [value] * 3, floor, baseline).verdict == verdict
+        assert figure(asked, "S", [value] * 5, floor, baseline).verdict == verdict
         higher = dataclasses.replace(asked, better="higher")
-        turned = figure(higher, "S", [-value] * 3, [-x for x in floor], [-x for x in baseline])
+        turned = figure(higher, "S", [-value] * 5, [-x for x in floor], [-x for x in baseline])
         assert (turned.verdict, turned.floor) == (verdict, pytest.approx(-0.12))
-    assert figure(asked, "S", [0.33, math.nan], floor, baseline).seeds == 1
-    assert figure(asked, "S", [0.36, 0.36], floor, baseline).position == pytest.approx(0.5)
-    unsure = figure(asked, "S", [0.3, 0.6], floor, baseline)  # by its own seeds not surely better than the baseline
-    assert unsure.verdict == "baseline"
-    together = figure(asked, "S", [0.9], floor, [0.1, 0.11, 0.12, 0.13, 0.19])
+    once = figure(asked, "S", [0.33, *[math.nan] * 4], floor, baseline)
+    assert (once.seeds, once.value, once.verdict) == (1, 0.33, "not computed")
+    assert figure(asked, "S", [0.36] * 5, floor, baseline).position == pytest.approx(0.5)
+    # What all of a seed's values share is in no difference: here .01, of a deviation of .0158 * 10.
+    shifts = [10 * x for x in floor]
+    shared = [[x + shift for shift in shifts] for x in (0.01, 0.0, 1.0)]
+    assert figure(asked, "S", *shared).verdict == "between"
+    together = figure(asked, "S", [0.9] * 5, floor, [0.1, 0.11, 0.12, 0.13, 0.19])
     assert math.isnan(together.position)
     assert "cannot be told apart" in together.reason
     assert together.verdict == "baseline"
-    assert figure(asked, "S", [0.3], floor[:1], baseline).verdict == "not computed"
-    (one,) = summaries([figure(asked, "S", [math.nan], floor, baseline)])
+    assert figure(asked, "S", [0.1] * 5, floor, [0.1, 0.11, 0.12, 0.13, 0.19]).verdict == "unclear"
+    assert figure(asked, "S", [], [], []).verdict == "not computed"
+    (one,) = summaries([figure(asked, "S", [math.nan] * 5, floor, baseline)])
     assert (one.of_use, one.flags) == (0, ())
     assert math.isnan(one.distance)
 
 
 def test_another_sample_of_the_same_people_is_no_worse_than_chance() -> None:
-    """30 tables of 4 figures; a bound is passed by chance in 1 of 200, so more than 4 of 120 in 1 of 3,000 cases."""
+    """30 tables of 4 figures; a bound is passed by chance in 1 of 100 at most, so more than 6 of 120 in 1 of 4,000 cases."""
     found = [
         item
         for k in range(30)
@@ -181,7 +186,7 @@ def test_another_sample_of_the_same_people_is_no_worse_than_chance() -> None:
         ).figures
     ]
     assert len(found) == 120
-    assert sum(item.verdict != "floor" for item in found) <= 4
+    assert sum(item.verdict in {"between", "baseline"} for item in found) <= 6
 
 
 def command(folder: Path, *arguments: object) -> tuple[int, str]:

@@ -1,11 +1,12 @@
 """Headline figures: each value beside what chance alone does and what the worst reference does, and where it lies between.
 
 There is no threshold on any figure. The floor is what another sample of the same people shows, the baseline what a useless
-table (or, of attacks, a copy of the records) shows; `position` is 0 at the floor and 1 at the baseline. A value differs from
-one of them where its mean lies outside the bound that one further seed of the reference keeps in 199 of 200 cases (the
-prediction interval of a normal distribution whose mean and deviation are the seeds': Hahn & Meeker, Statistical Intervals,
-section 4.7). The candidate's own seeds cannot tell that it is worse: they share its records, so that what chance made of these
-is in all of them. To be better than the baseline it has to be so by its own bound, too.
+table (or, of attacks, a copy of the records) shows; `position` is 0 at the floor and 1 at the baseline. Every seed holds all of
+them against the same records, so what is compared is the difference of each seed. A value differs from a reference where the
+mean difference is larger than the bound that the difference of one further seed keeps in 99 of 100 cases (the prediction
+interval of a normal distribution whose mean and deviation are the seeds': Hahn & Meeker, Statistical Intervals, section 4.7).
+The bound of a mean would be too small: the seeds share the candidate's records, so that what chance made of these is in all of
+them.
 
 A figure that could not be computed is NaN, with the reason, and never 0.
 """
@@ -18,9 +19,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 Family = Literal["fidelity", "utility", "disclosure", "knowledge"]
-Verdict = Literal["floor", "between", "baseline", "not computed"]
+Verdict = Literal["floor", "between", "baseline", "unclear", "not computed"]
 
-_SURE = 0.995
+_SURE = 0.99
 
 FAMILIES: tuple[Family, ...] = ("fidelity", "utility", "disclosure", "knowledge")
 
@@ -58,7 +59,7 @@ class Figure:
         floor, floor_deviation, baseline: the same of the references.
         seeds: for how many it could be computed.
         position: 0 at the floor, 1 at the baseline; NaN where the two cannot be told apart.
-        verdict: where it lies: like the floor, like the baseline (or worse), or between.
+        verdict: where it lies: like the floor, like the baseline (or worse), or between; unclear where these two are alike.
         reason: why it could not be computed, or tells nothing.
     """
 
@@ -89,25 +90,29 @@ def figure(
     Args:
         asked: which figure.
         candidate: whose.
-        values, floor, baseline: one for each seed; NaN where it could not be computed.
+        values, floor, baseline: one for each seed, the same seeds; NaN where it could not be computed.
         reason: why it could not, where that is known.
     """
     sign = 1.0 if asked.better == "lower" else -1.0
-    own, low, high = ([sign * value for value in of if not math.isnan(value)] for of in (values, floor, baseline))
+    seeds = [tuple(sign * value for value in seed) for seed in zip(values, floor, baseline, strict=True)]
+    own = [seed[0] for seed in seeds if not math.isnan(seed[0])]
+    low = [seed[1] for seed in seeds if not math.isnan(seed[1])]
+    high = [seed[2] for seed in seeds if not math.isnan(seed[2])]
     position: float = math.nan
     verdict: Verdict = "not computed"
+    complete = [seed for seed in seeds if not any(map(math.isnan, seed))]
     if not own:
         reason = reason or "there is nothing to compute it from"
-    elif len(low) < 2 or len(high) < 2:
+    elif len(complete) < 2:
         reason = "there is nothing to hold it against"
     else:
-        above_floor, below_baseline = _mean(low) + _reach(low), _mean(high) - max(_reach(high), _reach(own))
-        mean = _mean(own)
-        if _mean(high) > above_floor and _mean(low) < below_baseline:
-            position = (mean - _mean(low)) / (_mean(high) - _mean(low))
-        apart = not math.isnan(position)
+        apart = _larger([worst - best for _, best, worst in complete])
+        worse = _larger([mine - best for mine, best, _ in complete])
+        better = _larger([worst - mine for mine, _, worst in complete])
+        if apart:
+            position = (_mean(own) - _mean(low)) / (_mean(high) - _mean(low))
         reason = reason if apart else "floor and baseline cannot be told apart"
-        verdict = "floor" if mean <= above_floor else "between" if apart and mean < below_baseline else "baseline"
+        verdict = ("floor" if apart else "unclear") if not worse else "between" if apart and better else "baseline"
     return Figure(
         asked=asked,
         candidate=candidate,
@@ -128,7 +133,7 @@ def worst_first(found: Sequence[Figure]) -> list[tuple[Asked, tuple[Figure, ...]
     rows: dict[str, list[Figure]] = {}
     for item in found:
         rows.setdefault(item.asked.key, []).append(item)
-    order = {"baseline": 0, "between": 1, "floor": 2, "not computed": 3}
+    order = {"baseline": 0, "between": 1, "unclear": 2, "floor": 3, "not computed": 4}
 
     def rank(row: Sequence[Figure]) -> tuple[int, float]:
         worst = min(order[item.verdict] for item in row)
@@ -145,9 +150,9 @@ class Summary:
         candidate: its name.
         distance: mean position of the figures of fidelity and utility, each taken as at most 1 and at least 0; NaN: none.
         useless: figures of fidelity and utility that are no better than the baseline.
-        of_use: how many of these tell floor and baseline apart.
+        of_use: how many of these tell anything.
         discloses: figures of disclosure that are beyond the floor.
-        of_disclosure: how many of these there are.
+        of_disclosure: how many of these tell anything.
     """
 
     candidate: str
@@ -173,9 +178,8 @@ def summaries(found: Sequence[Figure]) -> tuple[Summary, ...]:
 
 
 def _summary(name: str, items: Sequence[Figure]) -> Summary:
-    known = [item for item in items if item.verdict != "not computed"]
-    tells = [item for item in known if item.verdict == "baseline" or not math.isnan(item.position)]
-    use = [item for item in tells if item.asked.family in {"fidelity", "utility"}]
+    known = [item for item in items if item.verdict not in {"unclear", "not computed"}]
+    use = [item for item in known if item.asked.family in {"fidelity", "utility"}]
     attacks = [item for item in known if item.asked.family == "disclosure"]
     positions = [min(max(item.position, 0.0), 1.0) for item in use if not math.isnan(item.position)]
     return Summary(
@@ -188,13 +192,12 @@ def _summary(name: str, items: Sequence[Figure]) -> Summary:
     )
 
 
-def _reach(values: Sequence[float]) -> float:
-    """How far from the mean of some seeds one further seed lies at most, on one side, in `_SURE` of cases; 0 of one alone."""
+def _larger(differences: Sequence[float]) -> bool:
+    """Whether differences of at least two seeds are above 0 by more than one further seed's would be by chance."""
     from scipy.special import stdtrit
 
-    if len(values) < 2:
-        return 0.0
-    return float(stdtrit(len(values) - 1, _SURE)) * _deviation(values) * math.sqrt(1 + 1 / len(values))
+    reach = float(stdtrit(len(differences) - 1, _SURE)) * _deviation(differences) * math.sqrt(1 + 1 / len(differences))
+    return _mean(differences) > reach
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -49,7 +49,7 @@ VERDICTS: Final[Mapping[Family, Mapping[str, str]]] = {
         "baseline": "no better than useless",
     },
 }
-_NOT_COMPUTED: Final = "not computed"
+_NO_VERDICT: Final = {"not computed": "not computed", "unclear": "cannot tell"}
 FAMILY_TITLES: Final[Mapping[Family, str]] = {
     "fidelity": "Fidelity: do tables of the columns look alike?",
     "utility": "Utility: can be learned from it?",
@@ -108,11 +108,8 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def verdict_words(item: Figure) -> str:
-    """Where a figure lies, in words.
-
-    A figure that could not be computed says so.
-    """
-    return _NOT_COMPUTED if item.verdict == "not computed" else VERDICTS[item.asked.family][item.verdict]
+    """Where a figure lies, in words."""
+    return _NO_VERDICT.get(item.verdict) or VERDICTS[item.asked.family][item.verdict]
 
 
 def with_deviation(mean: float, deviation: float) -> str:
@@ -174,7 +171,7 @@ def _cell(item: Figure) -> Cell:
         floor=with_deviation(item.floor, item.floor_deviation),
         baseline=number(item.baseline),
         verdict=verdict_words(item),
-        state={"floor": "good", "between": "wait", "baseline": "alert", "not computed": "none"}[item.verdict],
+        state={"floor": "good", "between": "wait", "baseline": "alert"}.get(item.verdict, "none"),
         at=None if math.isnan(item.position) else _at(item.position),
         reason=item.reason,
     )
