@@ -26,10 +26,10 @@ _NAMES: Final[Mapping[str, str]] = {
 
 
 def _utility(given: Round, play: Play, setting: Setting) -> Measured:
-    tested = _labelled(given.tested, setting.target)
+    tested = labelled(given.tested, setting.target)
     if play.kind == "baseline":
         return Measured(values=_of_majority(tested, given.real.n_states[setting.target]))
-    training = _labelled(given.real if play.kind == "floor" else play.table, setting.target)
+    training = labelled(given.real if play.kind == "floor" else play.table, setting.target)
     (found,) = utility(
         training,
         [tested],
@@ -55,7 +55,7 @@ def _of_majority(tested: Labelled, n_classes: int) -> dict[str, float]:
     return {**found, **{f"{kind}_{name}": value for kind, value in found.items() for name in _NAMES.values()}}
 
 
-def _labelled(table: CodedTable, target: int) -> Labelled:
+def labelled(table: CodedTable, target: int) -> Labelled:
     """Numbers as they are, without one the mean; a category as its place."""
     features = [
         codes.astype(np.float64) if values is None else _filled(values)
