@@ -26,9 +26,11 @@ from verticil.analyst.draft import CODES, ID_NAMES, IDENTIFYING, MANY_VALUES, MI
 from verticil.party.dataset.encoding import Codebook, number_of
 from verticil.shared.arrays import Codes, Floats
 from verticil.shared.errors import DataFault
-from verticil.shared.evaluation.coded import CodedTable
+from verticil.shared.evaluation.coded import CodedTable, numbered
 from verticil.shared.knowledge.columns import narrowed
-from verticil.shared.knowledge.support import Support, support
+from verticil.shared.knowledge.rules import Function
+from verticil.shared.knowledge.support import MAX_SCOPE_CELLS, Support, function_codes, support
+from verticil.shared.model.elimination import Factor
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release.report import wording
 from verticil.shared.study.document import Study
@@ -367,13 +369,8 @@ def _code(text: str, place: Mapping[str, int], alike: Mapping[object, int], *, m
 
 def _overlap(real: CodedTable, holdout: CodedTable) -> list[str]:
     """A holdout of other people equals real records as often as a real record equals another one; more is overlap."""
-    joined = [
-        np.concatenate([a, b]) if x is None or y is None else np.nan_to_num(np.concatenate([x, y]), nan=np.inf)
-        for a, b, x, y in zip(real.codes, holdout.codes, real.values, holdout.values, strict=True)
-    ]
-    _, row = np.unique(np.column_stack([column.astype(np.float64) for column in joined]), axis=0, return_inverse=True)
-    mine, theirs = row.reshape(-1)[: real.n], row.reshape(-1)[real.n :]
-    counts = np.bincount(mine, minlength=int(row.max()) + 1)
+    mine, theirs = numbered(real, holdout)
+    counts = np.bincount(mine, minlength=int(theirs.max()) + 1)
     equal, expected = float((counts[theirs] > 0).mean()), float((counts[mine] > 1).mean())
     error = math.sqrt(max(expected * (1 - expected), 1 / real.n) * (1 / real.n + 1 / holdout.n))
     if equal <= expected + _OVERLAP_ERRORS * error:
@@ -386,19 +383,36 @@ def _overlap(real: CodedTable, holdout: CodedTable) -> list[str]:
 
 
 def _support(study: Study, names: Sequence[str], columns: Mapping[str, _Column]) -> Support | None:
-    """What the rules leave possible over the columns that are there; what is not declared is not forbidden."""
+    """What rules and functions leave possible over the columns that are there; what is not declared is not forbidden."""
     schema = Schema(variables=tuple(variable for variable in study.schema.variables if variable.name in names))
     knowledge = None if study.knowledge is None else narrowed(study.knowledge, study.schema, schema.names)
     if knowledge is None:
         return None
     made = support(knowledge, schema)
-    further = [len(columns[variable.name].labels) - variable.n_states for variable in schema.variables]
+    followed = [item for item in knowledge.functions if item.variable.name in names]
+    all_of = Schema(variables=(*schema.variables, *(item.variable for item in followed)))
+    functions = [(item.name, factor) for item in followed if (factor := _function(item, all_of)) is not None]
+    further = [len(columns[variable.name].labels) - variable.n_states for variable in all_of.variables]
     wider = tuple(
         dataclasses.replace(variable, labels=columns[variable.name].labels, means=None, representatives=None)
-        for variable in schema.variables
+        for variable in all_of.variables
     )
     factors = tuple(
         (scope, np.pad(table, [(0, further[variable]) for variable in scope], constant_values=1.0))
-        for scope, table in made.factors
+        for scope, table in (*made.factors, *(factor for _, factor in functions))
     )
-    return Support(Schema(variables=wider), factors, made.names)
+    return Support(Schema(variables=wider), factors, (*made.names, *(name for name, _ in functions)))
+
+
+def _function(function: Function, schema: Schema) -> Factor | None:
+    """1 where a variable is what it follows as; None: one that it follows from is not there, or the table is too large."""
+    if any(name not in schema for name in function.of):
+        return None
+    own = schema.index(function.variable.name)
+    of = [schema.index(name) for name in function.of]
+    if math.prod(schema.n_states[place] for place in (*of, own)) > MAX_SCOPE_CELLS:
+        return None
+    codes = function_codes(function, [schema[place] for place in of])
+    table = np.equal(codes[..., None], np.arange(function.variable.n_states)).astype(np.float64)
+    scope = tuple(sorted((*of, own)))
+    return scope, table.transpose([(*of, own).index(place) for place in scope])

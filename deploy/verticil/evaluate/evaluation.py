@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Final
 from verticil.analyst.draft import TextTable
 from verticil.evaluate.coding import Coding, coding
 from verticil.evaluate.figures import FAMILIES, Figure, Summary, figure, summaries, worst_first
-from verticil.evaluate.metrics import METRICS, Measured, Metric, Row, Setting, target_of
+from verticil.evaluate.metric import Measured, Metric, Row, Setting
+from verticil.evaluate.metrics import METRICS, target_of
 from verticil.evaluate.reading import table_of
 from verticil.evaluate.rounds import PUBLISHED, TESTED, TRAINING, Play, Round, rounds, size_of
 from verticil.shared.errors import Misuse
@@ -218,8 +219,16 @@ def evaluate_texts(
         target=target_of(coded.real) if target is None else coded.real.column(target),
         support=coded.support,
         full=full,
+        parties=() if study is None else _parties(coded.real.names, study),
     )
     return _evaluated(coded, setting, chosen, seed=seed, told=progress or _untold)
+
+
+def _parties(names: Sequence[str], study: Study) -> tuple[str, ...]:
+    """Of each column the party that holds it; empty: a column of nobody."""
+    functions = () if study.knowledge is None else study.knowledge.functions
+    owners = {item.name: item.owner for item in (*study.schema.variables, *(item.variable for item in functions))}
+    return tuple(owners.get(name, "") for name in names)
 
 
 def _untold(_what: str, _part: float) -> None:
@@ -270,7 +279,10 @@ def _evaluated(coded: Coding, setting: Setting, chosen: Sequence[Metric], *, see
             details[metric.name] = rows
         for asked in metric.figures:
             floor, baseline = (_of(found[name], asked.key) for name in ("floor", "baseline"))
-            figures += [figure(asked, name, _of(found[name], asked.key), floor, baseline) for name in coded.synthetic]
+            figures += [
+                figure(asked, name, _of(found[name], asked.key), floor, baseline, reason=_missing(metric, coded))
+                for name in coded.synthetic
+            ]
     told("done", 1.0)
     return Evaluation(
         figures=tuple(figures),
@@ -287,6 +299,11 @@ def _reason(metric: Metric, coded: Coding) -> str:
     if metric.needs_holdout and coded.holdout is None:
         return _NO_HOLDOUT
     return _NO_RULES if metric.needs_rules and coded.support is None else ""
+
+
+def _missing(metric: Metric, coded: Coding) -> str:
+    """Why a figure of a metric that runs without one is not there."""
+    return _NO_HOLDOUT if metric.attacks and coded.holdout is None else ""
 
 
 def _measured(metric: Metric, made: Sequence[Round], coded: Coding, setting: Setting) -> dict[str, list[Measured]]:

@@ -1,4 +1,4 @@
-"""Every metric, held to one form: of one table in one round, the numbers that are compared over seeds, and rows with more detail.
+"""Every metric, in the form of `metric`.
 
 What a metric is and how it is computed stands in `shared.evaluation`; here is what of a round it is given.
 """
@@ -7,89 +7,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
 import numpy as np
 
-from verticil.evaluate.figures import Asked, Family
+from verticil.evaluate.disclosure import DISCLOSURE
+from verticil.evaluate.figures import Asked
+from verticil.evaluate.metric import Measured, Metric, Row, Setting
 from verticil.evaluate.rounds import Play, Round
 from verticil.shared.evaluation.coded import CodedTable
-from verticil.shared.evaluation.disclosure import Known, disclosure
 from verticil.shared.evaluation.fidelity import distances
 from verticil.shared.evaluation.utility import Labelled, utility
-from verticil.shared.knowledge.support import Support
-
-Row = dict[str, float | int | str]
 
 MOST_TABLES: Final = 500
 """Of each width; of more, as many are drawn, the same for every candidate."""
-_ATTACKED: Final = 1_000
-_WORST: Final = 12
 _FEW: Final = 20  # categories of a column that classifiers predict unless another one is named
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """What metrics need besides the records.
-
-    Attributes:
-        labels: of each column, the label of each code.
-        target: position of the column that is predicted and attacked.
-        support: what the study's rules leave possible; None: there are none.
-        full: without limits.
-    """
-
-    labels: tuple[tuple[str, ...], ...]
-    target: int
-    support: Support | None
-    full: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """Of one table in one round.
-
-    Attributes:
-        values: numbers that are compared over the seeds.
-        rows: details, for the first seed of a candidate.
-    """
-
-    values: Mapping[str, float]
-    rows: Sequence[Row] = ()
-
-
-Measure = Callable[[Round, Play, Setting], Measured]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """A metric.
-
-    Attributes:
-        name: as in ``--only``.
-        family: what it is about.
-        title: for people.
-        measure: computes it.
-        figures: which of its values are headline figures.
-        needs_holdout, needs_rules: what it cannot do without.
-        costly: whether it is left out of a party's own evaluation of few columns.
-    """
-
-    name: str
-    family: Family
-    title: str
-    measure: Measure
-    figures: tuple[Asked, ...] = ()
-    needs_holdout: bool = False
-    needs_rules: bool = False
-
-    @property
-    def attacks(self) -> bool:
-        """Whether its references are those of attacks."""
-        return self.family == "disclosure"
 
 
 def target_of(table: CodedTable) -> int:
@@ -170,41 +103,7 @@ def _utility(given: Round, play: Play, setting: Setting) -> Measured:
 
 
 def _labelled(table: CodedTable, target: int) -> Labelled:
-    """Numbers as they are, without one the mean; a category as its place."""
-    features = [
-        codes.astype(np.float64) if values is None else _filled(values)
-        for place, (codes, values) in enumerate(zip(table.codes, table.values, strict=True))
-        if place != target
-    ]
-    return Labelled(features=np.column_stack(features), target=table.codes[target].astype(np.int64))
-
-
-def _filled(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    known = values[~np.isnan(values)]
-    return np.where(np.isnan(values), known.mean() if len(known) else 0.0, values)
-
-
-# ---- disclosure
-
-
-def _attribution(given: Round, play: Play, setting: Setting) -> Measured:
-    assert given.others is not None
-    most = None if setting.full else _ATTACKED
-    members, others = (_known(table, setting.target, most) for table in (given.members, given.others))
-    found = disclosure(members, others, _known(play.published, setting.target, None))
-    values = {
-        "gcap": found.gcap,
-        "gcap_of_others": found.others_gcap,
-        "attribution": found.beyond_others,
-        "matched": found.matched,
-        "most_common": found.baseline,
-    }
-    return Measured(values=values)
-
-
-def _known(table: CodedTable, target: int, most: int | None) -> Known:
-    keys = tuple(column[:most] for place, column in enumerate(table.codes) if place != target)
-    return Known(keys=keys, sensitive=table.codes[target][:most])
+    return Labelled(features=table.features(target), target=table.codes[target].astype(np.int64))
 
 
 _SAMPLE: Final = "another sample of the same people"
@@ -250,22 +149,5 @@ METRICS: Final = (
             ),
         ),
     ),
-    Metric(
-        name="attribution",
-        family="disclosure",
-        title="Attribution of one column by the nearest records (GCAP)",
-        measure=_attribution,
-        figures=(
-            Asked(
-                key="attribution",
-                title="Attribution beyond others (GCAP)",
-                family="disclosure",
-                better="lower",
-                says="How much more of a column is attributed rightly to people whose records were used than to others.",
-                floor="records of people who are not attacked",
-                baseline="a copy of the attacked records",
-            ),
-        ),
-        needs_holdout=True,
-    ),
+    *DISCLOSURE,
 )

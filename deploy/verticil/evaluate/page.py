@@ -14,7 +14,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from verticil.evaluate.figures import Asked, Family, Figure, worst_first
-from verticil.evaluate.metrics import METRICS, Row
+from verticil.evaluate.metric import Row
+from verticil.evaluate.metrics import METRICS
 from verticil.shared.release.protocol import own_template
 
 if TYPE_CHECKING:

@@ -1,0 +1,74 @@
+"""What a metric is: of one table in one round, the numbers that are compared over seeds, and rows with more detail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from verticil.evaluate.figures import Asked, Family
+from verticil.evaluate.rounds import Play, Round
+from verticil.shared.knowledge.support import Support
+
+Row = dict[str, float | int | str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What metrics need besides the records.
+
+    Attributes:
+        labels: of each column, the label of each code.
+        target: position of the column that is predicted and attacked.
+        support: what the study's rules leave possible; None: there are none.
+        full: without limits.
+        parties: of each column, who holds it, "" where that is nobody; empty: nothing is known of parties.
+    """
+
+    labels: tuple[tuple[str, ...], ...]
+    target: int
+    support: Support | None
+    full: bool
+    parties: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Of one table in one round.
+
+    Attributes:
+        values: numbers that are compared over the seeds.
+        rows: details, for the first seed of a candidate.
+    """
+
+    values: Mapping[str, float]
+    rows: Sequence[Row] = ()
+
+
+Measure = Callable[[Round, Play, Setting], Measured]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A metric.
+
+    Attributes:
+        name: as in ``--only``.
+        family: what it is about.
+        title: for people.
+        measure: computes it.
+        figures: which of its values are headline figures.
+        needs_holdout, needs_rules: what it cannot do without.
+    """
+
+    name: str
+    family: Family
+    title: str
+    measure: Measure
+    figures: tuple[Asked, ...] = ()
+    needs_holdout: bool = False
+    needs_rules: bool = False
+
+    @property
+    def attacks(self) -> bool:
+        """Whether its references are those of attacks."""
+        return self.family == "disclosure"
