@@ -12,9 +12,8 @@ import pytest
 
 from support.knowledge import FUNCTION, study
 from verticil.evaluate.coding import coding
-from verticil.evaluate.disclosure import DISCLOSURE
+from verticil.evaluate.disclosure import METRICS
 from verticil.evaluate.evaluation import Evaluation, evaluate
-from verticil.evaluate.metric import Setting
 from verticil.evaluate.reading import table_of
 from verticil.evaluate.rounds import rounds
 
@@ -62,7 +61,7 @@ REAL, HOLDOUT, FRESH = people(1, 2000), people(2, 1000), people(3, 2000)
 
 
 def test_a_fresh_sample_is_not_flagged_and_a_copy_is() -> None:
-    """Each figure flags a fresh sample in one of some 252 cases (five seeds all above five others), so one of 63 of all four."""
+    """Each figure flags a fresh sample in one of 100 cases (Student's bound over five seeds), so one of 25 of all four."""
     fresh = attacked(REAL, FRESH, HOLDOUT)
     assert verdicts(fresh) == dict.fromkeys(HEADLINES, "floor")
     copy = attacked(REAL, REAL, HOLDOUT)
@@ -118,7 +117,7 @@ def test_the_same_seed_gives_the_same_figures_and_every_metric_runs_alone() -> N
     for name in ("linkability", "singling_out"):
         assert again["metrics"][name] == whole["metrics"][name]  # type: ignore[index, call-overload]
         assert again["details"][name] == whole["details"][name]  # type: ignore[index, call-overload]
-    assert len([asked for metric in DISCLOSURE for asked in metric.figures]) <= 4
+    assert len([asked for metric in METRICS for asked in metric.figures]) <= 4
 
 
 def test_without_a_holdout_there_are_rates_and_no_figure() -> None:
@@ -223,7 +222,3 @@ def test_parties_columns_are_the_two_sides(tmp_path: Path) -> None:
     found = evaluate(real, {"S": fresh}, holdout=holdout, study=study(tmp_path), only=["linkability"])
     assert found.metrics["linkability.details"]["one_side"].tolist() == ["school"]
     assert found.metrics["linkability.details"]["columns"].tolist() == [3]
-
-
-def test_settings_need_no_parties() -> None:
-    assert Setting(labels=(), target=0, support=None, full=False).parties == ()

@@ -28,8 +28,7 @@ from verticil.shared.arrays import Codes, Floats
 from verticil.shared.errors import DataFault
 from verticil.shared.evaluation.coded import CodedTable, numbered
 from verticil.shared.knowledge.columns import narrowed
-from verticil.shared.knowledge.rules import Function
-from verticil.shared.knowledge.support import MAX_SCOPE_CELLS, Support, function_codes, support
+from verticil.shared.knowledge.support import Support, function_codes, support
 from verticil.shared.model.elimination import Factor
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release.report import wording
@@ -61,6 +60,7 @@ class Coding:
         labels: of each column, the label of each code.
         notes: what was left out, merged or looks wrong; counts and names of columns, no values.
         support: what the study's rules leave possible, over the first columns; None: there are none, or they cannot be used.
+        functions: of each column that follows from others in the study, see `metrics.Setting`.
     """
 
     real: CodedTable
@@ -69,6 +69,7 @@ class Coding:
     labels: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...]
     support: Support | None
+    functions: Mapping[str, Factor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -94,16 +95,12 @@ def coding(
         tables = {name: _renamed(table, study) for name, table in tables.items()}
     names, notes = _common(tables)
     notes += [f"{name}: {note}" for name, table in tables.items() for note in table.notes]
-    variables = _declared(study)
+    variables = _declared(study, notes)
     order = [*(name for name in variables if name in names), *(name for name in names if name not in variables)]
     kept: dict[str, _Column] = {}
     for name in order:
         columns = [table.columns[name] for table in tables.values()]
         variable = variables.get(name)
-        if variable is not None and variable.n_states > MOST_CATEGORIES:
-            notes.append(f"column '{name}': the study has {variable.n_states:,} categories; the real table's are taken")
-            del variables[name]
-            variable = None
         if variable is None and (reason := _reason_to_leave_out(columns)):
             notes.append(f"column '{name}' is left out: {reason}")
             continue
@@ -126,6 +123,7 @@ def coding(
         labels=tuple(column.labels for column in kept.values()),
         notes=(*notes, *(() if holdout is None else _overlap(coded[0], coded[1]))),
         support=None if study is None else _support(study, [name for name in kept if name in variables], kept),
+        functions={} if study is None else _functions(study, [name for name in kept if name in variables], kept),
     )
 
 
@@ -145,12 +143,16 @@ def _narrow(codes: NDArray[np.int64], n_states: int) -> Codes:
 # ---- which columns
 
 
-def _declared(study: Study | None) -> dict[str, Variable]:
-    """The study's variables, and behind them those that follow from them."""
+def _declared(study: Study | None, notes: list[str]) -> dict[str, Variable]:
+    """The study's variables, and behind them those that follow from them; without those of too many categories."""
     if study is None:
         return {}
     functions = () if study.knowledge is None else study.knowledge.functions
-    return {variable.name: variable for variable in (*study.schema.variables, *(item.variable for item in functions))}
+    found = {variable.name: variable for variable in (*study.schema.variables, *(item.variable for item in functions))}
+    for name, variable in found.items():
+        if variable.n_states > MOST_CATEGORIES:
+            notes.append(f"column '{name}': the study has {variable.n_states:,} categories; the real table's are taken")
+    return {name: variable for name, variable in found.items() if variable.n_states <= MOST_CATEGORIES}
 
 
 def _renamed(table: TextTable, study: Study) -> TextTable:
@@ -383,36 +385,37 @@ def _overlap(real: CodedTable, holdout: CodedTable) -> list[str]:
 
 
 def _support(study: Study, names: Sequence[str], columns: Mapping[str, _Column]) -> Support | None:
-    """What rules and functions leave possible over the columns that are there; what is not declared is not forbidden."""
+    """What the rules leave possible over the columns that are there; what is not declared is not forbidden."""
     schema = Schema(variables=tuple(variable for variable in study.schema.variables if variable.name in names))
     knowledge = None if study.knowledge is None else narrowed(study.knowledge, study.schema, schema.names)
     if knowledge is None:
         return None
     made = support(knowledge, schema)
-    followed = [item for item in knowledge.functions if item.variable.name in names]
-    all_of = Schema(variables=(*schema.variables, *(item.variable for item in followed)))
-    functions = [(item.name, factor) for item in followed if (factor := _function(item, all_of)) is not None]
-    further = [len(columns[variable.name].labels) - variable.n_states for variable in all_of.variables]
+    further = [len(columns[variable.name].labels) - variable.n_states for variable in schema.variables]
     wider = tuple(
         dataclasses.replace(variable, labels=columns[variable.name].labels, means=None, representatives=None)
-        for variable in all_of.variables
+        for variable in schema.variables
     )
     factors = tuple(
         (scope, np.pad(table, [(0, further[variable]) for variable in scope], constant_values=1.0))
-        for scope, table in (*made.factors, *(factor for _, factor in functions))
+        for scope, table in made.factors
     )
-    return Support(Schema(variables=wider), factors, (*made.names, *(name for name, _ in functions)))
+    return Support(Schema(variables=wider), factors, made.names)
 
 
-def _function(function: Function, schema: Schema) -> Factor | None:
-    """1 where a variable is what it follows as; None: one that it follows from is not there, or the table is too large."""
-    if any(name not in schema for name in function.of):
-        return None
-    own = schema.index(function.variable.name)
-    of = [schema.index(name) for name in function.of]
-    if math.prod(schema.n_states[place] for place in (*of, own)) > MAX_SCOPE_CELLS:
-        return None
-    codes = function_codes(function, [schema[place] for place in of])
-    table = np.equal(codes[..., None], np.arange(function.variable.n_states)).astype(np.float64)
-    scope = tuple(sorted((*of, own)))
-    return scope, table.transpose([(*of, own).index(place) for place in scope])
+def _functions(study: Study, names: Sequence[str], columns: Mapping[str, _Column]) -> dict[str, Factor]:
+    """Of columns that follow from others, where all of these are there; what is not declared follows from nothing."""
+    if study.knowledge is None:
+        return {}
+    variables, place = _declared(study, []), {name: at for at, name in enumerate(columns)}
+    found: dict[str, Factor] = {}
+    for function in study.knowledge.functions:
+        scope = (*function.of, function.variable.name)
+        if set(scope) <= set(names):
+            codes = function_codes(function, [variables[name] for name in function.of])
+            table = codes[..., None] == np.arange(function.variable.n_states)
+            further = [len(columns[name].labels) - variables[name].n_states for name in scope]
+            table = np.pad(table, [*((0, 0) for _ in function.of), (0, further[-1])], constant_values=False)
+            table = np.pad(table, [*((0, more) for more in further[:-1]), (0, 0)], constant_values=True)
+            found[function.name] = (tuple(place[name] for name in scope), table.astype(np.float64))
+    return found

@@ -14,16 +14,17 @@ from typing import Final
 import numpy as np
 
 from verticil.evaluate.figures import Asked
-from verticil.evaluate.metric import Measured, Metric, Row, Setting
+from verticil.evaluate.metrics import Measured, Metric, Row, Setting
 from verticil.evaluate.rounds import Play, Round
+from verticil.evaluate.utility import labelled
 from verticil.shared.arrays import Bools, Floats
 from verticil.shared.evaluation import singling_out
 from verticil.shared.evaluation.coded import CodedTable, numbered
 from verticil.shared.evaluation.disclosure import Attribution, Known, attributed, cap, gcap
 from verticil.shared.evaluation.neighbours import Guess, guesses, linked, nearest, points
 from verticil.shared.evaluation.risks import Rate, nearer, rate, risk, separation
-from verticil.shared.evaluation.utility import CLASSIFIERS, Labelled, utility
-from verticil.shared.knowledge.support import Support
+from verticil.shared.evaluation.utility import ALL_CLASSIFIERS, utility
+from verticil.shared.model.elimination import Factor
 
 TOLERANCE: Final = 0.05
 """A number is guessed rightly within so large a part of the guess (as anonymeter has it)."""
@@ -47,13 +48,35 @@ def _sides(given: Round) -> _Sides:
 # ---- what rules say
 
 
-def possible_codes(support: Support | None, table: CodedTable, column: int) -> Bools | None:
-    """(n, K), which categories of one column each record can have by the rules, given all its others; None: all."""
-    name = table.names[column]
-    if support is None or name not in support.schema:
+def _factors(setting: Setting, names: Sequence[str]) -> list[Factor]:
+    """Of each rule and function: positions of its columns, and a table with an axis for each, 1 where they go together."""
+    found = list(setting.functions.values())
+    if setting.support is not None:
+        place = [names.index(name) for name in setting.support.schema.names]
+        found += [(tuple(place[at] for at in scope), table) for scope, table in setting.support.factors]
+    return found
+
+
+def possible_codes(factors: Sequence[Factor], table: CodedTable, column: int) -> Bools | None:
+    """Which categories of one column each record can have by the rules, all its others as they are.
+
+    Args:
+        factors: positions of columns, and a table with an axis for each, 1 where they go together.
+        table: the records; what they have in `column` is not looked at.
+        column: position.
+
+    Returns:
+        (n, K), all of a record that breaks a rule whatever the category is; None: no rule is about the column.
+    """
+    about = [(scope, met) for scope, met in factors if column in scope]
+    if not about:
         return None
-    codes = [table.codes[table.column(variable)] for variable in support.schema.names]
-    return support.possible(codes, support.schema.index(name))
+    found = np.ones((table.n, table.n_states[column]), dtype=np.bool_)
+    for scope, met in about:
+        others = tuple(table.codes[other] for other in scope if other != column)
+        found &= np.moveaxis(met, scope.index(column), -1)[others] > 0
+    found[~found.any(axis=1)] = True
+    return found
 
 
 def _open(possible: Bools | None, n: int) -> Bools:
@@ -74,9 +97,8 @@ def _most_common(real: CodedTable, table: CodedTable, column: int, possible: Boo
 def _attribution(given: Round, play: Play, setting: Setting) -> Measured:
     sides = _sides(given)
     published, *asked = points(play.published, *(table for _, table in sides))
-    masks = [
-        [possible_codes(setting.support, table, column) for column in range(len(table.names))] for _, table in sides
-    ]
+    factors = _factors(setting, given.real.names)
+    masks = [[possible_codes(factors, table, column) for column in range(len(table.names))] for _, table in sides]
     found = [list(guesses(side, published, mask)) for side, mask in zip(asked, masks, strict=True)]
     rows: list[Row] = []
     for column, name in enumerate(given.real.names):
@@ -97,7 +119,7 @@ def _attribution(given: Round, play: Play, setting: Setting) -> Measured:
     if given.others is not None:
         values = {
             "attribution": _worst([row["advantage"] for row in rows]),
-            "attribution_mean": float(np.mean([row["advantage"] for row in rows])),
+            "attribution_mean": float(np.mean([float(row["advantage"]) for row in rows])),
             "inference_risk": _worst([row["risk"] for row in rows]),
         }
     for (side, table), mask in zip(sides, masks, strict=True):
@@ -146,18 +168,19 @@ def _known(table: CodedTable, target: int, possible: Bools | None = None) -> Kno
 def _learned(given: Round, play: Play, setting: Setting) -> Measured:
     """Classifiers that learned from the table, tested on members and on others whose value rules do not determine."""
     most = None if setting.full else _LEARNED
-    training = _labelled(play.table.rows(np.arange(play.table.n)[:most]), setting.target)
+    training = labelled(play.table.rows(np.arange(play.table.n)[:most]), setting.target)
+    factors = _factors(setting, given.real.names)
     sides = [
-        (side, table.rows(np.flatnonzero(_open(possible_codes(setting.support, table, setting.target), table.n))))
+        (side, table.rows(np.flatnonzero(_open(possible_codes(factors, table, setting.target), table.n))))
         for side, table in _sides(given)
     ]
     if any(not table.n for _, table in sides):
         return Measured(values={})
     found = utility(
         training,
-        [_labelled(table, setting.target) for _, table in sides],
+        [labelled(table, setting.target) for _, table in sides],
         seed=given.seed,
-        classifiers=CLASSIFIERS if setting.full else _LEARNERS,
+        classifiers=ALL_CLASSIFIERS if setting.full else _LEARNERS,
         n_classes=given.real.n_states[setting.target],
     )
     rows: list[Row] = [
@@ -170,10 +193,6 @@ def _learned(given: Round, play: Play, setting: Setting) -> Measured:
         values["advantage"] = values["accuracy_members"] - values["accuracy_others"]
         values["worst_advantage"] = _worst([row["advantage"] for row in rows])
     return Measured(values=values, rows=rows)
-
-
-def _labelled(table: CodedTable, target: int) -> Labelled:
-    return Labelled(features=table.features(target), target=table.codes[target].astype(np.int64))
 
 
 # ---- membership
@@ -269,7 +288,7 @@ def _singling_out(given: Round, play: Play, setting: Setting) -> Measured:
     """Conditions from the published records, on as many members as others."""
     n = given.real.n if given.others is None else min(given.real.n, given.tested.n)
     people = [given.real.rows(np.arange(n))] + ([] if given.others is None else [given.tested.rows(np.arange(n))])
-    published = _kept(people[0] if play.kind == "baseline" else play.published, setting.support)
+    published = _kept(people[0] if play.kind == "baseline" else play.published, _factors(setting, given.real.names))
     generator = given.generator(21)
     rows: list[Row] = []
     values: dict[str, float] = {}
@@ -288,11 +307,11 @@ def _singling_out(given: Round, play: Play, setting: Setting) -> Measured:
     return Measured(values=values, rows=rows)
 
 
-def _kept(published: CodedTable, support: Support | None) -> CodedTable:
+def _kept(published: CodedTable, factors: Sequence[Factor]) -> CodedTable:
     """Without records that rules make impossible, which are nobody's; all where all are."""
-    if support is None:
-        return published
-    held = support.holds([published.codes[published.column(name)] for name in support.schema.names])
+    held = np.ones(published.n, dtype=np.bool_)
+    for scope, met in factors:
+        held &= met[tuple(published.codes[column] for column in scope)] > 0
     return published.rows(np.flatnonzero(held)) if held.any() else published
 
 
@@ -322,12 +341,16 @@ def _asked(key: str, title: str, says: str) -> Asked:
     return Asked(key=key, title=title, family="disclosure", better="lower", says=says, floor=_FLOOR, baseline=_COPY)
 
 
-DISCLOSURE: Final = (
+METRICS: Final = (
     Metric(
         name="membership",
         family="disclosure",
         title="Membership by nearest records, copies",
         measure=_membership,
+        says="A person's distance to the nearest published record (Gower's) by that to the nearest record of the holdout, "
+        "of people who are not attacked. Area: under the curve of members and others found, 1/2 by chance. Nearer: "
+        "published records that are nearer to members than to as many others. Copied: whose record is published as it "
+        "is.",
         figures=(
             _asked(
                 "membership",
@@ -342,6 +365,10 @@ DISCLOSURE: Final = (
         family="disclosure",
         title="Attribution (GCAP, CAP) and inference of each column by nearest records",
         measure=_attribution,
+        says="Of each column the share of the true value among the published records nearest by all other columns (GCAP; "
+        "Hittmeir et al. 2022), and how often the first of them has it, of numbers within 5 % (inference; Giomi et "
+        "al. 2023, whose risk is (r - r of others) / (1 - r of others), with Wilson's intervals). Values that rules "
+        "determine count as not attributed; most common: by the margin and the rules alone.",
         figures=(
             _asked(
                 "attribution",
@@ -356,12 +383,16 @@ DISCLOSURE: Final = (
         family="disclosure",
         title="Inference of one column by classifiers",
         measure=_learned,
+        says="Classifiers of scikit-learn learn the column that is asked for from the published records, and are asked for "
+        "members and for others.",
     ),
     Metric(
         name="linkability",
         family="disclosure",
         title="Linkability of two parts of a record",
         measure=_linkability,
+        says="The published records nearest to a person by one side's columns and by the other's have one in common (Giomi "
+        "et al. 2023).",
         figures=(
             _asked(
                 "linkability",
@@ -376,6 +407,9 @@ DISCLOSURE: Final = (
         family="disclosure",
         title="Singling out",
         measure=_singling_out,
+        says="Conditions that one published record alone meets, and how many of them one person alone meets (Giomi et al. "
+        "2023): on one column its ends and values it has once, on three those of a random record. Records that rules "
+        "make impossible give none.",
         figures=(
             _asked(
                 "singling_out",

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from verticil.analyst.draft import TextTable
+from verticil.evaluate import suite
 from verticil.evaluate.coding import Coding, coding
-from verticil.evaluate.figures import FAMILIES, Figure, Summary, figure, summaries, worst_first
-from verticil.evaluate.metric import Measured, Metric, Row, Setting
-from verticil.evaluate.metrics import METRICS, target_of
+from verticil.evaluate.figures import Figure, Summary, figure, summaries, worst_first
+from verticil.evaluate.metrics import Measured, Metric, Row, Setting
 from verticil.evaluate.reading import table_of
 from verticil.evaluate.rounds import PUBLISHED, TESTED, TRAINING, Play, Round, rounds, size_of
 from verticil.shared.errors import Misuse
@@ -166,7 +166,7 @@ def evaluate(
         full: without the limits of `TRAINING` and `TESTED` records.
         seed: the same one gives the same result.
         target: column that classifiers predict and attacks ask for; None: the last one with few categories.
-        progress: told each metric.
+        progress: told each metric before it is computed.
 
     Raises:
         Misuse: USAGE, an unknown metric or target; FILE_MISSING, STUDY_INVALID; USAGE, a package of the extra is missing.
@@ -178,7 +178,7 @@ def evaluate(
     tables = dict(synthetic) if isinstance(synthetic, Mapping) else {_named(synthetic): synthetic}
     if not tables:
         raise Misuse("USAGE", "no synthetic table is given, expected at least one")
-    chosen_metrics(only)
+    suite.chosen(only)
     if progress is not None:
         progress("reading", 0.0)
     return evaluate_texts(
@@ -207,7 +207,7 @@ def evaluate_texts(
     progress: Progress | None = None,
 ) -> Evaluation:
     """`evaluate` of tables that are read; arguments and errors as there."""
-    chosen = chosen_metrics(only)
+    chosen = suite.chosen(only)
     coded = coding(real, synthetic, holdout, study=study)
     if target is not None and target not in coded.real.names:
         near = difflib.get_close_matches(target, coded.real.names, 1)
@@ -216,8 +216,9 @@ def evaluate_texts(
         )
     setting = Setting(
         labels=coded.labels,
-        target=target_of(coded.real) if target is None else coded.real.column(target),
+        target=suite.target_of(coded.real) if target is None else coded.real.column(target),
         support=coded.support,
+        functions=coded.functions,
         full=full,
         parties=() if study is None else _parties(coded.real.names, study),
     )
@@ -233,24 +234,6 @@ def _parties(names: Sequence[str], study: Study) -> tuple[str, ...]:
 
 def _untold(_what: str, _part: float) -> None:
     """Nobody watches."""
-
-
-def chosen_metrics(only: Sequence[str]) -> tuple[Metric, ...]:
-    """The metrics of some names or families, in their order; all where none is named.
-
-    Raises:
-        Misuse: USAGE, an unknown name.
-    """
-    known = [*FAMILIES, *(metric.name for metric in METRICS)]
-    for name in only:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            raise Misuse(
-                "USAGE",
-                f"unknown metric '{name}'",
-                hint=f"did you mean '{near[0]}'?" if near else f"expected some of {', '.join(known)}",
-            )
-    return tuple(metric for metric in METRICS if not only or metric.name in only or metric.family in only)
 
 
 def _evaluated(coded: Coding, setting: Setting, chosen: Sequence[Metric], *, seed: int, told: Progress) -> Evaluation:
@@ -279,10 +262,10 @@ def _evaluated(coded: Coding, setting: Setting, chosen: Sequence[Metric], *, see
             details[metric.name] = rows
         for asked in metric.figures:
             floor, baseline = (_of(found[name], asked.key) for name in ("floor", "baseline"))
-            figures += [
-                figure(asked, name, _of(found[name], asked.key), floor, baseline, reason=_missing(metric, coded))
-                for name in coded.synthetic
-            ]
+            reason = _NO_HOLDOUT if metric.attacks and coded.holdout is None else ""
+            for name in coded.synthetic:
+                values = _of(found[name], asked.key)
+                figures.append(figure(asked, name, values, floor, baseline, reason=reason, independent=metric.attacks))
     told("done", 1.0)
     return Evaluation(
         figures=tuple(figures),
@@ -298,12 +281,8 @@ def _evaluated(coded: Coding, setting: Setting, chosen: Sequence[Metric], *, see
 def _reason(metric: Metric, coded: Coding) -> str:
     if metric.needs_holdout and coded.holdout is None:
         return _NO_HOLDOUT
-    return _NO_RULES if metric.needs_rules and coded.support is None else ""
-
-
-def _missing(metric: Metric, coded: Coding) -> str:
-    """Why a figure of a metric that runs without one is not there."""
-    return _NO_HOLDOUT if metric.attacks and coded.holdout is None else ""
+    stated = coded.functions or (coded.support is not None and coded.support.names)
+    return _NO_RULES if metric.needs_rules and not stated else ""
 
 
 def _measured(metric: Metric, made: Sequence[Round], coded: Coding, setting: Setting) -> dict[str, list[Measured]]:

@@ -1,9 +1,13 @@
 """Headline figures: each value beside what chance alone does and what the worst reference does, and where it lies between.
 
-There is no threshold on any figure. The floor is what another sample of the same people shows, the baseline what a useless table
-(or, of attacks, a copy of the records) shows; `position` is 0 at the floor and 1 at the baseline. Whether a value differs from
-one of them is told from the seeds alone: it does if all its seeds lie on one side of all seeds of the other. With five seeds each
-of equal distributions this happens by chance in one of 252 cases.
+There is no threshold on any figure. The floor is what another sample of the same people shows, the baseline what a useless
+table (or, of attacks, a copy of the records) shows; `position` is 0 at the floor and 1 at the baseline. Every seed holds all of
+them against the same records, so what is compared is the difference of each seed. A value differs from a reference where the
+mean difference is larger than the bound that the difference of one further seed keeps in 99 of 100 cases (the prediction
+interval of a normal distribution whose mean and deviation are the seeds': Hahn & Meeker, Statistical Intervals, section 4.7).
+The bound of a mean would be too small: the seeds share the candidate's records, so that what chance made of these is in all of
+them. Not so of attacks: every seed attacks other people, so that a candidate which has nothing to do with any of them shows
+in each seed what it shows by chance anew, and the bound of a mean is taken (Student's).
 
 A figure that could not be computed is NaN, with the reason, and never 0.
 """
@@ -16,7 +20,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 Family = Literal["fidelity", "utility", "disclosure", "knowledge"]
-Verdict = Literal["floor", "between", "baseline", "not computed"]
+Verdict = Literal["floor", "between", "baseline", "unclear", "not computed"]
+
+_SURE = 0.99
 
 FAMILIES: tuple[Family, ...] = ("fidelity", "utility", "disclosure", "knowledge")
 
@@ -54,8 +60,8 @@ class Figure:
         floor, floor_deviation, baseline: the same of the references.
         seeds: for how many it could be computed.
         position: 0 at the floor, 1 at the baseline; NaN where the two cannot be told apart.
-        verdict: where it lies: like the floor, like the baseline (or worse), or between.
-        reason: why it could not be computed.
+        verdict: where it lies: like the floor, like the baseline (or worse), or between; unclear where these two are alike.
+        reason: why it could not be computed, or tells nothing.
     """
 
     asked: Asked
@@ -79,37 +85,45 @@ def figure(
     baseline: Sequence[float],
     *,
     reason: str = "",
+    independent: bool = False,
 ) -> Figure:
     """Put a candidate's values beside the references'.
 
     Args:
         asked: which figure.
         candidate: whose.
-        values, floor, baseline: one for each seed; NaN where it could not be computed.
+        values, floor, baseline: one for each seed, the same seeds; NaN where it could not be computed.
         reason: why it could not, where that is known.
+        independent: whether chance is another one in each seed, as in attacks.
     """
     sign = 1.0 if asked.better == "lower" else -1.0
-    own, low, high = ([sign * value for value in of if not math.isnan(value)] for of in (values, floor, baseline))
+    seeds = [tuple(sign * value for value in seed) for seed in zip(values, floor, baseline, strict=True)]
+    own = [seed[0] for seed in seeds if not math.isnan(seed[0])]
+    low = [seed[1] for seed in seeds if not math.isnan(seed[1])]
+    high = [seed[2] for seed in seeds if not math.isnan(seed[2])]
     position: float = math.nan
     verdict: Verdict = "not computed"
+    complete = [seed for seed in seeds if not any(map(math.isnan, seed))]
     if not own:
         reason = reason or "there is nothing to compute it from"
-    elif not low or not high:
+    elif len(complete) < 2:
         reason = "there is nothing to hold it against"
     else:
-        apart = _above(high, low)
-        worse = _above(own, low)
+        apart = _larger([worst - best for _, best, worst in complete], independent)
+        worse = _larger([mine - best for mine, best, _ in complete], independent)
+        better = _larger([worst - mine for mine, _, worst in complete], independent)
         if apart:
             position = (_mean(own) - _mean(low)) / (_mean(high) - _mean(low))
-        verdict = "floor" if not worse else "between" if apart and _above(high, own) else "baseline"
+        reason = reason if apart else "floor and baseline cannot be told apart"
+        verdict = ("floor" if apart else "unclear") if not worse else "between" if apart and better else "baseline"
     return Figure(
         asked=asked,
         candidate=candidate,
-        value=_mean(own) * sign,
+        value=_mean(own) * sign + 0.0,
         deviation=_deviation(own),
-        floor=_mean(low) * sign,
+        floor=_mean(low) * sign + 0.0,
         floor_deviation=_deviation(low),
-        baseline=_mean(high) * sign,
+        baseline=_mean(high) * sign + 0.0,
         seeds=len(own),
         position=position,
         verdict=verdict,
@@ -122,7 +136,7 @@ def worst_first(found: Sequence[Figure]) -> list[tuple[Asked, tuple[Figure, ...]
     rows: dict[str, list[Figure]] = {}
     for item in found:
         rows.setdefault(item.asked.key, []).append(item)
-    order = {"baseline": 0, "between": 1, "floor": 2, "not computed": 3}
+    order = {"baseline": 0, "between": 1, "unclear": 2, "floor": 3, "not computed": 4}
 
     def rank(row: Sequence[Figure]) -> tuple[int, float]:
         worst = min(order[item.verdict] for item in row)
@@ -139,9 +153,9 @@ class Summary:
         candidate: its name.
         distance: mean position of the figures of fidelity and utility, each taken as at most 1 and at least 0; NaN: none.
         useless: figures of fidelity and utility that are no better than the baseline.
-        of_use: how many of these there are.
+        of_use: how many of these tell anything.
         discloses: figures of disclosure that are beyond the floor.
-        of_disclosure: how many of these there are.
+        of_disclosure: how many of these tell anything.
     """
 
     candidate: str
@@ -167,7 +181,7 @@ def summaries(found: Sequence[Figure]) -> tuple[Summary, ...]:
 
 
 def _summary(name: str, items: Sequence[Figure]) -> Summary:
-    known = [item for item in items if item.verdict != "not computed"]
+    known = [item for item in items if item.verdict not in {"unclear", "not computed"}]
     use = [item for item in known if item.asked.family in {"fidelity", "utility"}]
     attacks = [item for item in known if item.asked.family == "disclosure"]
     positions = [min(max(item.position, 0.0), 1.0) for item in use if not math.isnan(item.position)]
@@ -181,8 +195,13 @@ def _summary(name: str, items: Sequence[Figure]) -> Summary:
     )
 
 
-def _above(values: Sequence[float], others: Sequence[float]) -> bool:
-    return min(values) > max(others)
+def _larger(differences: Sequence[float], independent: bool) -> bool:
+    """Whether differences of at least two seeds are above 0 by more than a further one would be by chance, or than their mean."""
+    from scipy.special import stdtrit
+
+    spread = (0 if independent else 1) + 1 / len(differences)
+    reach = float(stdtrit(len(differences) - 1, _SURE)) * _deviation(differences) * math.sqrt(spread)
+    return _mean(differences) > reach
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from verticil.evaluate.figures import Figure
-from verticil.evaluate.metrics import METRICS
+from verticil.evaluate.suite import headline
 from verticil.shared.config import read_toml
 
 
@@ -47,7 +47,7 @@ def limits_of(path: Path) -> dict[str, float]:
     """
     document = read_toml(path)
     table = document.table("limits")
-    known = [asked.key for metric in METRICS for asked in metric.figures]
+    known = [asked.key for asked in headline()]
     table.only(*known)
     document.finish()
     return {key: float(table.value(float, key)) for key in known if table.has(key)}

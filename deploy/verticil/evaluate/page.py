@@ -14,8 +14,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from verticil.evaluate.figures import Asked, Family, Figure, worst_first
-from verticil.evaluate.metric import Row
-from verticil.evaluate.metrics import METRICS
+from verticil.evaluate.metrics import Row
+from verticil.evaluate.suite import METRICS
 from verticil.shared.release.protocol import own_template
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ VERDICTS: Final[Mapping[Family, Mapping[str, str]]] = {
         "baseline": "no better than useless",
     },
 }
-_NOT_COMPUTED: Final = "not computed"
+_NO_VERDICT: Final = {"not computed": "not computed", "unclear": "cannot tell"}
 FAMILY_TITLES: Final[Mapping[Family, str]] = {
     "fidelity": "Fidelity: do tables of the columns look alike?",
     "utility": "Utility: can be learned from it?",
@@ -108,11 +108,8 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def verdict_words(item: Figure) -> str:
-    """Where a figure lies, in words.
-
-    A figure that could not be computed says so.
-    """
-    return _NOT_COMPUTED if item.verdict == "not computed" else VERDICTS[item.asked.family][item.verdict]
+    """Where a figure lies, in words."""
+    return _NO_VERDICT.get(item.verdict) or VERDICTS[item.asked.family][item.verdict]
 
 
 def with_deviation(mean: float, deviation: float) -> str:
@@ -154,7 +151,7 @@ def render(found: Evaluation) -> str:
                 (
                     FAMILY_TITLES[family],
                     [
-                        (metric.title, [_values(found, metric.name, names), *_details(found, metric.name)])
+                        (metric, [_values(found, metric.name, names), *_details(found, metric.name)])
                         for metric in metrics
                         if metric.family == family
                     ],
@@ -174,7 +171,7 @@ def _cell(item: Figure) -> Cell:
         floor=with_deviation(item.floor, item.floor_deviation),
         baseline=number(item.baseline),
         verdict=verdict_words(item),
-        state={"floor": "good", "between": "wait", "baseline": "alert", "not computed": "none"}[item.verdict],
+        state={"floor": "good", "between": "wait", "baseline": "alert"}.get(item.verdict, "none"),
         at=None if math.isnan(item.position) else _at(item.position),
         reason=item.reason,
     )
@@ -192,7 +189,7 @@ def _values(found: Evaluation, name: str, names: Sequence[str]) -> Shown:
     keys += [key for row in rows for key in row if key not in {*keys, "table", "seed"}]
     keys = list(dict.fromkeys(keys))
     tables = [*names, "floor", "baseline"]
-    shown = tuple((key, *(_mean(rows, table, key) for table in tables)) for key in keys)
+    shown = tuple((key.replace("_", " "), *(_mean(rows, table, key) for table in tables)) for key in keys)
     return Shown(title="", caption="means over the seeds", headings=("", *tables), rows=shown, n_words=1)
 
 

@@ -6,8 +6,8 @@ have nothing to do with each other (the baseline). All three have the same numbe
 
 Attackers have the whole candidate, and attack people of the first half and people of the holdout, whose records were not used.
 Their floor is the second half, in which none of these people are; their baseline the first half itself, a copy of the records.
-Nobody is attacked in two rounds: a candidate has nothing to do with either group if what it shows of one round's people says
-nothing of the next one's, and only then do seeds tell it from the floor at the stated rate (`figures`).
+Nobody is attacked in two rounds, so that what chance makes of a candidate which has nothing to do with any of these people is
+another chance in each (`figures`).
 """
 
 from __future__ import annotations

@@ -66,26 +66,6 @@ class Support:
             met &= table[tuple(codes[variable] for variable in scope)] > 0
         return met
 
-    def possible(self, codes: Sequence[Codes], variable: int) -> Mask | None:
-        """Which categories of a variable each record can have by the rules, all its others as they are.
-
-        Args:
-            codes: (n,) for each variable of the schema; those of `variable` are not looked at.
-            variable: position.
-
-        Returns:
-            (n, K), all of a record that breaks a rule whatever the category is; None: no rule is about the variable.
-        """
-        about = [(scope, table) for scope, table in self.factors if variable in scope]
-        if not about:
-            return None
-        met = np.ones((len(codes[0]), self.schema.n_states[variable]), dtype=np.bool_)
-        for scope, table in about:
-            others = tuple(codes[other] for other in scope if other != variable)
-            met &= np.moveaxis(table, scope.index(variable), -1)[others] > 0
-        met[~met.any(axis=1)] = True
-        return met
-
     def broken(self, codes: Sequence[Codes]) -> str:
         """The name of a rule that some record does not meet; empty: all meet all."""
         return next(iter(self.violations(codes)), "")

@@ -1,0 +1,56 @@
+"""All metrics, in the order in which they are computed and shown, and which column they ask for."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Final
+
+from verticil.evaluate import disclosure, fidelity, knowledge, utility
+from verticil.evaluate.figures import FAMILIES, Asked
+from verticil.evaluate.metrics import Metric
+from verticil.shared.errors import Misuse
+from verticil.shared.evaluation.coded import CodedTable
+
+METRICS: Final = (*fidelity.METRICS, *utility.METRICS, *disclosure.METRICS, *knowledge.METRICS)
+
+_FEW: Final = 20  # categories of a column that classifiers predict unless another one is named
+
+
+def headline() -> tuple[Asked, ...]:
+    """The figures of all metrics."""
+    return tuple(asked for metric in METRICS for asked in metric.figures)
+
+
+def chosen(only: Sequence[str]) -> tuple[Metric, ...]:
+    """The metrics of some names or families, in their order; all where none is named.
+
+    Raises:
+        Misuse: USAGE, an unknown name.
+    """
+    known = [*FAMILIES, *(metric.name for metric in METRICS)]
+    for name in only:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            raise Misuse(
+                "USAGE",
+                f"unknown metric '{name}'",
+                hint=f"did you mean '{near[0]}'?" if near else f"expected some of {', '.join(known)}",
+            )
+    return tuple(metric for metric in METRICS if not only or metric.name in only or metric.family in only)
+
+
+def target_of(table: CodedTable) -> int:
+    """The column that is predicted where nobody names one: the last of those with few categories, numbers aside.
+
+    >>> import numpy as np
+    >>> codes = tuple(np.zeros(1, dtype=np.uint8) for _ in range(3))
+    >>> target_of(CodedTable(names=("a", "b", "c"), codes=codes, n_states=(2, 9, 30), values=(None,) * 3))
+    1
+    """
+    few = [
+        place
+        for place, (states, values) in enumerate(zip(table.n_states, table.values, strict=True))
+        if values is None and 2 <= states <= _FEW
+    ]
+    return few[-1] if few else len(table.names) - 1

@@ -1,0 +1,94 @@
+"""Utility: what classifiers learn from the table, tested on real records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from verticil.evaluate.figures import Asked
+from verticil.evaluate.metrics import Measured, Metric, Setting
+from verticil.evaluate.rounds import Play, Round
+from verticil.shared.evaluation.coded import CodedTable
+from verticil.shared.evaluation.utility import ALL_CLASSIFIERS, Labelled, macro_f1, utility
+
+_NAMES: Final[Mapping[str, str]] = {
+    "NB": "naive_bayes",
+    "SV": "support_vectors",
+    "KN": "nearest_neighbours",
+    "RF": "random_forest",
+    "LR": "logistic_regression",
+    "DT": "decision_tree",
+    "NN": "neural_network",
+}
+
+
+def _utility(given: Round, play: Play, setting: Setting) -> Measured:
+    tested = labelled(given.tested, setting.target)
+    if play.kind == "baseline":
+        return Measured(values=_of_majority(tested, given.real.n_states[setting.target]))
+    training = labelled(given.real if play.kind == "floor" else play.table, setting.target)
+    (found,) = utility(
+        training,
+        [tested],
+        seed=given.seed,
+        classifiers=ALL_CLASSIFIERS,
+        n_classes=given.real.n_states[setting.target],
+    )
+    each = {"accuracy": found.accuracy, "f1": found.f1, "auc": found.auc}
+    values = {kind: float(np.mean(list(of.values()))) for kind, of in each.items()}
+    for kind, of in each.items():
+        values |= {f"{kind}_{_NAMES[name]}": value for name, value in of.items()}
+    return Measured(values=values)
+
+
+def _of_majority(tested: Labelled, n_classes: int) -> dict[str, float]:
+    """The most common class for everybody, with no order among records."""
+    counts = np.bincount(tested.target, minlength=n_classes)
+    confusion = np.zeros((len(counts), len(counts)), dtype=np.int64)
+    confusion[:, int(counts.argmax())] = counts
+    share = float(counts.max() / counts.sum())
+    areas = 0.5 if np.count_nonzero(counts) > 1 else float("nan")
+    found = {"accuracy": share, "f1": macro_f1(confusion), "auc": areas}
+    return {**found, **{f"{kind}_{name}": value for kind, value in found.items() for name in _NAMES.values()}}
+
+
+def labelled(table: CodedTable, target: int) -> Labelled:
+    """Records as classifiers take them: one column is what they learn to predict."""
+    return Labelled(features=table.features(target), target=table.codes[target].astype(np.int64))
+
+
+METRICS: Final = (
+    Metric(
+        name="utility",
+        family="utility",
+        title="Classifiers",
+        measure=_utility,
+        says="Seven classifiers of scikit-learn with its standard settings learn from the table (floor: from real records), "
+        "and are tested on real records that neither has. F1 is the mean over classes; AUC too, each class against the "
+        "others.",
+        figures=(
+            Asked(
+                key="accuracy",
+                title="Accuracy of classifiers",
+                family="utility",
+                better="higher",
+                says="Share of real records whose class is predicted rightly by classifiers that learned from the table; a "
+                "mean of seven.",
+                floor="classifiers that learned from real records",
+                baseline="the most common class for everybody",
+            ),
+            Asked(
+                key="auc",
+                title="Ranking by classifiers (AUC)",
+                family="utility",
+                better="higher",
+                says="How often classifiers that learned from the table rank a record of a class above one of another; a mean"
+                " of seven.",
+                floor="classifiers that learned from real records",
+                baseline="no order",
+            ),
+        ),
+    ),
+)
