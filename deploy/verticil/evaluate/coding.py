@@ -26,7 +26,7 @@ from verticil.analyst.draft import CODES, ID_NAMES, IDENTIFYING, MANY_VALUES, MI
 from verticil.party.dataset.encoding import Codebook, number_of
 from verticil.shared.arrays import Codes, Floats
 from verticil.shared.errors import DataFault
-from verticil.shared.evaluation.coded import CodedTable
+from verticil.shared.evaluation.coded import CodedTable, numbered
 from verticil.shared.knowledge.columns import narrowed
 from verticil.shared.knowledge.support import Support, function_codes, support
 from verticil.shared.model.elimination import Factor
@@ -371,13 +371,8 @@ def _code(text: str, place: Mapping[str, int], alike: Mapping[object, int], *, m
 
 def _overlap(real: CodedTable, holdout: CodedTable) -> list[str]:
     """A holdout of other people equals real records as often as a real record equals another one; more is overlap."""
-    joined = [
-        np.concatenate([a, b]) if x is None or y is None else np.nan_to_num(np.concatenate([x, y]), nan=np.inf)
-        for a, b, x, y in zip(real.codes, holdout.codes, real.values, holdout.values, strict=True)
-    ]
-    _, row = np.unique(np.column_stack([column.astype(np.float64) for column in joined]), axis=0, return_inverse=True)
-    mine, theirs = row.reshape(-1)[: real.n], row.reshape(-1)[real.n :]
-    counts = np.bincount(mine, minlength=int(row.max()) + 1)
+    mine, theirs = numbered(real, holdout)
+    counts = np.bincount(mine, minlength=int(theirs.max()) + 1)
     equal, expected = float((counts[theirs] > 0).mean()), float((counts[mine] > 1).mean())
     error = math.sqrt(max(expected * (1 - expected), 1 / real.n) * (1 / real.n + 1 / holdout.n))
     if equal <= expected + _OVERLAP_ERRORS * error:

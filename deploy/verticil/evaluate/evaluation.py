@@ -220,8 +220,16 @@ def evaluate_texts(
         support=coded.support,
         functions=coded.functions,
         full=full,
+        parties=() if study is None else _parties(coded.real.names, study),
     )
     return _evaluated(coded, setting, chosen, seed=seed, told=progress or _untold)
+
+
+def _parties(names: Sequence[str], study: Study) -> tuple[str, ...]:
+    """Of each column the party that holds it; empty: a column of nobody."""
+    functions = () if study.knowledge is None else study.knowledge.functions
+    owners = {item.name: item.owner for item in (*study.schema.variables, *(item.variable for item in functions))}
+    return tuple(owners.get(name, "") for name in names)
 
 
 def _untold(_what: str, _part: float) -> None:
@@ -254,7 +262,10 @@ def _evaluated(coded: Coding, setting: Setting, chosen: Sequence[Metric], *, see
             details[metric.name] = rows
         for asked in metric.figures:
             floor, baseline = (_of(found[name], asked.key) for name in ("floor", "baseline"))
-            figures += [figure(asked, name, _of(found[name], asked.key), floor, baseline) for name in coded.synthetic]
+            reason = _NO_HOLDOUT if metric.attacks and coded.holdout is None else ""
+            for name in coded.synthetic:
+                values = _of(found[name], asked.key)
+                figures.append(figure(asked, name, values, floor, baseline, reason=reason, independent=metric.attacks))
     told("done", 1.0)
     return Evaluation(
         figures=tuple(figures),

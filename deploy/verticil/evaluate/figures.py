@@ -6,7 +6,8 @@ them against the same records, so what is compared is the difference of each see
 mean difference is larger than the bound that the difference of one further seed keeps in 99 of 100 cases (the prediction
 interval of a normal distribution whose mean and deviation are the seeds': Hahn & Meeker, Statistical Intervals, section 4.7).
 The bound of a mean would be too small: the seeds share the candidate's records, so that what chance made of these is in all of
-them.
+them. Not so of attacks: every seed attacks other people, so that a candidate which has nothing to do with any of them shows
+in each seed what it shows by chance anew, and the bound of a mean is taken (Student's).
 
 A figure that could not be computed is NaN, with the reason, and never 0.
 """
@@ -84,6 +85,7 @@ def figure(
     baseline: Sequence[float],
     *,
     reason: str = "",
+    independent: bool = False,
 ) -> Figure:
     """Put a candidate's values beside the references'.
 
@@ -92,6 +94,7 @@ def figure(
         candidate: whose.
         values, floor, baseline: one for each seed, the same seeds; NaN where it could not be computed.
         reason: why it could not, where that is known.
+        independent: whether chance is another one in each seed, as in attacks.
     """
     sign = 1.0 if asked.better == "lower" else -1.0
     seeds = [tuple(sign * value for value in seed) for seed in zip(values, floor, baseline, strict=True)]
@@ -106,9 +109,9 @@ def figure(
     elif len(complete) < 2:
         reason = "there is nothing to hold it against"
     else:
-        apart = _larger([worst - best for _, best, worst in complete])
-        worse = _larger([mine - best for mine, best, _ in complete])
-        better = _larger([worst - mine for mine, _, worst in complete])
+        apart = _larger([worst - best for _, best, worst in complete], independent)
+        worse = _larger([mine - best for mine, best, _ in complete], independent)
+        better = _larger([worst - mine for mine, _, worst in complete], independent)
         if apart:
             position = (_mean(own) - _mean(low)) / (_mean(high) - _mean(low))
         reason = reason if apart else "floor and baseline cannot be told apart"
@@ -192,11 +195,12 @@ def _summary(name: str, items: Sequence[Figure]) -> Summary:
     )
 
 
-def _larger(differences: Sequence[float]) -> bool:
-    """Whether differences of at least two seeds are above 0 by more than one further seed's would be by chance."""
+def _larger(differences: Sequence[float], independent: bool) -> bool:
+    """Whether differences of at least two seeds are above 0 by more than a further one would be by chance, or than their mean."""
     from scipy.special import stdtrit
 
-    reach = float(stdtrit(len(differences) - 1, _SURE)) * _deviation(differences) * math.sqrt(1 + 1 / len(differences))
+    spread = (0 if independent else 1) + 1 / len(differences)
+    reach = float(stdtrit(len(differences) - 1, _SURE)) * _deviation(differences) * math.sqrt(spread)
     return _mean(differences) > reach
 
 

@@ -31,6 +31,7 @@ class Setting:
         support: what the study's rules leave possible; None: there are none.
         functions: name -> of a column that follows from others: the positions of these and its own, and a table, 1 where it does.
         full: without limits.
+        parties: of each column, who holds it, "" where that is nobody; empty: nothing is known of parties.
     """
 
     labels: tuple[tuple[str, ...], ...]
@@ -38,6 +39,7 @@ class Setting:
     support: Support | None
     functions: Mapping[str, Factor]
     full: bool
+    parties: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,8 @@ have nothing to do with each other (the baseline). All three have the same numbe
 
 Attackers have the whole candidate, and attack people of the first half and people of the holdout, whose records were not used.
 Their floor is the second half, in which none of these people are; their baseline the first half itself, a copy of the records.
+Nobody is attacked in two rounds, so that what chance makes of a candidate which has nothing to do with any of these people is
+another chance in each (`figures`).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from verticil.shared.evaluation.coded import CodedTable
 
@@ -22,6 +25,8 @@ SEEDS: Final = 5
 TRAINING: Final = 10_000
 TESTED: Final = 5_000
 PUBLISHED: Final = 50_000
+ATTACKED: Final = 1_000
+"""Members, and as many others."""
 
 Kind = Literal["candidate", "floor", "baseline"]
 
@@ -51,9 +56,9 @@ class Round:
         seed: of everything in it.
         real: real records that tables are held against; classifiers are trained on them for the floor.
         floor, independent: the same number of other real records, and of records with independent columns.
-        members: of `real`, who are attacked.
-        others: of the holdout, who are attacked for comparison; None: there is no holdout.
-        tested: what classifiers are tested on: of the holdout, else of `floor`.
+        members: of `real`, its first, who are attacked; in no other round.
+        others: of the holdout, who are attacked for comparison; in no other round. None: there is no holdout.
+        tested: what classifiers are tested on: of the holdout, `others` first; else of `floor`.
     """
 
     seed: int
@@ -104,24 +109,40 @@ def rounds(
         holdout: further ones.
         size: records of each table; see `size_of`.
         seed: of the first round; the others follow.
-        full: attack and test all, in place of `TESTED`.
+        full: attack and test all, in place of `ATTACKED` and `TESTED`.
         number: how many.
     """
-    most = None if full else TESTED
+    most, attacked = (None, real.n) if full else (TESTED, ATTACKED)
     for place in range(number):
         generator = np.random.default_rng([seed + place, 1])
-        order = generator.permutation(real.n)
+        order = _order(real.n, seed, place, number, generator)
         first, second = real.rows(order[:size]), real.rows(order[size : 2 * size])
-        others = None if holdout is None else holdout.rows(generator.permutation(holdout.n)[:most])
+        others = tested = None
+        if holdout is not None:
+            order = _order(holdout.n, seed, place, number, generator)
+            tested = holdout.rows(order[:most])
+            others = tested.rows(np.arange(min(attacked, holdout.n // number)))
         yield Round(
             seed=seed + place,
             real=first,
             floor=second,
             independent=_independent(second, generator),
-            members=first.rows(np.arange(size)[:most]),
+            members=first.rows(np.arange(min(attacked, size, real.n // number))),
             others=others,
-            tested=second.rows(np.arange(size)[:most]) if others is None else others,
+            tested=second.rows(np.arange(size)[:most]) if tested is None else tested,
         )
+
+
+def _order(n: int, seed: int, place: int, number: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    """A random order that starts with records which no other round's starts with: n / number of them."""
+    once = np.random.default_rng([seed, 3, n]).permutation(n)
+    own = n // number
+    return np.concatenate(
+        [
+            once[place * own : (place + 1) * own],
+            generator.permutation(np.delete(once, np.s_[place * own : (place + 1) * own])),
+        ]
+    )
 
 
 def _independent(table: CodedTable, generator: np.random.Generator) -> CodedTable:

@@ -6,58 +6,13 @@ import difflib
 from collections.abc import Sequence
 from typing import Final
 
-from verticil.evaluate import fidelity, knowledge, utility
+from verticil.evaluate import disclosure, fidelity, knowledge, utility
 from verticil.evaluate.figures import FAMILIES, Asked
-from verticil.evaluate.metrics import Measured, Metric, Setting
-from verticil.evaluate.rounds import Play, Round
+from verticil.evaluate.metrics import Metric
 from verticil.shared.errors import Misuse
 from verticil.shared.evaluation.coded import CodedTable
-from verticil.shared.evaluation.disclosure import Known, disclosure
 
-_ATTACKED: Final = 1_000
-
-
-def _attribution(given: Round, play: Play, setting: Setting) -> Measured:
-    assert given.others is not None
-    most = None if setting.full else _ATTACKED
-    members, others = (_known(table, setting.target, most) for table in (given.members, given.others))
-    found = disclosure(members, others, _known(play.published, setting.target, None))
-    values = {
-        "gcap": found.gcap,
-        "gcap_of_others": found.others_gcap,
-        "attribution": found.beyond_others,
-        "matched": found.matched,
-        "most_common": found.baseline,
-    }
-    return Measured(values=values)
-
-
-def _known(table: CodedTable, target: int, most: int | None) -> Known:
-    keys = tuple(column[:most] for place, column in enumerate(table.codes) if place != target)
-    return Known(keys=keys, sensitive=table.codes[target][:most])
-
-
-ATTRIBUTION: Final = Metric(
-    name="attribution",
-    family="disclosure",
-    title="Attribution of one column by the nearest records (GCAP)",
-    measure=_attribution,
-    says="The generalized correct attribution probability (Hittmeir et al. 2022).",
-    figures=(
-        Asked(
-            key="attribution",
-            title="Attribution beyond others (GCAP)",
-            family="disclosure",
-            better="lower",
-            says="How much more of a column is attributed rightly to people whose records were used than to others.",
-            floor="records of people who are not attacked",
-            baseline="a copy of the attacked records",
-        ),
-    ),
-    needs_holdout=True,
-)
-
-METRICS: Final = (*fidelity.METRICS, *utility.METRICS, ATTRIBUTION, *knowledge.METRICS)
+METRICS: Final = (*fidelity.METRICS, *utility.METRICS, *disclosure.METRICS, *knowledge.METRICS)
 
 _FEW: Final = 20  # categories of a column that classifiers predict unless another one is named
 

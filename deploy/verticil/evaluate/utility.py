@@ -10,7 +10,6 @@ import numpy as np
 from verticil.evaluate.figures import Asked
 from verticil.evaluate.metrics import Measured, Metric, Setting
 from verticil.evaluate.rounds import Play, Round
-from verticil.shared.arrays import Floats
 from verticil.shared.evaluation.coded import CodedTable
 from verticil.shared.evaluation.utility import ALL_CLASSIFIERS, Labelled, macro_f1, utility
 
@@ -26,10 +25,10 @@ _NAMES: Final[Mapping[str, str]] = {
 
 
 def _utility(given: Round, play: Play, setting: Setting) -> Measured:
-    tested = _labelled(given.tested, setting.target)
+    tested = labelled(given.tested, setting.target)
     if play.kind == "baseline":
         return Measured(values=_of_majority(tested, given.real.n_states[setting.target]))
-    training = _labelled(given.real if play.kind == "floor" else play.table, setting.target)
+    training = labelled(given.real if play.kind == "floor" else play.table, setting.target)
     (found,) = utility(
         training,
         [tested],
@@ -55,19 +54,9 @@ def _of_majority(tested: Labelled, n_classes: int) -> dict[str, float]:
     return {**found, **{f"{kind}_{name}": value for kind, value in found.items() for name in _NAMES.values()}}
 
 
-def _labelled(table: CodedTable, target: int) -> Labelled:
-    """Numbers as they are, without one the mean; a category as its place."""
-    features = [
-        codes.astype(np.float64) if values is None else _filled(values)
-        for place, (codes, values) in enumerate(zip(table.codes, table.values, strict=True))
-        if place != target
-    ]
-    return Labelled(features=np.column_stack(features), target=table.codes[target].astype(np.int64))
-
-
-def _filled(values: Floats) -> Floats:
-    known = values[~np.isnan(values)]
-    return np.where(np.isnan(values), known.mean() if len(known) else 0.0, values)
+def labelled(table: CodedTable, target: int) -> Labelled:
+    """Records as classifiers take them: one column is what they learn to predict."""
+    return Labelled(features=table.features(target), target=table.codes[target].astype(np.int64))
 
 
 METRICS: Final = (

@@ -61,6 +61,16 @@ class CodedTable:
             values=tuple(None if column is None else column[index] for column in self.values),
         )
 
+    def features(self, without: int) -> Floats:
+        """What classifiers learn from: (n, columns - 1), all but one. A missing number is the mean, a category its place."""
+        return np.column_stack(
+            [
+                codes.astype(np.float64) if values is None else _filled(values)
+                for place, (codes, values) in enumerate(zip(self.codes, self.values, strict=True))
+                if place != without
+            ]
+        )
+
     def column(self, name: str) -> int:
         """Position of a column.
 
@@ -71,3 +81,30 @@ class CodedTable:
             return self.names.index(name)
         except ValueError:
             raise KeyError(name) from None
+
+
+def _filled(values: Floats) -> Floats:
+    known = values[~np.isnan(values)]
+    return np.where(np.isnan(values), known.mean() if len(known) else 0.0, values)
+
+
+def numbered(*tables: CodedTable) -> list[NDArray[np.int64]]:
+    """One number for each distinct record of all tables: (n,) of each table. Numbers count, not the bins they lie in.
+
+    >>> codes = np.array([1, 1, 1, 1, 0], dtype=np.uint8)
+    >>> table = CodedTable(names=("a",), codes=(codes,), n_states=(2,), values=(np.array([2.0, 3, 2, 3, np.nan]),))
+    >>> a, b = table.rows([0, 1, 2]), table.rows([3, 4])
+    >>> [numbers.tolist() for numbers in numbered(a, b)]
+    [[1, 2, 1], [2, 0]]
+    """
+    groups = np.zeros(sum(table.n for table in tables), dtype=np.int64)
+    for place in range(len(tables[0].names)):
+        columns = [np.concatenate([table.codes[place] for table in tables]).astype(np.int64)]
+        values = [table.values[place] for table in tables]
+        if all(column is not None for column in values):
+            joined = np.concatenate([column for column in values if column is not None])
+            columns.append(np.unique(joined, return_inverse=True)[1].reshape(-1))
+        for column in columns:
+            mixed = groups * (int(column.max(initial=0)) + 1) + column
+            groups = np.unique(mixed, return_inverse=True)[1].reshape(-1)
+    return np.split(groups, np.cumsum([table.n for table in tables])[:-1])
