@@ -178,8 +178,10 @@ def area_under_curve(target: Labels, scores: Floats) -> float:
     >>> area_under_curve(np.array([0, 0, 1, 1]), np.column_stack([1 - scores, scores]))
     0.75
     """
-    found: list[float] = []
-    for label in np.unique(target).tolist():
+    labels, found = np.unique(target), list[float]()
+    if len(labels) == 2 and np.isfinite(scores).any(axis=0).sum() == 2:
+        labels = labels[1:]  # the two scores say the same, up to rounding
+    for label in labels.tolist():
         _, place, counts = np.unique(scores[:, label], return_inverse=True, return_counts=True)
         own = np.bincount(place.reshape(-1)[target == label], minlength=len(counts)).astype(np.float64)
         others = counts - own
