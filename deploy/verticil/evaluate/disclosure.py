@@ -107,7 +107,7 @@ def _attribution(given: Round, play: Play, setting: Setting) -> Measured:
             undecided = _open(mask[column], table.n)
             said = _said(of_columns[column], table, play.published, mask[column])
             shares.append(float((np.nan_to_num(said.probability) * undecided).mean()))
-            right = _right(of_columns[column], table, play.published)
+            right = guessed_rightly(of_columns[column], table, play.published)
             tried.append(rate(int(np.count_nonzero(right & undecided)), int(np.count_nonzero(undecided))))
             common.append(float((_most_common(given.real, table, column, mask[column]) & undecided).mean()))
             closed.append(1 - float(undecided.mean()))
@@ -134,7 +134,7 @@ def _said(guess: Guess, table: CodedTable, published: CodedTable, possible: Bool
     return attributed(guess.counts, table.codes[guess.column], distance=unknown, possible=possible, margin=margin)
 
 
-def _right(guess: Guess, table: CodedTable, published: CodedTable) -> Bools:
+def guessed_rightly(guess: Guess, table: CodedTable, published: CodedTable) -> Bools:
     """Whether the value of the first of the nearest records is the true one; of a number, near it."""
     first, column = np.maximum(guess.first, 0), guess.column
     right = published.codes[column][first] == table.codes[column]
