@@ -29,7 +29,7 @@ def test_the_page_can_be_typed(tmp_path: Path) -> None:
     (_, typed), (language, python) = FENCE.findall(PAGE.read_text(encoding="utf-8"))
     assert language == "python"
     again = python.replace('out="people-synthetic"', 'out="again"')
-    typed += f"\npython - <<'PYTHON'\n{again}\nprint(made.spending.again)\nPYTHON"
+    typed += f"\npython - <<'PYTHON'\n{again}\nprint(release.run.spending.again)\nPYTHON"
     done = subprocess.run(
         ["bash", "-euxo", "pipefail", "-c", typed],
         cwd=tmp_path,

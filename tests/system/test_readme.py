@@ -26,6 +26,7 @@ RUN_ELSEWHERE = {
     "alone.md": "test_alone_page.py",
     "knowledge.md": "test_knowledge_page.py",
     "posterior.md": "test_posterior_nodes.py",
+    "python.md": "test_tutorial.py",
 }
 BLOCK = re.compile(r"<!-- (run|command: \w+) -->\n```(\w+)\n(.*?)```", re.DOTALL)
 FENCE = re.compile(r"^```(?!mermaid)\w+$", re.MULTILINE)
@@ -42,7 +43,7 @@ def blocks(kind: str) -> list[tuple[str, str]]:
 
 def test_every_block_is_run_by_something() -> None:
     assert len(FENCE.findall(text_of(TOUR))) == len(BLOCK.findall(text_of(TOUR)))
-    assert len(blocks("run")) == 11
+    assert len(blocks("run")) == 12
     for page in OTHERS:
         if FENCE.search(page.read_text(encoding="utf-8")):
             assert (Path(__file__).parent / RUN_ELSEWHERE[page.name]).is_file(), page
@@ -90,6 +91,8 @@ def test_the_tour(tmp_path: Path, write_federation_tables: Callable[..., dict[st
         pytest.fail(f"the tour hangs:\n{output[-3000:]}")
     assert shell.returncode == 0, output[-3000:]
     assert "draft  published" in output
+    assert "NOT VERIFIED" not in output
+    assert "verified: signed by verticil://trial/miner/miner" in output  # fetched from Python
     assert re.search(
         "verified: (9|10) files and 5 receipts", output
     )  # one more where records come from a joint model, too

@@ -333,6 +333,14 @@ def test_a_release_that_does_not_verify_is_never_opened_in_silence(made: Made, t
         assert len(release.sample(3)) == 3
         with pytest.raises(GateFailed):
             release.verify()
+    (spoilt / "synthetic.parquet").write_bytes(b"nothing of that kind")
+    with pytest.raises(GateFailed, match=r"synthetic\.parquet: is not the table of this release"):
+        vt.load(spoilt, ca=ca, allow_unverified=True).table()
+    document = json.loads((spoilt / "model.json").read_bytes())
+    del document["privacy"]
+    (spoilt / "model.json").write_text(json.dumps(document))
+    with pytest.raises(GateFailed, match=r"model\.json: is not that of a release"):
+        vt.load(spoilt, ca=ca, allow_unverified=True)
     for path in (tmp_path / "none", made.study):
         with pytest.raises(Misuse) as missing:
             vt.load(path, ca=ca, allow_unverified=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _COLOURS: Final = ("#0067a8", "#b9480a", "#00785a", "#a5437f", "#7a5b00", "#3f6d8c", "#5a5a5a", "#7d2020")
 _DASHES: Final = ("none", "8 4", "2 3", "12 3 2 3", "16 5", "5 5", "3 2 9 2", "1 2")
 """Of the parties: by colour and by pattern, as in the report."""
-_LETTER: Final = 7.6
+_LETTER: Final = 8.4
 _LONGEST: Final = 24
 _FONT: Final = "font-family='system-ui, sans-serif' text-anchor='middle'"
 

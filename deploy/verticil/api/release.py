@@ -105,12 +105,27 @@ def opened(
             raise
         warning = f"{error.code}: {error.message}"
     models = open_models(path)
-    release = Release(path=path, anchors=anchors, verified=verified, warning=warning, models=models, run=run)
+    listed = {} if verified is None else _listed((path / "manifest.json").read_bytes())
+    release = Release(
+        path=path, anchors=anchors, verified=verified, warning=warning, models=models, run=run, listed=listed
+    )
     if temporary is not None:
         weakref.finalize(release, shutil.rmtree, temporary, ignore_errors=True)
-    if verified is not None and release.digest("model.json") != hashlib.sha256(models.document).hexdigest():
+    if verified is not None and listed["model.json"] != hashlib.sha256(models.document).hexdigest():
         raise GateFailed("RELEASE_INVALID", f"{path}: model.json changed while it was opened", hint="open it again")
+    try:
+        repr(release)
+    except (KeyError, TypeError, ValueError):  # of a release that was not verified
+        raise GateFailed("RELEASE_INVALID", f"{path}: model.json: is not that of a release") from None
     return release
+
+
+def _listed(manifest: bytes) -> dict[str, str]:
+    """SHA-256 of each file that a manifest lists, hex."""
+    from verticil.shared.json_document import parse
+
+    files = parse(manifest, source="manifest.json")["files"]
+    return {name: files[name]["sha256"].text() for name in files.keys()}  # noqa: SIM118 - no dict
 
 
 @contextmanager
@@ -135,6 +150,7 @@ class Release:
         run: what the run that made it found besides (cost, comparison with the tables ..); None: it was opened.
         models: the models as values, by positions.
         anchors: what it was verified by.
+        listed: SHA-256 of each of its files as it was verified, hex; of one that was not, none.
     """
 
     path: Path
@@ -143,6 +159,7 @@ class Release:
     warning: str
     models: ReleaseModels = field(repr=False)
     run: Simulated | Synthesized | None = None
+    listed: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     # ---- what it says
 
@@ -369,11 +386,16 @@ class Release:
         import io
 
         import pandas as pd
+        import pyarrow as pa
 
         from verticil.api.frames import typed
 
         content = self._read("synthetic.parquet")
-        return typed(pd.read_parquet(io.BytesIO(content)), self.models, binned=binned)
+        try:
+            return typed(pd.read_parquet(io.BytesIO(content)), self.models, binned=binned)
+        except (pa.ArrowException, OSError, ValueError, KeyError):  # of a release that was not verified
+            problem = f"{self.path / 'synthetic.parquet'}: is not the table of this release"
+            raise GateFailed("RELEASE_INVALID", problem, hint="fetch the release again") from None
 
     def sample(
         self,
@@ -410,19 +432,15 @@ class Release:
     @cached_property
     def _codes(self) -> list[Codes]:
         """The synthetic records, as codes: (n,) of each variable."""
+        from verticil.shared.json_document import parse
         from verticil.shared.release.synthetic import read_records
 
         self._read("synthetic.parquet")
         study = self.models.study
         if study is None:
             raise GateFailed("RELEASE_INVALID", f"{self.path}: study.json: missing", hint="this is not a release")
-        rows = json.loads(self._read("manifest.json"))["synthetic_records"]
-        return read_records(self.path / "synthetic.parquet", self.models.schema, int(rows), study.knowledge)
-
-    def digest(self, name: str) -> str:
-        """SHA-256 of a file of the release, hex, as its manifest has it."""
-        manifest = json.loads((self.path / "manifest.json").read_bytes())
-        return str(manifest["files"][name]["sha256"])
+        rows = parse(self._read("manifest.json"), source="manifest.json")["synthetic_records"].integer()
+        return read_records(self.path / "synthetic.parquet", self.models.schema, rows, study.knowledge)
 
     def _read(self, name: str) -> bytes:
         """A file of the release, as it was verified.
@@ -436,12 +454,10 @@ class Release:
             raise GateFailed(
                 "RELEASE_INVALID", f"{self.path / name}: missing", hint="fetch the release again"
             ) from None
-        if self.verified is not None and name in self.verified.files:
-            got = hashlib.sha256(content).hexdigest()
-            if got != self.digest(name):
-                raise GateFailed(
-                    "RELEASE_INVALID", f"{self.path / name}: changed since it was opened", hint="open it again"
-                )
+        if name in self.listed and hashlib.sha256(content).hexdigest() != self.listed[name]:
+            raise GateFailed(
+                "RELEASE_INVALID", f"{self.path / name}: changed since it was opened", hint="open it again"
+            )
         return content
 
     # ---- elsewhere

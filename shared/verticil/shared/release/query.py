@@ -117,7 +117,7 @@ def query(models: ReleaseModels, target: str, given: Mapping[str, object], *, so
     level = root["parameters"]["interval_level"].number()
     published = _published(models, position, evidence)
     low, high = (
-        _interval(network, own, {v: slope / mass for v, slope in slopes.items()}, level)
+        delta_interval(network, own, {v: slope / mass for v, slope in slopes.items()}, level)
         if published is None
         else published
     )
@@ -153,7 +153,7 @@ def _published(models: ReleaseModels, target: int, evidence: Mapping[int, int]) 
     return family.interval_low[row], family.interval_high[row]
 
 
-def _interval(network: Network, own: Floats, slopes: Mapping[int, Floats], level: float) -> tuple[Floats, Floats]:
+def delta_interval(network: Network, own: Floats, slopes: Mapping[int, Floats], level: float) -> tuple[Floats, Floats]:
     """By the delta method, from the derivatives of P(target = k, evidence) over P(evidence); see the module's text."""
     variance = np.zeros(len(own))
     for variable, joint in slopes.items():
