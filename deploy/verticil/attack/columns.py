@@ -99,7 +99,6 @@ class Column:
             codes={name: codes[true] for name, codes in self.values.items()},
             fingerprints={},
             pseudonyms=np.zeros((0, 16), dtype=np.uint8),
-            order=np.zeros(0, dtype=np.int64),
             seeds=np.zeros((0, 32), dtype=np.uint8),
             tree=None,
             n_rows=len(tags),
