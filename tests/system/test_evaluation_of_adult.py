@@ -49,6 +49,7 @@ def test_a_copy_discloses_independent_columns_are_useless_and_what_is_made_with_
     assert adult.test is not None
     holdout = pd.DataFrame({name: list(column) for name, column in adult.test.items()})
     found = evaluate(real, made, holdout=holdout, target="income")
+    found.write(tmp_path / "four")
     by: dict[str, Summary] = {item.candidate: item for item in found.summaries}
     assert by["copy"].flags == ("disclosive",)
     assert by["independent"].flags == ("useless",)

@@ -103,7 +103,7 @@ def test_the_page_needs_nothing_else_and_says_what_it_is(found: Evaluation) -> N
     assert page.count("floor and baseline cannot be told apart") == sum(
         "cannot be told apart" in item.reason for item in found.figures
     )
-    assert "At most 10,000 records are compared and learned from and 5,000 are tested or attacked for each seed" in page
+    assert "At most 10,000 records are compared and learned from, 5,000 tested and 1,000 attacked for each seed" in page
     assert repr(found).count("\n") == 2
     assert found.to_dict()["internal"] == INTERNAL
 

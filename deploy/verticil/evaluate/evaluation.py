@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Final
 
 from verticil.analyst.draft import TextTable
 from verticil.evaluate.coding import Coding, coding
+from verticil.evaluate.fidelity import TREE_RECORDS
 from verticil.evaluate.figures import Figure, Summary, figure, summaries, worst_first
 from verticil.evaluate.metrics import Measured, Metric, Row, Setting
 from verticil.evaluate.reading import table_of
-from verticil.evaluate.rounds import PUBLISHED, TESTED, TRAINING, Play, Round, rounds, size_of
+from verticil.evaluate.rounds import ATTACKED, PUBLISHED, TESTED, TRAINING, Play, Round, rounds, size_of
 from verticil.evaluate.suite import chosen as chosen_metrics
 from verticil.evaluate.suite import target_of
 from verticil.shared.errors import Misuse
@@ -329,7 +330,15 @@ def _facts(coded: Coding, setting: Setting, made: Sequence[Round], *, size: int,
         "compared_records": size,
         "tested_records": tested,
         "attacked_records": made[0].members.n,
-        "limits": None if setting.full else {"training": TRAINING, "tested": TESTED, "published": PUBLISHED},
+        "limits": None
+        if setting.full
+        else {
+            "training": TRAINING,
+            "tested": TESTED,
+            "attacked": ATTACKED,
+            "tree": TREE_RECORDS,
+            "published": PUBLISHED,
+        },
         "seeds": [one.seed for one in made],
         "rules": [] if setting.support is None else list(setting.support.names),
         "versions": {name: version(name) for name in ("verticil", "numpy")},
