@@ -218,6 +218,17 @@ def test_a_limit_that_is_passed_ends_with_6_and_one_of_nothing_known_is_refused(
         CliRunner().invoke(app, ["evaluate", *map(str, asked)], catch_exceptions=False)
 
 
+def test_without_scikit_learn_it_says_what_to_install_before_anything_is_computed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "verticil.evaluate.evaluation.find_spec", lambda module: None if module == "sklearn" else module
+    )
+    with pytest.raises(Misuse, match="evaluation needs scikit-learn, not installed here") as caught:
+        evaluate(people(1), people(3), only=["distances"])
+    assert caught.value.hint == "pip install 'verticil[evaluate]'"
+
+
 # ---- knowledge
 
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -41,6 +42,7 @@ INTERNAL: Final = (
 )
 HTML, JSON = "evaluation.html", "evaluation.json"
 _DIGITS: Final = 10
+_PACKAGES: Final[Mapping[str, str]] = {"scikit-learn": "sklearn", "scipy": "scipy"}
 _NO_HOLDOUT: Final = "needs real records that the synthetic ones were not made from (--holdout)"
 _NO_RULES: Final = "needs a study whose knowledge states rules (--study)"
 
@@ -210,6 +212,12 @@ def evaluate_texts(
 ) -> Evaluation:
     """`evaluate` of tables that are read; arguments and errors as there."""
     chosen = chosen_metrics(only)
+    if absent := [name for name, module in _PACKAGES.items() if find_spec(module) is None]:
+        raise Misuse(
+            "USAGE",
+            f"evaluation needs {' and '.join(absent)}, not installed here",
+            hint="pip install 'verticil[evaluate]'",
+        )
     coded = coding(real, synthetic, holdout, study=study)
     if target is not None and target not in coded.real.names:
         near = difflib.get_close_matches(target, coded.real.names, 1)
@@ -341,7 +349,7 @@ def _facts(coded: Coding, setting: Setting, made: Sequence[Round], *, size: int,
         },
         "seeds": [one.seed for one in made],
         "rules": [] if setting.support is None else list(setting.support.names),
-        "versions": {name: version(name) for name in ("verticil", "numpy")},
+        "versions": {name: version(name) for name in ("verticil", "numpy", "scipy", "scikit-learn")},
         "seed": seed,
     }
 
