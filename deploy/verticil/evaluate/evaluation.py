@@ -12,16 +12,19 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from verticil.analyst.draft import TextTable
-from verticil.evaluate import suite
 from verticil.evaluate.coding import Coding, coding
+from verticil.evaluate.fidelity import TREE_RECORDS
 from verticil.evaluate.figures import Figure, Summary, figure, summaries, worst_first
 from verticil.evaluate.metrics import Measured, Metric, Row, Setting
 from verticil.evaluate.reading import table_of
-from verticil.evaluate.rounds import PUBLISHED, TESTED, TRAINING, Play, Round, rounds, size_of
+from verticil.evaluate.rounds import ATTACKED, PUBLISHED, TESTED, TRAINING, Play, Round, rounds, size_of
+from verticil.evaluate.suite import chosen as chosen_metrics
+from verticil.evaluate.suite import target_of
 from verticil.shared.errors import Misuse
 from verticil.shared.json_document import Json
 from verticil.shared.storage.database import disk_faults
@@ -39,6 +42,7 @@ INTERNAL: Final = (
 )
 HTML, JSON = "evaluation.html", "evaluation.json"
 _DIGITS: Final = 10
+_PACKAGES: Final[Mapping[str, str]] = {"scikit-learn": "sklearn", "scipy": "scipy"}
 _NO_HOLDOUT: Final = "needs real records that the synthetic ones were not made from (--holdout)"
 _NO_RULES: Final = "needs a study whose knowledge states rules (--study)"
 
@@ -178,7 +182,7 @@ def evaluate(
     tables = dict(synthetic) if isinstance(synthetic, Mapping) else {_named(synthetic): synthetic}
     if not tables:
         raise Misuse("USAGE", "no synthetic table is given, expected at least one")
-    suite.chosen(only)
+    chosen_metrics(only)
     if progress is not None:
         progress("reading", 0.0)
     return evaluate_texts(
@@ -207,7 +211,13 @@ def evaluate_texts(
     progress: Progress | None = None,
 ) -> Evaluation:
     """`evaluate` of tables that are read; arguments and errors as there."""
-    chosen = suite.chosen(only)
+    chosen = chosen_metrics(only)
+    if absent := [name for name, module in _PACKAGES.items() if find_spec(module) is None]:
+        raise Misuse(
+            "USAGE",
+            f"evaluation needs {' and '.join(absent)}, not installed here",
+            hint="pip install 'verticil[evaluate]'",
+        )
     coded = coding(real, synthetic, holdout, study=study)
     if target is not None and target not in coded.real.names:
         near = difflib.get_close_matches(target, coded.real.names, 1)
@@ -216,7 +226,7 @@ def evaluate_texts(
         )
     setting = Setting(
         labels=coded.labels,
-        target=suite.target_of(coded.real) if target is None else coded.real.column(target),
+        target=target_of(coded.real) if target is None else coded.real.column(target),
         support=coded.support,
         functions=coded.functions,
         full=full,
@@ -328,10 +338,18 @@ def _facts(coded: Coding, setting: Setting, made: Sequence[Round], *, size: int,
         "compared_records": size,
         "tested_records": tested,
         "attacked_records": made[0].members.n,
-        "limits": None if setting.full else {"training": TRAINING, "tested": TESTED, "published": PUBLISHED},
+        "limits": None
+        if setting.full
+        else {
+            "training": TRAINING,
+            "tested": TESTED,
+            "attacked": ATTACKED,
+            "tree": TREE_RECORDS,
+            "published": PUBLISHED,
+        },
         "seeds": [one.seed for one in made],
         "rules": [] if setting.support is None else list(setting.support.names),
-        "versions": {name: version(name) for name in ("verticil", "numpy")},
+        "versions": {name: version(name) for name in ("verticil", "numpy", "scipy", "scikit-learn")},
         "seed": seed,
     }
 

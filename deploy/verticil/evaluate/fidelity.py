@@ -143,8 +143,8 @@ def _regression(given: Round, play: Play, setting: Setting) -> Measured:
             "real": float(real.values[place]),
             "synthetic": float(other.values[place]),
             "difference": float(found.difference[place]),
-            "overlap": float(found.overlap[place]),
-            "overlap or none": float(found.overlap_or_none[place]),
+            "IO": float(found.overlap[place]),
+            "O_IC": float(found.overlap_or_none[place]),
         }
         for place, (name, code) in enumerate(real.names)
         if known[place]
@@ -152,7 +152,7 @@ def _regression(given: Round, play: Play, setting: Setting) -> Measured:
     rows.sort(key=lambda row: -_sortable(row["difference"]))
     values = {
         "interval_overlap": _mean(found.overlap_or_none),
-        "overlap_below_zero": _mean(found.overlap),
+        "overlap_io": _mean(found.overlap),
         "standardized_difference": _mean(found.difference),
         "coefficients": float(np.count_nonzero(known)),
         "not_determined": float(np.count_nonzero(known & np.isnan(other.values))),
@@ -251,9 +251,9 @@ METRICS: Final = (
         measure=_regression,
         says="Logistic regression: has the predicted column its most common category, or another one, given the categories of"
         f" all others? Categories of fewer than {LEAST_RECORDS} real records are taken together. Differences are in "
-        "standard errors of the real coefficient. The overlap of 95 % intervals is given in two ways: 0 where they are "
-        "disjoint (Martins), and below 0 the further they are apart (Karr, Snoke). A coefficient that the synthetic "
-        "records do not determine has an interval without ends: its overlaps are 0 and 1/2.",
+        "standard errors of the real coefficient. The overlap of 95 % intervals is given in two ways: O_IC, 0 where they "
+        "are disjoint (Martins), and IO, below 0 the further they are apart (Karr, Snoke). A coefficient that the "
+        "synthetic records do not determine has an interval without ends: its overlaps are 0 and 1/2.",
         figures=(
             Asked(
                 key="interval_overlap",
