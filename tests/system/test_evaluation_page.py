@@ -53,7 +53,7 @@ def test_the_page_can_be_typed_and_python_gives_the_commands_numbers(tmp_path: P
     document, again = (
         json.loads((tmp_path / folder / "evaluation.json").read_text()) for folder in ("evaluation", "again")
     )
-    assert len(again["metrics"]) == 6
+    assert list(again["metrics"]) == ["distances", "membership"]
     for part in ("metrics", "details"):
         assert again[part].items() <= document[part].items()
     assert [

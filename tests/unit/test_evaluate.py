@@ -48,7 +48,8 @@ def independent(frame: pd.DataFrame, seed: int = 9) -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def found() -> Evaluation:
     real = people(1, 800)
-    return evaluate(real, {"independent": independent(real), "copy": real}, holdout=people(2, 800))
+    only = [metric.name for metric in suite.METRICS if metric.name != "classifiers"]  # they learn as those of utility
+    return evaluate(real, {"independent": independent(real), "copy": real}, holdout=people(2, 800), only=only)
 
 
 def test_a_copy_is_disclosive_and_independent_columns_are_useless(found: Evaluation) -> None:
@@ -96,7 +97,7 @@ def test_the_page_needs_nothing_else_and_says_what_it_is(found: Evaluation) -> N
         assert asked.title in page
     for metric in suite.METRICS:
         assert metric.says
-        assert metric.title in page
+        assert (metric.title in page) == (metric.name != "classifiers")
     drawn = sum(not math.isnan(item.position) for item in found.figures)
     assert page.count('<svg class="strips" role="img"') == drawn >= 10
     assert page.count("floor and baseline cannot be told apart") == sum(

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from verticil.analyst.draft import TextTable
-from verticil.evaluate import suite
 from verticil.evaluate.coding import Coding, coding
 from verticil.evaluate.figures import Figure, Summary, figure, summaries, worst_first
 from verticil.evaluate.metrics import Measured, Metric, Row, Setting
 from verticil.evaluate.reading import table_of
 from verticil.evaluate.rounds import PUBLISHED, TESTED, TRAINING, Play, Round, rounds, size_of
+from verticil.evaluate.suite import chosen as chosen_metrics
+from verticil.evaluate.suite import target_of
 from verticil.shared.errors import Misuse
 from verticil.shared.json_document import Json
 from verticil.shared.storage.database import disk_faults
@@ -178,7 +179,7 @@ def evaluate(
     tables = dict(synthetic) if isinstance(synthetic, Mapping) else {_named(synthetic): synthetic}
     if not tables:
         raise Misuse("USAGE", "no synthetic table is given, expected at least one")
-    suite.chosen(only)
+    chosen_metrics(only)
     if progress is not None:
         progress("reading", 0.0)
     return evaluate_texts(
@@ -207,7 +208,7 @@ def evaluate_texts(
     progress: Progress | None = None,
 ) -> Evaluation:
     """`evaluate` of tables that are read; arguments and errors as there."""
-    chosen = suite.chosen(only)
+    chosen = chosen_metrics(only)
     coded = coding(real, synthetic, holdout, study=study)
     if target is not None and target not in coded.real.names:
         near = difflib.get_close_matches(target, coded.real.names, 1)
@@ -216,7 +217,7 @@ def evaluate_texts(
         )
     setting = Setting(
         labels=coded.labels,
-        target=suite.target_of(coded.real) if target is None else coded.real.column(target),
+        target=target_of(coded.real) if target is None else coded.real.column(target),
         support=coded.support,
         functions=coded.functions,
         full=full,

@@ -6,13 +6,16 @@ import difflib
 from collections.abc import Sequence
 from typing import Final
 
-from verticil.evaluate import disclosure, fidelity, knowledge, utility
+from verticil.evaluate.disclosure import METRICS as DISCLOSURE
+from verticil.evaluate.fidelity import METRICS as FIDELITY
 from verticil.evaluate.figures import FAMILIES, Asked
+from verticil.evaluate.knowledge import METRICS as KNOWLEDGE
 from verticil.evaluate.metrics import Metric
+from verticil.evaluate.utility import METRICS as UTILITY
 from verticil.shared.errors import Misuse
 from verticil.shared.evaluation.coded import CodedTable
 
-METRICS: Final = (*fidelity.METRICS, *utility.METRICS, *disclosure.METRICS, *knowledge.METRICS)
+METRICS: Final = (*FIDELITY, *UTILITY, *DISCLOSURE, *KNOWLEDGE)
 
 _FEW: Final = 20  # categories of a column that classifiers predict unless another one is named
 
