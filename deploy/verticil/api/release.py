@@ -435,19 +435,24 @@ class Release:
         from verticil.shared.json_document import parse
         from verticil.shared.release.synthetic import read_records
 
-        self._read("synthetic.parquet")
+        table = self.file("synthetic.parquet")
         study = self.models.study
         if study is None:
             raise GateFailed("RELEASE_INVALID", f"{self.path}: study.json: missing", hint="this is not a release")
         rows = parse(self._read("manifest.json"), source="manifest.json")["synthetic_records"].integer()
-        return read_records(self.path / "synthetic.parquet", self.models.schema, rows, study.knowledge)
+        return read_records(table, self.models.schema, rows, study.knowledge)
 
-    def _read(self, name: str) -> bytes:
-        """A file of the release, as it was verified.
+    def file(self, name: str) -> Path:
+        """The path of one of its files, which is as it was verified.
 
         Raises:
             GateFailed: RELEASE_INVALID, it is not there, or another one than it was.
         """
+        self._read(name)
+        return self.path / name
+
+    def _read(self, name: str) -> bytes:
+        """The bytes of a file; errors as of `file`."""
         try:
             content = (self.path / name).read_bytes()
         except FileNotFoundError:

@@ -214,7 +214,7 @@ def evaluate(
 
 
 def _records(item: Table | Release) -> Table:
-    return item.path / "synthetic.parquet" if isinstance(item, Release) else item
+    return item.file("synthetic.parquet") if isinstance(item, Release) else item
 
 
 def steps(progress: Progress | None) -> Callable[[str], None]:
