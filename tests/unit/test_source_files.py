@@ -12,7 +12,7 @@ import pytest
 from pyarrow import csv, feather, parquet
 
 from verticil.party.dataset.sources.files import PART_ROWS
-from verticil.party.dataset.table import DatasetRule, Format, header, missing_columns, read_parts
+from verticil.party.dataset.table import DatasetRule, Format, header, missing_columns, read_parts, text_column
 from verticil.shared.errors import DataFault
 
 TABLE = pa.table(
@@ -117,6 +117,18 @@ def test_times_and_decimals_are_the_same_text_in_every_unit(tmp_path: Path) -> N
         "large": "-12",
     }
     assert set(second) == {""}
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+@pytest.mark.parametrize("values", [["ab", "", "c"], ["ab", "é", ""], ["ab", None, "c"], ["", ""], ["x"] * 9, []])
+def test_texts_are_what_was_written_wherever_a_batch_begins(values: list[str | None], kind: pa.DataType) -> None:
+    """Whether all are ASCII, which is read faster, or not."""
+    column = pa.array(["longer", *values, "behind"], kind)[1:-1]
+    expected = [value or "" for value in values]
+    assert text_column(column).texts() == expected
+    encoded = pa.DictionaryArray.from_arrays(pa.array(range(len(values)), pa.int8()), column)
+    assert text_column(encoded).texts() == expected
+    assert text_column(encoded[1:]).texts() == expected[1:]
 
 
 # ---- what is wrong

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -265,18 +266,29 @@ class _Scan:
             if part.n_rows == 0:
                 continue
             if has_ids:
-                ids += map(_text_or_empty, normalise_ids(part.columns[rule.id].texts(), normalise))
+                normalised = normalise_ids(part.columns[rule.id].texts(), normalise)
+                ids += normalised if "".join(normalised).isascii() else map(_text_or_empty, normalised)
             for column in self.columns:
                 column.take(part.columns[column.source], closely=closely)
         self.n_rows = n_whole + self.n_ragged
         if not has_ids:
             self.kept = np.ones(n_whole, dtype=np.bool_)
             return
+        if all(ids) and _distinct(ids):
+            self.kept, self.ids = np.ones(n_whole, dtype=np.bool_), ids
+            return
         times = Counter(ids)
         self.n_empty = times.pop("", 0)
         self.n_repeated = sum(count for count in times.values() if count > 1)
         self.kept = np.fromiter((times[record_id] == 1 for record_id in ids), dtype=np.bool_, count=len(ids))
-        self.ids = [record_id for record_id in ids if times[record_id] == 1]
+        self.ids = list(compress(ids, self.kept.tolist()))
+
+
+def _distinct(ids: Sequence[str]) -> bool:
+    """Whether no two are equal; now and then False of some that are not, too, by chance of their hashes."""
+    hashes = np.fromiter(map(hash, ids), dtype=np.int64, count=len(ids))
+    hashes.sort()
+    return not np.any(hashes[1:] == hashes[:-1])
 
 
 def _text_or_empty(record_id: str) -> str:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 from uuid import UUID
@@ -147,6 +147,8 @@ class TextColumn:
 
     def texts(self) -> list[str]:
         """The text of every row."""
+        if np.array_equal(self.index, np.arange(len(self.distinct))):  # as in a column of ids
+            return list(self.distinct)
         return [self.distinct[position] for position in self.index.tolist()]
 
 
@@ -433,9 +435,28 @@ def _texts(values: pa.Array) -> list[str]:
     if pa.types.is_temporal(kind):
         values = values.cast(pa.string())
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        encoded = values.cast(pa.binary() if pa.types.is_string(values.type) else pa.large_binary())
-        return ["" if value is None else value.decode("utf-8", "surrogateescape") for value in encoded.to_pylist()]
+        return _ascii_texts(values) or _decoded(values)
     return ["" if value is None else str(value) for value in values.to_pylist()]
+
+
+def _decoded(values: pa.Array) -> list[str]:
+    encoded = values.cast(pa.binary() if pa.types.is_string(values.type) else pa.large_binary())
+    return ["" if value is None else value.decode("utf-8", "surrogateescape") for value in encoded.to_pylist()]
+
+
+def _ascii_texts(values: pa.Array) -> list[str] | None:
+    """The texts of a column of strings at a fraction of the cost; None: one of them is not ASCII, or null."""
+    if values.null_count or not len(values):
+        return None
+    _, places, data = values.buffers()
+    ends = np.frombuffer(places, dtype=np.int32 if pa.types.is_string(values.type) else np.int64)
+    ends = ends[values.offset : values.offset + len(values) + 1]
+    first, last = int(ends[0]), int(ends[-1])
+    whole = b"" if data is None else data[first:last].to_pybytes()
+    if not whole.isascii():
+        return None
+    text = whole.decode("ascii")
+    return [text[start:end] for start, end in pairwise((ends - first).tolist())]
 
 
 def _number_text(value: float, scalar: Callable[[float], object]) -> str:

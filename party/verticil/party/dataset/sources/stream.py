@@ -70,11 +70,15 @@ def parts_of_batches(batches: Iterator[pa.RecordBatch], wanted: Sequence[str]) -
 
 def part_of_rows(rows: Sequence[Sequence[Any]], wanted: Sequence[str]) -> TablePart:
     """Rows of Python values, in the order of `wanted`; each value by its own type (`table.text_of`)."""
-    columns = {
-        name: _text_column(list(map(text_of, column)))
-        for name, column in zip(wanted, zip(*rows, strict=True), strict=True)
-    }
+    columns = {name: _text_column(_texts(column)) for name, column in zip(wanted, zip(*rows, strict=True), strict=True)}
     return TablePart(n_rows=len(rows), columns=columns)
+
+
+def _texts(values: Sequence[Any]) -> Sequence[str]:
+    kinds = set(map(type, values))
+    if kinds == {str}:
+        return values
+    return list(map(str if kinds == {int} else text_of, values))
 
 
 def _text_column(texts: Sequence[str]) -> TextColumn:
