@@ -16,6 +16,7 @@ import pytest
 from pyarrow import dataset
 
 from support.postgresql import PostgreSQL
+from verticil.party.dataset.sources import sqlite
 from verticil.party.dataset.sources.server import Server
 from verticil.party.dataset.table import DatasetRule
 from verticil.simulation import simulate
@@ -151,3 +152,27 @@ def test_a_release_does_depend_on_the_table(tmp_path: Path, of_csv: dict[str, by
     found = released(tmp_path, as_csv(turned, tmp_path))
     assert found["model.json"] != of_csv["model.json"]
     assert found["study.json"] == of_csv["study.json"]
+
+
+def test_a_database_that_cannot_be_read_for_a_while_changes_nothing(
+    tmp_path: Path, of_csv: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is locked when the party's node reads names of columns, and again when it reads rows; the node tries again."""
+    rule = as_sqlite(clinic(), tmp_path)
+    opened, found = sqlite._open, list[str]()
+    monkeypatch.setattr(sqlite, "_SECONDS", 0.01)
+
+    def locked_at_first(of: DatasetRule) -> sqlite3.Connection:
+        found.append("locked" if len(found) in {2, 4} else "open")  # the first two are of who lays the tables out
+        if found[-1] == "open":
+            return opened(of)
+        with closing(sqlite3.connect(of.path)) as writer:
+            writer.execute("BEGIN EXCLUSIVE")
+            with closing(opened(of)) as reader:
+                reader.execute("SELECT count(*) FROM visits")
+        raise AssertionError("the lock did not hold")
+
+    monkeypatch.setattr(sqlite, "_open", locked_at_first)
+    assert released(tmp_path, rule) == of_csv
+    assert found.count("locked") == 2
+    assert len(found) > 5

@@ -11,6 +11,7 @@ from support.party_example import EXAMPLE, FEDERATION
 from verticil.cli.main import main
 from verticil.party.config import load_party, place_toml, require_marked_authority
 from verticil.party.dataset.releases import Column
+from verticil.party.dataset.sources.server import Server
 from verticil.party.dataset.table import ColumnRule, DatasetRule
 from verticil.party.limits.rules import Combinations, Known
 from verticil.party.operator import commands
@@ -203,6 +204,22 @@ def test_a_url_and_a_password_come_from_where_the_file_says(write, tmp_path, mon
     (tmp_path / "url").write_text("two\nlines\n")
     with pytest.raises(Misuse, match="url: expected one line with the url"):
         at('url_file = "url"').address()
+
+
+@pytest.mark.parametrize(
+    ("url", "is_checked"),
+    [
+        ("postgresql://db.example.org/d", False),
+        ("postgresql://db.example.org/d?sslmode=require", False),
+        ("postgresql://127.0.0.1/d?host=db.example.org", False),
+        ("postgresql://db.example.org/d?sslmode=verify-full", True),
+        ("postgresql://reader@127.0.0.1:5433/d", True),
+        ("postgresql:///d?host=/run/postgresql", True),
+        ("mysql+pymysql://db/d", True),
+    ],
+)
+def test_a_line_to_a_database_that_nobody_checks_is_known(url, is_checked):
+    assert Server(url=url).is_checked() is is_checked
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -476,6 +476,9 @@ def _tables(config: PartyConfig) -> Iterator[Finding]:
     for name, rule in config.datasets.items():
         check = f"data set '{name}'"
         try:
+            if rule.server is not None and not rule.server.is_checked():
+                hint = "add ?sslmode=verify-full&sslrootcert=FILE to its URL, FILE with the authority of the server's certificate"
+                yield warn(check, "who answers as the database, and who reads along, is not checked", hint)
             names = header(rule)
         except VerticilError as error:
             yield failed(check, error)

@@ -56,6 +56,18 @@ class Server:
         """What kind of database it is: how the URL begins. Raises as `address`."""
         return self.address().partition(":")[0]
 
+    def is_checked(self) -> bool:
+        """Whether nobody can stand between this machine and the server, as far as a PostgreSQL's URL says it.
+
+        Raises:
+            DataFault, Misuse: as `address`.
+        """
+        parts = urlsplit(self.address())
+        said = dict(parse_qsl(parts.query))
+        host = said.get("host") or said.get("hostaddr") or parts.hostname or ""
+        near = host in {"", "localhost", "127.0.0.1", "::1"} or host.startswith("/")
+        return parts.scheme not in POSTGRESQL or near or said.get("sslmode") == "verify-full"
+
     def address(self) -> str:
         """The URL to connect with. Secret: the password may be in it.
 
