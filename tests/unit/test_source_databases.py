@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import subprocess
 import sys
@@ -295,6 +296,16 @@ def test_a_database_that_is_not_there(tmp_path: Path) -> None:
         "DATA_INTERRUPTED",
         "table 't': the database cannot be reached, or lets nobody in",
     )
+
+
+def test_sqlalchemy_logs_nothing_that_a_driver_says(people: DatasetRule, caplog: pytest.LogCaptureFixture) -> None:
+    """Its pool logs errors with the driver's, whose text may be of a row."""
+    assert header(people)
+    if people.server is None:
+        return
+    for name in ("sqlalchemy", "sqlalchemy.pool", "sqlalchemy.engine.Engine", "sqlalchemy.pool.impl.NullPool"):
+        logging.getLogger(name).error("Error closing cursor: %s", CANARY)
+    assert caplog.records == []
 
 
 # ---- the statement

@@ -171,3 +171,15 @@ def test_sqlite_writes_what_each_value_is(tmp_path: Path) -> None:
         connection.commit()
     (part,) = read_parts(DatasetRule(path=tmp_path / "t.sqlite", format="sqlite", id="v", table="t"), ["v"])
     assert part.columns["v"].texts() == [*(text for _, text in values), "\udcffA"]
+
+
+@pytest.mark.parametrize("texts", [["a", "", "é", "a"], ["a", "b\0c"], ["\udcff", "\udce2\udc82", "€"], ["\0"]])
+def test_texts_of_sqlite_are_what_they_are_one_by_one(tmp_path: Path, texts: list[str]) -> None:
+    """Also of bytes that are no UTF-8, cut off characters, and the sign that parts them."""
+    with closing(sqlite3.connect(tmp_path / "t.sqlite")) as connection:
+        connection.execute("CREATE TABLE t (v)")
+        for text in texts:
+            connection.execute("INSERT INTO t VALUES (CAST(? AS TEXT))", (text.encode("utf-8", "surrogateescape"),))
+        connection.commit()
+    (part,) = read_parts(DatasetRule(path=tmp_path / "t.sqlite", format="sqlite", id="v", table="t"), ["v"])
+    assert part.columns["v"].texts() == texts

@@ -7,6 +7,7 @@ the text of the Python type that the driver gives them (`verticil.party.dataset.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -72,6 +73,8 @@ def _engine(rule: DatasetRule) -> Engine:
     assert rule.server is not None
     url = rule.server.address()
     scheme = url.partition(":")[0]
+    # It logs what went wrong while a connection was given back, with what the driver said, and that may quote rows.
+    logging.getLogger("sqlalchemy").setLevel(logging.CRITICAL + 1)
     try:
         return create_engine(url, poolclass=NullPool, hide_parameters=True)
     except NoSuchModuleError:
@@ -91,7 +94,7 @@ def _fault(rule: DatasetRule, error: Exception, *, asked: bool = False) -> DataF
     cases = (
         (
             asked and stated and isinstance(error, ProgrammingError | OperationalError),
-            not_understood(rule, "its own program, and may this user read the table"),
+            not_understood(rule, "the database's own program, as the same user"),
         ),
         (
             isinstance(error, DBAPIError) and error.statement is None,

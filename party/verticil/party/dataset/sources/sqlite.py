@@ -60,7 +60,7 @@ def _parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
 def _open(rule: DatasetRule) -> sqlite3.Connection:
     place = f"file:{quote(str(rule.path.absolute()))}?mode=ro"
     connection = sqlite3.connect(place, uri=True, isolation_level=None, timeout=_SECONDS)
-    connection.text_factory = _text
+    connection.text_factory = bytes  # which `text_of` takes for text, whether it is UTF-8 or not
     connection.execute("BEGIN")
     connection.set_authorizer(_permission)
     return connection
@@ -69,10 +69,6 @@ def _open(rule: DatasetRule) -> sqlite3.Connection:
 def _quoted(name: str) -> str:
     """What stands in standard SQL's quotation marks and is no column, SQLite takes for a text."""
     return "`" + name.replace("`", "``") + "`"
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
 
 
 def _permission(action: int, *_names: str | None) -> int:

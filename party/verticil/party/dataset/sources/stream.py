@@ -78,12 +78,17 @@ def _texts(values: Sequence[Any]) -> Sequence[str]:
     kinds = set(map(type, values))
     if kinds == {str}:
         return values
+    if kinds == {bytes}:
+        # At once; no byte that is none of UTF-8 takes the separator for its own.
+        texts = b"\0".join(values).decode("utf-8", "surrogateescape").split("\0")
+        if len(texts) == len(values):
+            return texts
     return list(map(str if kinds == {int} else text_of, values))
 
 
 def _text_column(texts: Sequence[str]) -> TextColumn:
-    places: dict[str, int] = {}
-    index = np.fromiter((places.setdefault(text, len(places)) for text in texts), dtype=np.int32, count=len(texts))
+    places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+    index = np.fromiter(map(places.__getitem__, texts), dtype=np.int32, count=len(texts))
     return TextColumn(distinct=tuple(places), index=index)
 
 
