@@ -62,6 +62,7 @@ LAYERS = {
     "verticil.experiments": 1,
     "verticil.shared.alignment": 2,
     "verticil.shared.alignment.statements": 3,
+    "verticil.shared.progress": 1,
     "verticil.shared.study": 1,
     "verticil.shared.study.reading": 3,
     "verticil.shared.formats": 2,

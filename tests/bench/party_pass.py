@@ -16,6 +16,8 @@ the kernel could drop at any time count too) and, of that, what it could not dro
 from __future__ import annotations
 
 import argparse
+import contextlib
+import dataclasses
 import hashlib
 import json
 import os
@@ -30,6 +32,7 @@ from pathlib import Path
 import figure  # noqa: F401  # tests/support can be imported then
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv
 
 from support.documents import FEDERATION, PEOPLE, party_toml, study_toml
@@ -50,11 +53,21 @@ def tables(folder: Path, rows: int, parties: int) -> None:
             continue
         generator = np.random.default_rng(party)
         people = generator.permutation(int(rows * SPREAD))[:rows]
-        labels = np.array([f"category {k}" for k in range(STATES)])
-        columns = {"id": pa.array(np.char.add("DE-", np.char.zfill(people.astype("U10"), 10)))}
-        for j in range(COLUMNS):
-            columns[f"v{party}{j}"] = pa.array(labels[generator.integers(0, STATES, rows)])
-        csv.write_csv(pa.table(columns), folder / f"{party}.csv", csv.WriteOptions(quoting_style="needed"))
+        labels = pa.array([f"category {k}" for k in range(STATES)])
+        with contextlib.ExitStack() as stack:
+            writer = None
+            for start in range(0, rows, 1_000_000):
+                numbers = pa.array(people[start : start + 1_000_000] + 10**10).cast(pa.string())
+                columns = {"id": pc.binary_join_element_wise("DE-", pc.utf8_slice_codeunits(numbers, 1), "")}
+                for j in range(COLUMNS):
+                    columns[f"v{party}{j}"] = labels.take(pa.array(generator.integers(0, STATES, len(numbers))))
+                table = pa.table(columns)
+                if writer is None:
+                    options = csv.WriteOptions(quoting_style="needed")
+                    writer = stack.enter_context(
+                        csv.CSVWriter(folder / f"{party}.csv", table.schema, write_options=options)
+                    )
+                writer.write(table)
 
 
 def study_of(folder: Path, parties: int) -> Study:
@@ -145,7 +158,40 @@ def intersecting(folder: Path, rows: int, parties: int) -> Callable[[], object]:
     return lambda: intersect([read_list(path) for path in paths])
 
 
-PHASES = {"read": reading, "pass": whole_pass, "randomize": randomizing, "intersect": intersecting}
+def releasing(folder: Path, rows: int, parties: int) -> Callable[[], object]:
+    """Records from a network, each column with up to two parents, drawn and written."""
+    from support.releases import content_of, random_network, release_study_of_two
+    from verticil.shared.formats.tables import write_csv, write_parquet
+    from verticil.shared.model.schema import Variable
+    from verticil.shared.release.records import released_records
+
+    content = content_of(release_study_of_two())
+    labels = tuple(f"category {k}" for k in range(STATES))
+    variables = tuple(Variable(name=f"v{j}", owner="a", labels=labels) for j in range(COLUMNS * parties - 3))
+    numbers = tuple(
+        Variable(name=f"n{j}", owner="a", labels=("low", "middle", "high"), bins=(0.0, 10.0, 40.0, 90.0), integer=True)
+        for j in range(3)
+    )
+    parents = tuple(tuple(range(max(0, j - 2), j)) for j in range(COLUMNS * parties))
+    network = random_network((*variables, *numbers), parents, seed=1)
+    study = dataclasses.replace(content.study, schema=network.schema, knowledge=None)
+
+    def work(n: int) -> None:
+        _, table = released_records(network, study, n, folder=folder)
+        write_csv(table, folder / "synthetic.csv")
+        write_parquet(table, folder / "synthetic.parquet")
+
+    work(300_000)
+    return lambda: work(rows)
+
+
+PHASES = {
+    "release": releasing,
+    "read": reading,
+    "pass": whole_pass,
+    "randomize": randomizing,
+    "intersect": intersecting,
+}
 
 
 def status(name: str) -> int:

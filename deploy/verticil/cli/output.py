@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Annotated
 
@@ -18,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from verticil.shared.errors import VerticilError
+from verticil.shared.progress import Progress, Tell
 from verticil.shared.view import document
 
 
@@ -85,6 +87,23 @@ def rounded_up(value: float) -> str:
     """
     unit = 10.0 ** (math.floor(math.log10(value)) - 2)
     return f"{math.ceil(value / unit - 1e-6) * unit:.3g}"
+
+
+@contextmanager
+def telling(form: Format) -> Generator[Tell]:
+    """How far a step is, on standard error: a sentence for people, with ``--format json`` an event in a line of its own."""
+    if form is Format.json:
+
+        def tell(told: Progress) -> None:
+            sys.stderr.write(json.dumps(told.document()) + "\n")
+            sys.stderr.flush()
+
+        yield tell
+        return
+    from verticil.cli.reproduce import progress
+
+    with progress(errors_console()) as show:
+        yield lambda told: show(told.text)
 
 
 def emit(answer: object, *, form: Format) -> bool:

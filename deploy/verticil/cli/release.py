@@ -13,8 +13,9 @@ import typer
 
 from verticil.cli.budget_text import cost_text
 from verticil.cli.connection import CertificateOption, FederationOption, StudyName
-from verticil.cli.output import Format, FormatOption, emit, plain_table, put, say
+from verticil.cli.output import Format, FormatOption, emit, plain_table, put, say, telling
 from verticil.shared.errors import Misuse
+from verticil.shared.progress import Meter
 
 if TYPE_CHECKING:
     from verticil.shared.model.schema import Schema
@@ -170,7 +171,7 @@ def sample(
     ] = None,
     form: FormatOption = Format.text,
 ) -> None:
-    """Draw synthetic records from a release's joint model or network, a million at a time.
+    """Draw synthetic records from a release's joint model or network, a million at a time; standard error says how far it is.
 
     With --given they are drawn from the exact conditional distribution (of the consensus, where graphs were sampled): none is
     drawn and thrown away.
@@ -195,7 +196,9 @@ def sample(
             sampling=sampling.value,
             source=wanted,
         )
-        (write_csv if out.suffix == ".csv" else write_parquet)(tables, out)
+        with telling(form) as tell:
+            meter = Meter("drawing and writing records", n, tell, every_seconds=2)
+            (write_csv if out.suffix == ".csv" else write_parquet)(meter.over(tables), out)
         drawn_from = models.source(wanted, given=bool(given))
     knowledge = None if models.study is None else models.study.knowledge
     n_columns = len(models.schema) + (0 if knowledge is None else len(knowledge.functions))

@@ -320,7 +320,14 @@ class People:
         return self.ids.at(self.links.view(">u8").astype(np.uint64).reshape(-1))
 
 
-def read_people(config: PartyConfig, study: Study, *, site_secret: SiteSecret, linked_by: Macs | None) -> People:
+def read_people(
+    config: PartyConfig,
+    study: Study,
+    *,
+    site_secret: SiteSecret,
+    linked_by: Macs | None,
+    progress: Callable[[int], None] = lambda rows: None,
+) -> People:
     """Read this party's tables for a study, batch by batch.
 
     Args:
@@ -328,6 +335,7 @@ def read_people(config: PartyConfig, study: Study, *, site_secret: SiteSecret, l
         study: the proposal.
         site_secret: of this site.
         linked_by: what makes the links; None: they are the numbers of the rows.
+        progress: called with the number of rows that are read, of all tables.
 
     Raises:
         DataFault: a table is no readable file or lacks a column (see `read_records`); DISK_FULL, in the state directory.
@@ -337,6 +345,7 @@ def read_people(config: PartyConfig, study: Study, *, site_secret: SiteSecret, l
     places = origins(config, study)
     compounds = compounds_of(study, config.name)
     found: People | None = None
+    n_before = 0
     for dataset in dict.fromkeys(place.dataset for place in places.values()):
         there = [variable for variable in study.schema.variables if _is_in(variable, places, dataset)]
         variables = [variable for variable in there if not places[variable.name].flag]
@@ -354,7 +363,9 @@ def read_people(config: PartyConfig, study: Study, *, site_secret: SiteSecret, l
                 tags=Macs(site_secret.tag_key, size=perturb.TAG_BYTES),
                 linked_by=linked_by,
                 folder=config.state_directory,
+                progress=functools.partial(_behind, n_before, progress),
             )
+        n_before += here.n_rows
         found = here if found is None else _joined(found, here)
     if found is None:
         raise PeerFault(
@@ -363,6 +374,10 @@ def read_people(config: PartyConfig, study: Study, *, site_secret: SiteSecret, l
             hint="name in party.toml must be the party's name in the study",
         )
     return found
+
+
+def _behind(before: int, progress: Callable[[int], None], rows: int) -> None:
+    progress(before + rows)
 
 
 def _read_table(
@@ -376,6 +391,7 @@ def _read_table(
     tags: Macs,
     linked_by: Macs | None,
     folder: Path,
+    progress: Callable[[int], None],
 ) -> People:
     """The people of one table: `variables` are read, and `kept` is what `substituted` makes of their codes."""
     gathering = Gathering(
@@ -388,6 +404,7 @@ def _read_table(
     n_rows = n_read = 0
     for batch in read_batches(rule, variables):
         n_rows += batch.n_rows
+        progress(n_rows)
         if not batch.index.size:
             continue
         ids = linkage.packed_ids(batch.ids, normalise)
@@ -475,7 +492,13 @@ def _joined(one: People, other: People) -> People:
 
 
 def read_holding(
-    config: PartyConfig, study: Study, *, proposal_digest: bytes, site_secret: SiteSecret, linkage_key: bytes
+    config: PartyConfig,
+    study: Study,
+    *,
+    proposal_digest: bytes,
+    site_secret: SiteSecret,
+    linkage_key: bytes,
+    progress: Callable[[int], None] = lambda rows: None,
 ) -> LocalDataset:
     """Read this party's tables for a study, and what linkage needs of them.
 
@@ -485,6 +508,7 @@ def read_holding(
         proposal_digest: of it; the context of pseudonyms.
         site_secret: of this site.
         linkage_key: shared by the parties.
+        progress: see `read_people`.
 
     Raises:
         DataFault, Misuse, PeerFault: as `read_people`.
@@ -495,7 +519,7 @@ def read_holding(
         linked_by = blinding.seed_macs(linkage_key, proposal_digest)
     elif mode != "order-commitment":
         linked_by = linkage.pseudonym_macs(linkage_key, linkage.linkage_context(proposal_digest))
-    found = read_people(config, study, site_secret=site_secret, linked_by=linked_by)
+    found = read_people(config, study, site_secret=site_secret, linked_by=linked_by, progress=progress)
     tree: Tree | None = None
     if mode == "order-commitment" and len(found.tags):
         with disk_faults(config.state_directory):

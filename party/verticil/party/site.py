@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -121,14 +122,15 @@ class Site:
     ) -> None:
         self.database.close()
 
-    def read(self, record: StudyRecord) -> LocalDataset:
-        """Read this party's tables for a study; raises as `read_holding`."""
+    def read(self, record: StudyRecord, progress: Callable[[int], None] = lambda rows: None) -> LocalDataset:
+        """Read this party's tables for a study; arguments and errors as `read_holding`."""
         return read_holding(
             self.config,
             approval.parsed(record.task.proposal),
             proposal_digest=record.digest,
             site_secret=self.secret,
             linkage_key=self.linkage_key,
+            progress=progress,
         )
 
     def review(self, record: StudyRecord, at: datetime) -> Review:

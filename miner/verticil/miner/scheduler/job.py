@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import logging
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault
 from verticil.shared.json_document import Json
 from verticil.shared.model.network import CONFIRMED
+from verticil.shared.progress import Meter
+from verticil.shared.progress import Progress as Told
 from verticil.shared.record import parse, read
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
@@ -59,6 +62,8 @@ Progress = Callable[[str, int], None]
 """Stage and percent; never anything that depends on data."""
 
 _LONGEST: Final = 1 << 30  # bytes of a job
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +283,16 @@ def learn_and_write(
     joint, joint_facts = published_joint(learned.joint, study)
     posterior = published_posterior(learned.posterior, study)
     sampled = () if posterior is None else posterior.networks
-    codes, synthetic = released_records(learned.network, study, job.n_common, joint, sampled, folder=job.target.parent)
+    n_records = study.release.synthetic_records or job.n_common
+    codes, synthetic = released_records(
+        learned.network,
+        study,
+        job.n_common,
+        joint,
+        sampled,
+        folder=job.target.parent,
+        progress=_meter("sampling", "drawing records", n_records, progress).at,
+    )
     progress("writing", 0)
     write_release(
         job.target,
@@ -319,8 +333,20 @@ def learn_and_write(
             else opened_tables(study, [table.counts for table in tables.tables], job.n_common),
             published_at=max(clock(), job.started_at).astimezone(dt.UTC).replace(microsecond=0),
         ),
+        progress=_meter("writing", "writing tables", 2 * n_records, progress).at,
     )
     progress("written", 100)
+
+
+def _meter(stage: str, step: str, total: int, progress: Callable[[str, int], None]) -> Meter:
+    """Tells whoever waits how many per cent are done, and the log how fast it goes."""
+
+    def tell(told: Told) -> None:
+        progress(stage, 100 * told.done // total)
+        if told.seconds_left:
+            _log.info("%s", told.text)
+
+    return Meter(step, total, tell, every_seconds=10)
 
 
 def published_joint(found: JointEstimate | None, study: Study) -> tuple[JointModel | None, dict[str, Json]]:

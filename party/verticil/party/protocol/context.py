@@ -40,6 +40,7 @@ from verticil.shared.audit import DAEMON
 from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import SigningKey, verify_signed
+from verticil.shared.progress import Meter
 from verticil.shared.study.approval import Approval, parse_approval
 from verticil.shared.study.document import Study
 from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
@@ -199,7 +200,9 @@ class DatasetCache:
     async def read(self, record: StudyRecord) -> LocalDataset:
         """The data as they are; raises as `Site.read`."""
         if self._holding is None:
-            self._holding = await self._node.heavily(lambda: self._node.site.read(record))
+            step = f"study '{record.study_id}': reading rows"
+            meter = Meter(step, None, lambda told: _log.info("%s", told.text), every_seconds=10)
+            self._holding = await self._node.heavily(lambda: self._node.site.read(record, meter.at))
         return self._holding
 
     async def approved(self, record: StudyRecord, agreed: Agreed) -> LocalDataset:

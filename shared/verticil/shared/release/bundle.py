@@ -22,7 +22,7 @@ import importlib.metadata
 import math
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
@@ -70,12 +70,15 @@ class Signer(Protocol):
         ...
 
 
-def write_release(directory: Path, content: ReleaseContent) -> Path:
+def write_release(
+    directory: Path, content: ReleaseContent, *, progress: Callable[[int], None] = lambda done: None
+) -> Path:
     """Write everything but the signature.
 
     Args:
         directory: the folder to make; its parent exists.
         content: what to publish.
+        progress: called with the number of records that are written, to either table.
 
     Returns:
         `directory`.
@@ -93,7 +96,7 @@ def write_release(directory: Path, content: ReleaseContent) -> Path:
     shutil.rmtree(staging, ignore_errors=True)  # of a run that was killed
     try:
         staging.mkdir()
-        _write_files(staging, content)
+        _write_files(staging, content, progress)
         _write_bytes(staging / MANIFEST, to_text(_manifest(staging, content)))
         sync_directory(staging)
         _refuse_existing(directory)
@@ -194,7 +197,7 @@ def _signer_name(certificate: bytes) -> str:
     return identity_of(x509.load_der_x509_certificate(certificate)).uri
 
 
-def _write_files(folder: Path, content: ReleaseContent) -> None:
+def _write_files(folder: Path, content: ReleaseContent, progress: Callable[[int], None]) -> None:
     from verticil.shared.release.report.page import render
 
     study, network = content.study, content.network
@@ -229,13 +232,24 @@ def _write_files(folder: Path, content: ReleaseContent) -> None:
         writers[PROPOSAL] = lambda: content.proposal
     for name, make in writers.items():
         _write_bytes(folder / name, make())
-    _write_tables(folder, content.synthetic, content)
+    _write_tables(folder, content.synthetic, content, progress)
 
 
-def _write_tables(folder: Path, synthetic: pd.DataFrame | PiecewiseTable, content: ReleaseContent) -> None:
-    write_csv(synthetic, folder / "synthetic.csv")
+def _write_tables(
+    folder: Path, synthetic: pd.DataFrame | PiecewiseTable, content: ReleaseContent, progress: Callable[[int], None]
+) -> None:
+    written = 0
+
+    def pieces() -> Iterator[pd.DataFrame]:
+        nonlocal written
+        for piece in synthetic if isinstance(synthetic, PiecewiseTable) else (synthetic,):
+            yield piece
+            written += len(piece)
+            progress(written)
+
+    write_csv(pieces(), folder / "synthetic.csv")
     marks = {"verticil:synthetic": "true", "verticil:study_digest": content.study_digest}
-    write_parquet(synthetic, folder / "synthetic.parquet", metadata=marks)
+    write_parquet(pieces(), folder / "synthetic.parquet", metadata=marks)
     paths = {"synthetic-csv": "synthetic.csv", "synthetic-parquet": "synthetic.parquet"}
     for number, network in enumerate(() if content.posterior is None else content.posterior.networks, 1):
         write_csv(set_records(network, content.study, len(synthetic), number), folder / set_file(number))
