@@ -1,6 +1,6 @@
 """What large tables cost, phase by phase: CPU seconds and growth of memory, each phase in a process of its own.
 
-``python tests/bench/party_pass.py [--rows 1000000] [--parties 3] [--phase NAME]``
+``python tests/bench/party_pass.py [--rows 1000000] [--parties 3] [--phase NAME] [--data-mib N]``
 
 - ``pass``: all that a party does with its table before its first byte leaves: reading, encoding, tags, pseudonyms, their order,
   the fingerprints of all units. For each party of the study, six columns each.
@@ -21,6 +21,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -200,8 +201,10 @@ def status(name: str) -> int:
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name))
 
 
-def measured(phase: str, folder: Path, rows: int, parties: int) -> dict[str, float]:
-    """One phase, in this process."""
+def measured(phase: str, folder: Path, rows: int, parties: int, data_mib: int | None) -> dict[str, float]:
+    """One phase, in this process, with so much memory of its own and no more (RLIMIT_DATA; None: as much as there is)."""
+    if data_mib is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (data_mib << 20,) * 2)
     work = PHASES[phase](folder, rows, parties)
     Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew
     before, anonymous = status("VmHWM"), [status("RssAnon")]
@@ -233,18 +236,21 @@ def main() -> None:
     parser.add_argument("--parties", type=int, default=3)
     parser.add_argument("--phase", action="append", choices=sorted(PHASES))
     parser.add_argument("--folder", type=Path, help="where tables are kept; a temporary one else")
+    parser.add_argument("--data-mib", type=int, help="memory that a phase's process may have of its own")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.here:
-        print(json.dumps(measured(asked.phase[0], asked.folder, asked.rows, asked.parties)))
+        print(json.dumps(measured(asked.phase[0], asked.folder, asked.rows, asked.parties, asked.data_mib)))
         return
     with tempfile.TemporaryDirectory() as temporary:
         folder = asked.folder or Path(temporary)
         folder.mkdir(exist_ok=True)
-        tables(folder, asked.rows, asked.parties)
+        if {"read", "pass", "randomize"} & set(asked.phase or PHASES):
+            tables(folder, asked.rows, asked.parties)
         for phase in asked.phase or PHASES:
             command = [sys.executable, __file__, "--here", "--phase", phase, "--folder", str(folder)]
             command += ["--rows", str(asked.rows), "--parties", str(asked.parties)]
+            command += [] if asked.data_mib is None else ["--data-mib", str(asked.data_mib)]
             environment = {**os.environ, "OMP_NUM_THREADS": "1"}
             done = subprocess.run(command, stdout=subprocess.PIPE, check=True, env=environment)
             found = json.loads(done.stdout)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
 import weakref
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from verticil.party.dataset import people as module
 from verticil.party.dataset.linkage import packed_ids
 from verticil.party.dataset.people import Gathering, IdSpool, in_both
 from verticil.party.dataset.perturb import fingerprint
-from verticil.shared import sorting
+from verticil.shared import nameless, sorting
 from verticil.shared.errors import DataFault
 from verticil.shared.sorting import Sorter, ascending, keys_of
 from verticil.shared.storage.database import disk_faults
@@ -192,6 +194,19 @@ os.kill(os.getpid(), signal.SIGKILL)
         assert done.returncode == -signal.SIGKILL, done.stderr
         assert int(done.stdout) > 0, "nothing was outside memory"
         assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_is_not_filled_to_the_brim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger and the catalogue are on it, too: what would leave less than their room is not written."""
+    kept = nameless.RESERVE + 1000
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=kept))
+    nameless.KeptRows(tmp_path, 10, {"some": 96})
+    with pytest.raises(OSError, match="No space left"):
+        nameless.KeptRows(tmp_path, 11, {"some": 96})
+    sorter = Sorter(tmp_path, width=100, key_bytes=14, memory_rows=11)
+    sorter.add(np.zeros((11, 100), dtype=np.uint8))
+    with pytest.raises(OSError, match="No space left"):
+        sorter.add(np.zeros((1, 100), dtype=np.uint8))
 
 
 def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

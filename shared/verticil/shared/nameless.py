@@ -5,16 +5,22 @@ However it ends: nothing is left to be removed, and nobody else can open them.
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 import tempfile
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 Rows = NDArray[np.uint8]
+
+RESERVE: Final = 1 << 24
+"""Bytes that are left to others on the disk."""
 
 
 def nameless_file(owner: object, folder: Path) -> IO[bytes]:
@@ -28,6 +34,16 @@ def nameless_file(owner: object, folder: Path) -> IO[bytes]:
     return file
 
 
+def check_room(folder: Path, n_bytes: int) -> None:
+    """Refuse to fill a disk: what else is written there, a ledger or a catalogue, needs room, too.
+
+    Raises:
+        OSError: ENOSPC, there would be less than `RESERVE` left.
+    """
+    if shutil.disk_usage(folder).free < n_bytes + RESERVE:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 class KeptRows:
     """Tables of bytes with n rows each that are written from above to below: in memory, or in a file without a name.
 
@@ -35,6 +51,9 @@ class KeptRows:
         folder: for that file; None: they are in memory.
         n: rows.
         widths: bytes of a row of each table.
+
+    Raises:
+        OSError: the disk.
     """
 
     def __init__(self, folder: Path | None, n: int, widths: Mapping[str, int]) -> None:
@@ -43,7 +62,10 @@ class KeptRows:
         ).tolist()  # each begins at a whole line
         self._n, self._widths = n, dict(widths)
         self._starts = dict(zip(widths, [0, *ends], strict=False))
-        self._file: IO[bytes] | None = None if folder is None else nameless_file(self, folder)
+        self._file: IO[bytes] | None = None
+        if folder is not None:
+            check_room(folder, ends[-1])
+            self._file = nameless_file(self, folder)
         self._bytes: Rows = np.empty(ends[-1] if folder is None else 0, dtype=np.uint8)
 
     def write(self, name: str, at: int, rows: NDArray[np.generic]) -> None:

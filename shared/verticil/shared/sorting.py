@@ -13,7 +13,7 @@ from typing import IO, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.nameless import Rows, nameless_file
+from verticil.shared.nameless import Rows, check_room, nameless_file
 
 BLOCK_ROWS: Final = 1 << 16
 """Most rows of a block that comes out, as long as nothing is merged."""
@@ -112,6 +112,7 @@ class Sorter:
 
     def _write_run(self) -> None:
         held = self._held[: self._n_held]
+        check_room(self._folder, held.nbytes)
         if self._file is None:
             self._file = nameless_file(self, self._folder)
         order = ascending(held, self._key_bytes)
