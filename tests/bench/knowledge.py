@@ -312,7 +312,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="")
     parser.add_argument("--how", choices=("each", "in all", "total"), default="")
-    parser.add_argument("--level", type=float, help="of Adult: this epsilon a column alone")
+    parser.add_argument("--level", type=float, help="of Adult: this epsilon a column alone; 0: nothing randomized")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     options = parser.parse_args()
@@ -339,11 +339,11 @@ def main() -> int:
     if options.only in ("", "adult"):
         data, stated = adult()
         for level, ways in ((None, 3), (3.0, 3), (2.0, 3), (1.0, 3)):
-            if options.level not in (None, level):
+            if options.level not in (None, level or 0.0):
                 continue
             name = "Adult, network, " + ("exact" if level is None else f"local {level:g}")
             add(name, data, stated, level, partial(of_network, data), ways)
-        if options.level is None:
+        if not options.level:
             add("Adult, network, exact, prior 1", data, stated, None, partial(of_network, data, prior=1.0), None)
     if options.only in ("", "ma2019"):
         people, like, known_of_people = ma2019()

@@ -273,6 +273,15 @@ def test_rules_that_are_wrong_together_are_named(tmp_path):
         study(tmp_path, *many, head=wide)
 
 
+@pytest.mark.parametrize("column", ["education", "education-num"])  # a party sends it; it follows from others
+def test_a_rule_on_a_column_of_a_party_that_is_not_in_the_study_is_refused_by_both_names(tmp_path, column):
+    head = HEAD.replace(f'party = "school"\nname = "{column}"\n', f'party = "bank"\nname = "{column}"\n')
+    assert head != HEAD
+    with pytest.raises(Misuse, match=rf"'{column}'.*'bank'|'bank'.*'{column}'") as caught:
+        study(tmp_path, FUNCTION, head=head)
+    assert caught.value.code == "STUDY_INVALID"
+
+
 def test_a_column_that_follows_is_randomized_by_nobody(tmp_path):
     head = HEAD.replace("[randomization_default]", '[[randomization]]\nvariables = ["education-num"]\nscheme = "none"\n'
                         "[randomization_default]")  # fmt: skip

@@ -2,10 +2,10 @@
 
 Each table has a `kind` of `KINDS`. Categories are said by one label or a list of them; of a binned variable also by a range
 between edges of its bins, ``{ from = 3, below = 15 }``; and ``{ not = .. }`` is all the others. In a condition on several
-variables (a table) all hold; a list of such tables says that one of them does. ``flag`` names a column that says where `if`
-holds. So an implication may become several rules, one
-for each clause of its conjunctive form. What a rule is called is made from its words where nothing is said. Rules of one kind
-come in the order of their names, so that neither the order of a file nor the way of writing changes the digest.
+variables (a table) all hold; a list of such tables says that one of them does. So an implication may become several rules, one
+for each clause of its conjunctive form; its `flag` names a column that says where its `if` holds. What a rule is called is made
+from its words where nothing is said. Rules of one kind come in the order of their names, so that neither the order of a file nor
+the way of writing changes the digest.
 """
 
 from __future__ import annotations
