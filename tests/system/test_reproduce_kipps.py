@@ -23,6 +23,7 @@ SMALL = dataclasses.replace(QUICK, members=300, others=200, permutations=2, peop
 
 
 @pytest.mark.gan
+@pytest.mark.timeout(3600)  # a minute and a half of a processor, which may be shared by many
 def test_the_quick_form_runs_every_way_on_every_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert main(["reproduce", "kipps", "--quick", "--out", str(out), "--format", "json"]) == 0

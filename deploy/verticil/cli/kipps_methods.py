@@ -125,14 +125,14 @@ WAYS: Final = (
     Way(name="network", words="network from noisy tables", make=_model("network", known=False)),
     Way(
         name="network, rules",
-        words="network from noisy tables, given the rules",
+        words="network from noisy tables",
         make=_model("network", known=True),
         known=True,
     ),
     Way(name="joint", words="joint model of noisy tables", make=_model("joint", known=False)),
     Way(
         name="joint, rules",
-        words="joint model of noisy tables, given the rules",
+        words="joint model of noisy tables",
         make=_model("joint", known=True),
         known=True,
     ),

@@ -47,12 +47,14 @@ def number(value: float | None, digits: int = 3) -> str:
 
     >>> number(0.25), number(-0.5), number(1.0), number(12.345), number(None), number(0.00001)
     ('.250', '-.500', '1.000', '12.3', '–', '.000')
+    >>> number(-0.0001)
+    '.000'
     """
     if value is None:
         return "–"
     if abs(value) >= 10:
         return f"{value:,.1f}"
-    text = f"{value:.{digits}f}"
+    text = f"{round(value, digits) + 0.0:.{digits}f}"
     return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
 
 
