@@ -205,6 +205,17 @@ def test_a_table_that_changes_while_it_is_read(tmp_path: Path, how: str) -> None
     assert (caught.value.code, caught.value.message) == ("DATA_INTERRUPTED", "t: changed while it was read")
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet", "feather"])
+def test_a_column_that_goes_between_its_name_and_its_rows(tmp_path: Path, ending: str) -> None:
+    rule = rule_of(tmp_path / f"t.{ending}", "arrow" if ending == "feather" else ending)  # type: ignore[arg-type]
+    write(rule.path, TABLE)
+    reading = read_parts(rule, ["id", "sex"])
+    write(rule.path, TABLE.select(["age", "id"]))
+    with pytest.raises(DataFault) as caught:
+        list(reading)
+    assert caught.value.code == "DATA_INTERRUPTED"
+
+
 def test_a_file_of_another_format_is_named(tmp_path: Path) -> None:
     for name, kind, said in (("t.feather", "parquet", "an Arrow"), ("t.parquet", "arrow", "a Parquet")):
         write(tmp_path / name, TABLE)

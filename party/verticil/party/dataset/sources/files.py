@@ -61,10 +61,11 @@ def parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
         one = replace(rule, path=file)
         keys = _keys(rule, file)
         inside = [name for name in wanted if name not in keys]
+        if not set(inside) <= set(_names(one)):
+            raise _changed(rule)
         if rule.format == "csv":
             found = csv_parts(one, inside)
         else:
-            check_file(one)
             opened = _Opened(one)
             _check_kinds(rule, opened, inside, kinds, where=f" in file {number} of {len(files)}" if files[1:] else "")
             found = opened.parts(inside)
@@ -72,11 +73,12 @@ def parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
             columns = {name: _one_value(text, part.n_rows) for name, text in keys.items() if name in wanted}
             yield replace(part, columns={**part.columns, **columns}) if columns else part
     if _states(files) != before or (is_many(rule.path) and _files(rule) != files):
-        raise DataFault(
-            "DATA_INTERRUPTED",
-            f"{rule.name}: changed while it was read",
-            hint="write a new table under another name and rename it when it is whole",
-        )
+        raise _changed(rule)
+
+
+def _changed(rule: DatasetRule) -> DataFault:
+    hint = "write a new table under another name and rename it when it is whole"
+    return DataFault("DATA_INTERRUPTED", f"{rule.name}: changed while it was read", hint=hint)
 
 
 def _one_value(text: str, n_rows: int) -> TextColumn:

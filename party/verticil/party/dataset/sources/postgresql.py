@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, quote
 
 import pyarrow as pa
 
@@ -121,11 +121,13 @@ def _watched(url: str) -> str:
 
     >>> _watched("postgresql://reader@db/clinic?connect_timeout=3").partition("?")[2][:36]
     'connect_timeout=3&keepalives_idle=30'
+    >>> _watched("postgresql:///clinic")[:39]
+    'postgresql:///clinic?connect_timeout=20'
     """
-    parts = urlsplit(url)
-    said = {key for key, _ in parse_qsl(parts.query, keep_blank_values=True)}
+    place, _, query = url.partition("?")
+    said = {key for key, _ in parse_qsl(query, keep_blank_values=True)}
     more = "&".join(f"{key}={quote(value)}" for key, value in _WATCHED.items() if key not in said)
-    return parts._replace(query="&".join(filter(None, (parts.query, more)))).geturl()
+    return f"{place}?{'&'.join(filter(None, (query, more)))}"
 
 
 def _described(rule: DatasetRule, cursor: Cursor) -> pa.Schema:
