@@ -105,6 +105,8 @@ def test_times_and_decimals_are_the_same_text_in_every_unit(tmp_path: Path) -> N
         "time": pa.array([at.time(), None], pa.time64("us")),
         "small": pa.array(["0.0000001", None]).cast(pa.decimal128(12, 7)),
         "large": pa.array(["-12", None]).cast(pa.decimal256(60, 0)),
+        "narrow": pa.array(["1.5", None]).cast(pa.decimal32(5, 2)),
+        "json": pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"a": 1}', None])),
     }
     write(tmp_path / "t.parquet", pa.table(columns))
     first, second = rows(rule_of(tmp_path / "t.parquet", "parquet"), *columns)
@@ -115,6 +117,8 @@ def test_times_and_decimals_are_the_same_text_in_every_unit(tmp_path: Path) -> N
         "time": "03:04:05.5",
         "small": "0.0000001",
         "large": "-12",
+        "narrow": "1.50",
+        "json": '{"a": 1}',
     }
     assert set(second) == {""}
 
