@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from support.documents import FEDERATION, party_toml
+from verticil.party import local_dataset
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.encoding import Codebook
 from verticil.party.dataset.perturb import perturb, record_tags, unit_key
@@ -138,10 +139,13 @@ def test_any_table_can_be_released(release_study: Study, rows: list[tuple[str, .
         ("clamp", "9d7cffe658fbd055b9788ef4f25f9bf307900ffac5ad955a5e9f3cb539af39b8"),
     ],
 )
+@pytest.mark.parametrize("memory_rows", [1 << 19, 20])
 def test_a_table_that_was_valid_before_sends_the_same_bytes(
-    folder: Path, release_study: Study, outside: str, expected: str
+    folder: Path, release_study: Study, monkeypatch: pytest.MonkeyPatch, outside: str, expected: str, memory_rows: int
 ) -> None:
-    """SHA-256 of fingerprints and released codes, as the version made them that refused every other table."""
+    """SHA-256 of fingerprints and released codes, as the version made them that refused every other table; in memory or not."""
+    monkeypatch.setattr(local_dataset, "MEMORY_ROWS", memory_rows)
+    (folder / "state").mkdir()
     rows = [
         (f"p{i}", ("no", "yes", "once")[i % 3], str(17 + i % 40), ("?", "Mars", "")[i % 3], ("-", "3", "4.5")[i % 3])
         for i in range(150)
