@@ -352,19 +352,18 @@ def read_people(
         units = [i for i in study.units_of(config.name) if places[study.units[i].variables[0]].dataset == dataset]
         rule = with_properties(config.datasets[dataset], study.knowledge, [variable.name for variable in variables])
         substituted = _substitution(study, variables, units, places, compounds, site_secret=site_secret.value)
-        with disk_faults(config.state_directory):
-            here = _read_table(
-                rule,
-                variables,
-                there,
-                {index: functools.partial(unit_codes, study, index) for index in units},
-                substituted,
-                normalise=study.linkage.normalise,
-                tags=Macs(site_secret.tag_key, size=perturb.TAG_BYTES),
-                linked_by=linked_by,
-                folder=config.state_directory,
-                progress=functools.partial(_behind, n_before, progress),
-            )
+        here = _read_table(
+            rule,
+            variables,
+            there,
+            {index: functools.partial(unit_codes, study, index) for index in units},
+            substituted,
+            normalise=study.linkage.normalise,
+            tags=Macs(site_secret.tag_key, size=perturb.TAG_BYTES),
+            linked_by=linked_by,
+            folder=config.state_directory,
+            progress=functools.partial(_behind, n_before, progress),
+        )
         n_before += here.n_rows
         found = here if found is None else _joined(found, here)
     if found is None:
@@ -409,16 +408,19 @@ def _read_table(
             continue
         ids = linkage.packed_ids(batch.ids, normalise)
         tagged = tags.of(ids)[batch.index]
-        if spool is not None:
-            spool.take(ids, batch.index)
         if linked_by is None:
             numbers = np.arange(n_read, n_read + len(batch.index), dtype=np.uint64)
             links = numbers.astype(">u8").view(np.uint8).reshape(-1, ROW_NUMBER_BYTES)
         else:
             links = linked_by.of(ids)[batch.index]
         n_read += len(batch.index)
-        gathering.take(tagged, links, substituted(batch, tagged), ~ids.empty[batch.index])
-    found = gathering.finish(units)
+        codes = substituted(batch, tagged)
+        with disk_faults(folder):
+            if spool is not None:
+                spool.take(ids, batch.index)
+            gathering.take(tagged, links, codes, ~ids.empty[batch.index])
+    with disk_faults(folder):
+        found = gathering.finish(units)
     return People(
         tags=found.tags,
         links=found.links,
