@@ -214,7 +214,7 @@ def measured(phase: str, folder: Path, rows: int, parties: int, data_mib: int | 
         while not done.wait(0.02):
             anonymous.append(status("RssAnon"))
 
-    watcher = threading.Thread(target=watch)
+    watcher = threading.Thread(target=watch, daemon=True)  # one that is out of memory must end
     watcher.start()
     started = time.process_time()
     result = work()
