@@ -1,4 +1,4 @@
-"""What stated knowledge is worth: ``python tests/bench/knowledge.py [--only adult|ma2019|draw] [--how each] [--level 3]``.
+"""What stated knowledge is worth: ``python tests/bench/knowledge.py [--only adult|ma2019|bound|draw] [--how each] [--level 3]``.
 
 Records that are learned and drawn with rules, beside records of the same columns without; distances are those of `joint_data`,
 over all columns, those that follow from others too. A bound is met when the mean over the seeds + 1 standard error is at most it.
@@ -11,7 +11,7 @@ Adult: its 13 columns and ``education``, of which ``education-num`` is the numbe
 its people break three times. ``draw``: 10 million records by these rules, a million at a time: none may break one, memory must
 stay what it was after the first two, and a million take at most 3 CPU seconds. ma2019: the people of tests/data, whose columns
 four parties hold, each column randomized at epsilon 2; what is known of ages, and two columns that follow from others and are
-not sent. Ends with 1 where a bound is missed.
+not sent. ``bound``: what the rules about ages could be worth at most. Ends with 1 where a bound is missed.
 """
 
 from __future__ import annotations
@@ -275,6 +275,44 @@ def compared(
     return line
 
 
+def at_most(seed: int = 1) -> str:
+    """What rules about ages could be worth if they told everybody's group, on ma2019 with the same epsilon for each column.
+
+    The two-way tables of the records with knowledge, fitted (Deming & Stephan, 1940) until of each of these columns its group,
+    given the other column, has the people's shares: all that the rules could tell of two columns, without any noise.
+    """
+    data, like, stated = ma2019()
+    levels = [2.0] * len(data.schema)
+    truth, names = Truth(data.schema.n_states, data.columns), data.schema.names
+    without, known = (truth.of(of_study(data, like, levels, seed, each)[0]) for each in (None, stated))
+    ages = sorted(set(EXACTLY_BELOW.values()))
+    groups: dict[int, np.ndarray] = {
+        names.index(name): np.array([label in ("N", "unknown") for label in data.schema[names.index(name)].labels])
+        for name in EXACTLY_BELOW
+    }
+    age = names.index("AGEP")
+    cuts = [BINS["AGEP"].index(each) for each in ages]
+    groups[age] = np.array([sum(code >= cut for cut in cuts) for code in range(data.schema.n_states[age])])
+    far: list[tuple[float, float, float]] = []
+    for pair in itertools.combinations(range(len(names)), 2):
+        shape = [data.schema.n_states[v] for v in pair]
+        people, before, now = (tables[pair].reshape(shape) for tables in (truth.tables, without, known))
+        fitted = now.copy()
+        for axis in [0, 1] * 30:
+            if pair[axis] not in groups:
+                continue
+            of = np.eye(int(groups[pair[axis]].max()) + 1)[groups[pair[axis]].astype(int)]
+            real, got, own = (each if axis == 0 else each.T for each in (people, fitted, now))
+            share = np.divide(
+                of.T @ real, real.sum(axis=0), out=np.zeros((of.shape[1], real.shape[1])), where=real.sum(axis=0) > 0
+            )
+            wanted = share * own.sum(axis=0)
+            got *= of @ np.divide(wanted, of.T @ got, out=np.ones_like(wanted), where=of.T @ got > 0)
+        far.append(tuple(0.5 * float(np.abs(people - each).sum()) for each in (before, now, fitted)))
+    means = np.mean(far, axis=0)
+    return f"2-way {means[0]:.4f} without, {means[1]:.4f} with, {means[2]:.4f} if groups were known: {means[2] / means[0]:.3f}"
+
+
 def draw(n: int = 10_000_000) -> Iterator[tuple[str, bool]]:
     """Ten million records of Adult by its rules."""
     data, stated = adult()
@@ -336,6 +374,8 @@ def main() -> int:
             if options.how in ("", how):
                 lines.append(partial(compared, words, data, made, ways, seeds))
 
+    if options.only == "bound":
+        print(f"ma2019, age groups known: {at_most()}", flush=True)
     if options.only in ("", "adult"):
         data, stated = adult()
         for level, ways in ((None, 3), (3.0, 3), (2.0, 3), (1.0, 3)):
