@@ -175,7 +175,8 @@ def _kept(folder: Path, asked: bytes) -> Generator[Callable[[str, Callable[[], R
 
 
 def _title(part: str, scale: Scale) -> str:
-    return f"{tables.TITLES[part]}; ε = {EPSILON:g}, {scale.members:,} records"
+    n_people = scale.people if part == "figure 3" else scale.members
+    return f"{tables.TITLES[part]}; ε = {EPSILON:g}, of at most {n_people:,} people"
 
 
 def _print(parts: Sequence[str], rows: Sequence[Row]) -> None:
