@@ -1,12 +1,15 @@
 """How often attacks of `verticil evaluate` flag a table that is innocent, and one that leaks, on Adult; and what a run costs.
 
-    OMP_NUM_THREADS=1 python tests/bench/evaluate_attacks.py [--runs 30]
+    OMP_NUM_THREADS=1 python tests/bench/evaluate_attacks.py [--runs 30 | --cost]
 
 Each run draws disjoint people from Adult's 32,561 training rows: 6,000 real ones, 5,000 of a holdout, and 6,000 of whom the
 synthetic table is (fresh). A leak puts real records in place of some of these, or into one column the values of the real records
 that are nearest by all others. A figure is flagged where its verdict is not "floor"; stated is one of 100 for an innocent table.
 It prints counts, writes evaluate_attacks.json beside this file, and ends with 1 where innocent tables are flagged more often than
 the stated rate allows with a probability of .001.
+
+``--cost`` prints the CPU seconds of each metric of one table, which is drawn from the training rows with replacement, against all
+of these and the test rows as a holdout; and of GCAP alone.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from verticil.evaluate.coding import coding
 from verticil.evaluate.evaluation import evaluate
 from verticil.evaluate.reading import table_of
 from verticil.experiments.hittmeir import datasets
+from verticil.shared.evaluation.disclosure import Known, gcap
 from verticil.shared.evaluation.neighbours import guesses, points
 
 REAL, HOLDOUT, FRESH = 6_000, 5_000, 6_000
@@ -48,11 +52,38 @@ def overfit(real: pd.DataFrame, fresh: pd.DataFrame, column: str) -> pd.DataFram
     return fresh.assign(**{column: real[column].to_numpy()[first]})
 
 
+def cost() -> None:
+    """Print what a run costs."""
+    data = datasets.adult()
+    real, holdout = (pd.DataFrame({n: list(c) for n, c in rows.items()}) for rows in (data.train, data.test))
+    synthetic = real.sample(frac=1, replace=True, random_state=1).reset_index(drop=True)
+    for metric in ("membership", "attribution", "classifiers", "linkability", "singling_out"):
+        begun = time.process_time()
+        evaluate(real, {"drawn": synthetic}, holdout=holdout, only=[metric])
+        print(
+            f"{metric:15} {time.process_time() - begun:.1f} CPU s, {len(real):,} records, {len(real.columns)} columns"
+        )
+    columns = [np.unique(column, return_inverse=True)[1] for column in real.to_numpy().T.astype(str)]
+    for n_keys in (5, 8, len(columns) - 1):
+        attacked, published = (
+            Known(keys=tuple(column[rows] for column in columns[:n_keys]), sensitive=columns[-1][rows])
+            for rows in (slice(13_000), slice(13_000, 26_000))
+        )
+        begun = time.process_time()
+        gcap(attacked, published)
+        print(f"GCAP, {n_keys:2} keys    {time.process_time() - begun:.2f} CPU s, 13,000 in 13,000 records")
+
+
 def main() -> int:
     """Run, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=30)
-    runs = parser.parse_args().runs
+    parser.add_argument("--cost", action="store_true")
+    options = parser.parse_args()
+    if options.cost:
+        cost()
+        return 0
+    runs = options.runs
     people = pd.DataFrame({name: list(column) for name, column in datasets.adult().train.items()})
     flagged: Counter[tuple[str, str]] = Counter()
     begun = time.process_time()

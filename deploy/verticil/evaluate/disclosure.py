@@ -285,7 +285,11 @@ def _splits(names: Sequence[str], setting: Setting) -> list[tuple[str, list[int]
 
 
 def _singling_out(given: Round, play: Play, setting: Setting) -> Measured:
-    """Conditions from the published records, on as many members as others."""
+    """Conditions from the published records, on as many members as others.
+
+    Few conditions hold for one person of few, so that these are not only the attacked ones of one round. Seeds differ in their
+    conditions; how often they flag a fresh sample is measured (tests/bench/evaluate_attacks.py).
+    """
     n = given.real.n if given.others is None else min(given.real.n, given.tested.n)
     people = [given.real.rows(np.arange(n))] + ([] if given.others is None else [given.tested.rows(np.arange(n))])
     published = _kept(people[0] if play.kind == "baseline" else play.published, _factors(setting, given.real.names))

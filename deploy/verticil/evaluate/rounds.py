@@ -136,13 +136,8 @@ def rounds(
 def _order(n: int, seed: int, place: int, number: int, generator: np.random.Generator) -> NDArray[np.int64]:
     """A random order that starts with records which no other round's starts with: n / number of them."""
     once = np.random.default_rng([seed, 3, n]).permutation(n)
-    own = n // number
-    return np.concatenate(
-        [
-            once[place * own : (place + 1) * own],
-            generator.permutation(np.delete(once, np.s_[place * own : (place + 1) * own])),
-        ]
-    )
+    own = slice(place * (n // number), (place + 1) * (n // number))
+    return np.concatenate([once[own], generator.permutation(np.delete(once, own))])
 
 
 def _independent(table: CodedTable, generator: np.random.Generator) -> CodedTable:
