@@ -57,7 +57,7 @@ def test_a_copy_discloses_independent_columns_are_useless_and_what_is_made_with_
         assert by[name].flags == ()
         assert by["copy"].distance < by[name].distance < by["independent"].distance
     verdicts = {(item.asked.key, item.candidate): item.verdict for item in found.figures}
-    for key in ("distance_2", "distance_3", "propensity", "interval_overlap"):
+    for key in ("distance_2", "distance_3", "propensity"):
         assert [verdicts[key, name] for name in made] == ["floor", "baseline", "between", "between"]
     few = real.iloc[:2000]
     first, again = (
