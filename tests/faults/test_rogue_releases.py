@@ -136,7 +136,7 @@ def _of_another_network(network: Any, codes: list[Any]) -> Any:
 def _longer_parquet(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = bundle.write_parquet
     monkeypatch.setattr(
-        bundle, "write_parquet", lambda frame, path, **rest: honest(pd.concat([frame, frame]), path, **rest)
+        bundle, "write_parquet", lambda frames, path, **rest: honest(pd.concat([*frames] * 2), path, **rest)
     )
 
 
