@@ -8,8 +8,10 @@ import gc
 import io
 import json
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -513,3 +515,30 @@ def test_what_waits_is_done_where_a_loop_runs_already() -> None:
         return completed(answer)
 
     assert completed(answer) == asyncio.run(notebook()) == 7
+
+
+def test_an_interrupt_in_a_notebook_ends_the_waiting() -> None:
+    waits, ended = threading.Event(), []
+
+    async def waiting() -> None:
+        waits.set()
+        try:
+            await asyncio.sleep(600)
+        finally:
+            ended.append(True)
+
+    async def cell() -> None:
+        completed(waiting)
+
+    def interrupt() -> None:
+        waits.wait()
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    loop = asyncio.new_event_loop()
+    person = threading.Thread(target=interrupt)
+    person.start()
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(cell())
+    person.join()
+    loop.close()
+    assert ended == [True]

@@ -211,9 +211,8 @@ def completed(make: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
         return await make()
 
     with ThreadPoolExecutor(1, thread_name_prefix="verticil-federation") as pool:
-        outcome = pool.submit(lambda: asyncio.run(watched()))
         try:
-            return outcome.result()
+            return pool.submit(lambda: asyncio.run(watched())).result()
         except KeyboardInterrupt:
             loop, task = started.result()
             if task is not None:
