@@ -29,6 +29,7 @@ from verticil.shared.release.synthetic import FALSE_ALARMS, unlikely_family
 STATES = (2, 3, 3, 2, 4)
 TREE = ((), (0,), (0,), (1,), (3,))
 DENSE = ((), (0,), (0, 1), (2,), (1, 3))
+ABOVE = ((1, 2), (), (1,), (2,), (3,))  # the first variable is below others
 FACTORS = (
     ((0, 3), np.array([[1.0, 0.0], [1.0, 1.0]])),
     ((1, 4), np.array([[1.0, 1.0, 1.0, 0.0], [0.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]])),
@@ -71,13 +72,28 @@ def apart(one: np.ndarray, other: np.ndarray) -> float:
     return max(float(np.abs(sums(one, (v,)) - sums(other, (v,))).max()) for v in range(len(STATES)))
 
 
-@pytest.mark.parametrize("parents", [TREE, DENSE])
+@pytest.mark.parametrize("parents", [TREE, DENSE, ABOVE])
+def test_a_rule_about_the_last_variable_reaches_all_that_is_above_it(parents) -> None:
+    network, _ = network_of(parents, 4)
+    rule = [((4,), np.array([1.0, 0.0, 1.0, 0.0]))]
+    expected, steps = times(whole(network), rule), condition(network, {}, rule)
+    found = np.ones(STATES)
+    for cell in itertools.product(*map(range, STATES)):
+        for step in steps:
+            row = 0
+            for parent in step.parents:
+                row = row * STATES[parent] + cell[parent]
+            found[cell] *= step.probability[row, cell[step.child]]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("parents", [TREE, DENSE, ABOVE])
 def test_shares_of_families_are_those_of_the_whole_table(parents) -> None:
     network, _ = network_of(parents, 1)
     table = times(whole(network), FACTORS)
     shares, share = family_shares(network, FACTORS)
     assert share == pytest.approx((whole(network) * (table > 0)).sum(), rel=1e-12)
-    assert sorted(shares) == ([0, 1, 2, 3, 4] if parents == DENSE else [0, 1, 3, 4])
+    assert sorted(shares) == ([0, 1, 3, 4] if parents == TREE else [0, 1, 2, 3, 4])
     for variable, found in shares.items():
         expected = sums(table, (*network.families[variable].parents, variable)).reshape(found.shape)
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
