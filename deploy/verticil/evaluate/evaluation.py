@@ -20,7 +20,7 @@ from verticil.evaluate.coding import Coding, coding
 from verticil.evaluate.figures import Figure, Summary, figure, summaries, worst_first
 from verticil.evaluate.metrics import Measured, Metric, Row, Setting
 from verticil.evaluate.reading import table_of
-from verticil.evaluate.rounds import PUBLISHED, TESTED, TRAINING, Play, Round, rounds, size_of
+from verticil.evaluate.rounds import LEAST_ATTACKED, PUBLISHED, SEEDS, TESTED, TRAINING, Play, Round, rounds, size_of
 from verticil.evaluate.suite import chosen as chosen_metrics
 from verticil.evaluate.suite import target_of
 from verticil.shared.errors import Misuse
@@ -41,6 +41,9 @@ INTERNAL: Final = (
 HTML, JSON = "evaluation.html", "evaluation.json"
 _DIGITS: Final = 10
 _NO_HOLDOUT: Final = "needs real records that the synthetic ones were not made from (--holdout)"
+_FEW: Final = (
+    f"needs {SEEDS * LEAST_ATTACKED} records of the real table and of the holdout, to attack other people in each seed"
+)
 _NO_RULES: Final = "needs a study whose knowledge states rules (--study)"
 
 
@@ -263,10 +266,14 @@ def _evaluated(coded: Coding, setting: Setting, chosen: Sequence[Metric], *, see
             details[metric.name] = rows
         for asked in metric.figures:
             floor, baseline = (_of(found[name], asked.key) for name in ("floor", "baseline"))
-            reason = _NO_HOLDOUT if metric.attacks and coded.holdout is None else ""
+            reason = ""
+            if metric.attacks and made[0].others is None:
+                reason = _NO_HOLDOUT if coded.holdout is None else _FEW
             for name in coded.synthetic:
                 values = _of(found[name], asked.key)
-                figures.append(figure(asked, name, values, floor, baseline, reason=reason, independent=metric.attacks))
+                figures.append(
+                    figure(asked, name, values, floor, baseline, reason=reason, independent=metric.other_people)
+                )
     told("done", 1.0)
     return Evaluation(
         figures=tuple(figures),
