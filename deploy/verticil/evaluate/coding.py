@@ -28,7 +28,7 @@ from verticil.shared.arrays import Codes, Floats
 from verticil.shared.errors import DataFault
 from verticil.shared.evaluation.coded import CodedTable, numbered
 from verticil.shared.knowledge.columns import narrowed
-from verticil.shared.knowledge.support import Support, function_codes, support
+from verticil.shared.knowledge.support import MAX_SCOPE_CELLS, Support, function_codes, support
 from verticil.shared.model.elimination import Factor
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release.report import wording
@@ -95,7 +95,7 @@ def coding(
         tables = {name: _renamed(table, study) for name, table in tables.items()}
     names, notes = _common(tables)
     notes += [f"{name}: {note}" for name, table in tables.items() for note in table.notes]
-    variables = _declared(study, notes)
+    variables = _declared(study, names, notes)
     order = [*(name for name in variables if name in names), *(name for name in names if name not in variables)]
     kept: dict[str, _Column] = {}
     for name in order:
@@ -114,6 +114,8 @@ def coding(
         raise DataFault(
             "DATA_EMPTY", f"{len(kept)} columns are left to compare, expected at least 2", hint="; ".join(notes)
         )
+    declared = [name for name in kept if name in variables]
+    functions = {} if study is None else _functions(study, declared, kept, notes)
     coded = [_table(kept, place) for place in range(len(tables))]
     first = len(tables) - len(synthetic)
     return Coding(
@@ -122,8 +124,8 @@ def coding(
         synthetic=dict(zip(synthetic, coded[first:], strict=True)),
         labels=tuple(column.labels for column in kept.values()),
         notes=(*notes, *(() if holdout is None else _overlap(coded[0], coded[1]))),
-        support=None if study is None else _support(study, [name for name in kept if name in variables], kept),
-        functions={} if study is None else _functions(study, [name for name in kept if name in variables], kept),
+        support=None if study is None else _support(study, declared, kept),
+        functions=functions,
     )
 
 
@@ -143,14 +145,14 @@ def _narrow(codes: NDArray[np.int64], n_states: int) -> Codes:
 # ---- which columns
 
 
-def _declared(study: Study | None, notes: list[str]) -> dict[str, Variable]:
+def _declared(study: Study | None, names: Sequence[str], notes: list[str]) -> dict[str, Variable]:
     """The study's variables, and behind them those that follow from them; without those of too many categories."""
     if study is None:
         return {}
     functions = () if study.knowledge is None else study.knowledge.functions
     found = {variable.name: variable for variable in (*study.schema.variables, *(item.variable for item in functions))}
     for name, variable in found.items():
-        if variable.n_states > MOST_CATEGORIES:
+        if variable.n_states > MOST_CATEGORIES and name in names:
             notes.append(f"column '{name}': the study has {variable.n_states:,} categories; the real table's are taken")
     return {name: variable for name, variable in found.items() if variable.n_states <= MOST_CATEGORIES}
 
@@ -403,15 +405,21 @@ def _support(study: Study, names: Sequence[str], columns: Mapping[str, _Column])
     return Support(Schema(variables=wider), factors, made.names)
 
 
-def _functions(study: Study, names: Sequence[str], columns: Mapping[str, _Column]) -> dict[str, Factor]:
+def _functions(
+    study: Study, names: Sequence[str], columns: Mapping[str, _Column], notes: list[str]
+) -> dict[str, Factor]:
     """Of columns that follow from others, where all of these are there; what is not declared follows from nothing."""
     if study.knowledge is None:
         return {}
-    variables, place = _declared(study, []), {name: at for at, name in enumerate(columns)}
+    variables, place = _declared(study, names, []), {name: at for at, name in enumerate(columns)}
     found: dict[str, Factor] = {}
     for function in study.knowledge.functions:
         scope = (*function.of, function.variable.name)
-        if set(scope) <= set(names):
+        if not set(scope) <= set(names):
+            continue
+        if math.prod(variables[name].n_states for name in scope) > MAX_SCOPE_CELLS:
+            notes.append(f"rule '{function.name}' is not counted: it is about too many combinations of categories")
+        else:
             codes = function_codes(function, [variables[name] for name in function.of])
             table = codes[..., None] == np.arange(function.variable.n_states)
             further = [len(columns[name].labels) - variables[name].n_states for name in scope]

@@ -287,8 +287,7 @@ def _splits(names: Sequence[str], setting: Setting) -> list[tuple[str, list[int]
 def _singling_out(given: Round, play: Play, setting: Setting) -> Measured:
     """Conditions from the published records, on as many members as others.
 
-    Few conditions hold for one person of few, so that these are not only the attacked ones of one round. Seeds differ in their
-    conditions; how often they flag a fresh sample is measured (tests/bench/evaluate_attacks.py).
+    Few conditions hold for one person of few, so that these are not only the attacked ones of a round, and rounds share people.
     """
     n = given.real.n if given.others is None else min(given.real.n, given.tested.n)
     people = [given.real.rows(np.arange(n))] + ([] if given.others is None else [given.tested.rows(np.arange(n))])
@@ -349,6 +348,7 @@ METRICS: Final = (
     Metric(
         name="membership",
         family="disclosure",
+        other_people=True,
         title="Membership by nearest records, copies",
         measure=_membership,
         says="A person's distance to the nearest published record (Gower's) by that to the nearest record of the holdout, "
@@ -367,6 +367,7 @@ METRICS: Final = (
     Metric(
         name="attribution",
         family="disclosure",
+        other_people=True,
         title="Attribution (GCAP, CAP) and inference of each column by nearest records",
         measure=_attribution,
         says="Of each column the share of the true value among the published records nearest by all other columns (GCAP; "
@@ -385,6 +386,7 @@ METRICS: Final = (
     Metric(
         name="classifiers",
         family="disclosure",
+        other_people=True,
         title="Inference of one column by classifiers",
         measure=_learned,
         says="Classifiers of scikit-learn learn the column that is asked for from the published records, and are asked for "
@@ -393,6 +395,7 @@ METRICS: Final = (
     Metric(
         name="linkability",
         family="disclosure",
+        other_people=True,
         title="Linkability of two parts of a record",
         measure=_linkability,
         says="The published records nearest to a person by one side's columns and by the other's have one in common (Giomi "

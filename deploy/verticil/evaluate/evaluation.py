@@ -22,7 +22,18 @@ from verticil.evaluate.fidelity import TREE_RECORDS
 from verticil.evaluate.figures import Figure, Summary, figure, summaries, worst_first
 from verticil.evaluate.metrics import Measured, Metric, Row, Setting
 from verticil.evaluate.reading import table_of
-from verticil.evaluate.rounds import ATTACKED, PUBLISHED, TESTED, TRAINING, Play, Round, rounds, size_of
+from verticil.evaluate.rounds import (
+    ATTACKED,
+    LEAST_ATTACKED,
+    PUBLISHED,
+    SEEDS,
+    TESTED,
+    TRAINING,
+    Play,
+    Round,
+    rounds,
+    size_of,
+)
 from verticil.evaluate.suite import chosen as chosen_metrics
 from verticil.evaluate.suite import target_of
 from verticil.shared.errors import Misuse
@@ -44,6 +55,9 @@ HTML, JSON = "evaluation.html", "evaluation.json"
 _DIGITS: Final = 10
 _PACKAGES: Final[Mapping[str, str]] = {"scikit-learn": "sklearn", "scipy": "scipy"}
 _NO_HOLDOUT: Final = "needs real records that the synthetic ones were not made from (--holdout)"
+_FEW: Final = (
+    f"needs {SEEDS * LEAST_ATTACKED} records of the real table and of the holdout, to attack other people in each seed"
+)
 _NO_RULES: Final = "needs a study whose knowledge states rules (--study)"
 
 
@@ -272,10 +286,14 @@ def _evaluated(coded: Coding, setting: Setting, chosen: Sequence[Metric], *, see
             details[metric.name] = rows
         for asked in metric.figures:
             floor, baseline = (_of(found[name], asked.key) for name in ("floor", "baseline"))
-            reason = _NO_HOLDOUT if metric.attacks and coded.holdout is None else ""
+            reason = ""
+            if metric.attacks and made[0].others is None:
+                reason = _NO_HOLDOUT if coded.holdout is None else _FEW
             for name in coded.synthetic:
                 values = _of(found[name], asked.key)
-                figures.append(figure(asked, name, values, floor, baseline, reason=reason, independent=metric.attacks))
+                figures.append(
+                    figure(asked, name, values, floor, baseline, reason=reason, independent=metric.other_people)
+                )
     told("done", 1.0)
     return Evaluation(
         figures=tuple(figures),

@@ -6,8 +6,8 @@ them against the same records, so what is compared is the difference of each see
 mean difference is larger than the bound that the difference of one further seed keeps in 99 of 100 cases (the prediction
 interval of a normal distribution whose mean and deviation are the seeds': Hahn & Meeker, Statistical Intervals, section 4.7).
 The bound of a mean would be too small: the seeds share the candidate's records, so that what chance made of these is in all of
-them. Not so of attacks: every seed attacks other people, so that a candidate which has nothing to do with any of them shows
-in each seed what it shows by chance anew, and the bound of a mean is taken (Student's).
+them. Not so of most attacks: every seed attacks other people, so that a candidate which has nothing to do with any of them
+shows in each seed what it shows by chance anew, and the bound of a mean is taken (Student's).
 
 A figure that could not be computed is NaN, with the reason, and never 0.
 """
@@ -94,7 +94,7 @@ def figure(
         candidate: whose.
         values, floor, baseline: one for each seed, the same seeds; NaN where it could not be computed.
         reason: why it could not, where that is known.
-        independent: whether chance is another one in each seed, as in attacks.
+        independent: whether chance is another one in each seed, as where other people are attacked.
     """
     sign = 1.0 if asked.better == "lower" else -1.0
     seeds = [tuple(sign * value for value in seed) for seed in zip(values, floor, baseline, strict=True)]

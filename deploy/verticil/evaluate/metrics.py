@@ -70,6 +70,7 @@ class Metric:
         says: how it is computed, for the page: sentences.
         figures: which of its values are headline figures.
         needs_holdout, needs_rules: what it cannot do without.
+        other_people: whether each seed is about other people, so that chance is another one in each.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Metric:
     figures: tuple[Asked, ...] = ()
     needs_holdout: bool = False
     needs_rules: bool = False
+    other_people: bool = False
 
     @property
     def attacks(self) -> bool:

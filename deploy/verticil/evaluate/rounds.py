@@ -27,6 +27,8 @@ TESTED: Final = 5_000
 PUBLISHED: Final = 50_000
 ATTACKED: Final = 1_000
 """Members, and as many others."""
+LEAST_ATTACKED: Final = 20
+"""In each round: of fewer chance tells more than any table."""
 
 Kind = Literal["candidate", "floor", "baseline"]
 
@@ -57,7 +59,8 @@ class Round:
         real: real records that tables are held against; classifiers are trained on them for the floor.
         floor, independent: the same number of other real records, and of records with independent columns.
         members: of `real`, its first, who are attacked; in no other round.
-        others: of the holdout, who are attacked for comparison; in no other round. None: there is no holdout.
+        others: of the holdout, as many, who are attacked for comparison; in no other round. None: there is no holdout, or there
+            would be fewer than `LEAST_ATTACKED`.
         tested: what classifiers are tested on: of the holdout, `others` first; else of `floor`.
     """
 
@@ -112,7 +115,10 @@ def rounds(
         full: attack and test all, in place of `ATTACKED` and `TESTED`.
         number: how many.
     """
-    most, attacked = (None, real.n) if full else (TESTED, ATTACKED)
+    most = None if full else TESTED
+    attacked = min(
+        size, real.n // number, *([] if full else [ATTACKED]), *([] if holdout is None else [holdout.n // number])
+    )
     for place in range(number):
         generator = np.random.default_rng([seed + place, 1])
         order = _order(real.n, seed, place, number, generator)
@@ -121,13 +127,13 @@ def rounds(
         if holdout is not None:
             order = _order(holdout.n, seed, place, number, generator)
             tested = holdout.rows(order[:most])
-            others = tested.rows(np.arange(min(attacked, holdout.n // number)))
+            others = None if attacked < LEAST_ATTACKED else tested.rows(np.arange(attacked))
         yield Round(
             seed=seed + place,
             real=first,
             floor=second,
             independent=_independent(second, generator),
-            members=first.rows(np.arange(min(attacked, size, real.n // number))),
+            members=first.rows(np.arange(attacked)),
             others=others,
             tested=second.rows(np.arange(size)[:most]) if tested is None else tested,
         )
