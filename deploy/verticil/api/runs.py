@@ -56,14 +56,12 @@ def simulate(
 
     >>> import pandas as pd
     >>> import verticil.api as vt
-    >>> clinic = pd.DataFrame({"id": range(1200), "smoker": ["yes", "no", "no"] * 400})
-    >>> insurer = pd.DataFrame({"id": range(1200), "ill": ["no", "no", "yes"] * 400})
-    >>> tables = {"clinic": clinic, "insurer": insurer}
-    >>> release = vt.simulate(vt.study.draft(tables), tables, seed=1)
-    >>> release.network.nodes, release.n_common, release.verified.simulation
-    (('smoker', 'ill'), 1200, True)
-    >>> bool(release.query("ill", given={"smoker": "yes"}).loc["yes", "probability"] < 0.1)
-    True
+    >>> tables = {"clinic": pd.DataFrame({"id": range(60), "smoker": ["yes", "no", "no"] * 20})}
+    >>> study = vt.study.draft(tables)
+    >>> vt.simulate(study, tables | {"insurer": tables["clinic"]}, seed=1)
+    Traceback (most recent call last):
+        ...
+    verticil.shared.errors.Misuse: USAGE: table of 'insurer': no such party (hint: the parties are clinic)
     """
     from verticil.api.frames import as_files
     from verticil.pki.files import new_folder, removed_if_empty

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from verticil.api.optional import needed
 from verticil.shared.errors import Misuse
 
 if TYPE_CHECKING:
@@ -146,8 +147,7 @@ class Study:
             names: of variables; each gets the same rule.
             rule: ``scheme="symmetric", epsilon=1.0``, or what else the scheme has.
         """
-        import tomlkit
-
+        tomlkit = needed("tomlkit")
         content = self._parsed()
         for name in names:
             self._place(content, name)
@@ -175,14 +175,10 @@ class Study:
         return self.text
 
     def _parsed(self) -> Any:
-        import tomlkit
-
-        return tomlkit.parse(self.text)
+        return needed("tomlkit").parse(self.text)
 
     def _written(self, content: Any) -> Study:
-        import tomlkit
-
-        return dataclasses.replace(self, text=tomlkit.dumps(content))
+        return dataclasses.replace(self, text=needed("tomlkit").dumps(content))
 
     def _place(self, content: Any, name: str) -> int:
         from verticil.shared.table import near_hint
