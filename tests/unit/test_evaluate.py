@@ -267,7 +267,7 @@ def test_violations_are_counted_rule_by_rule(tmp_path: Path) -> None:
     assert mean[by_function[0]] == pytest.approx(20 / 200, abs=0.04)
     verdicts = {item.candidate: item.verdict for item in found.figures}
     assert verdicts == {"right": "floor", "wrong": "between"}
-    assert found.facts["rules"] == ["married"]
+    assert found.facts["rules"] == ["married", by_function[0].removeprefix("rule ")]
 
 
 def test_a_declared_column_of_too_many_categories_shifts_no_rule(tmp_path: Path) -> None:

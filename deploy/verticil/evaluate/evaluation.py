@@ -366,7 +366,7 @@ def _facts(coded: Coding, setting: Setting, made: Sequence[Round], *, size: int,
             "published": PUBLISHED,
         },
         "seeds": [one.seed for one in made],
-        "rules": [] if setting.support is None else list(setting.support.names),
+        "rules": [*(() if setting.support is None else setting.support.names), *setting.functions],
         "versions": {name: version(name) for name in ("verticil", "numpy", "scipy", "scikit-learn")},
         "seed": seed,
     }
