@@ -24,6 +24,7 @@ RUN_ELSEWHERE = {
     "runbook.md": "test_runbook.py",
     "adding.md": "test_adding.py",
     "alone.md": "test_alone_page.py",
+    "evaluation.md": "test_evaluation_page.py",
     "knowledge.md": "test_knowledge_page.py",
     "posterior.md": "test_posterior_nodes.py",
     "python.md": "test_tutorial.py",

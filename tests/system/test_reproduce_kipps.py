@@ -13,11 +13,12 @@ from verticil.cli import reproduce, reproduce_kipps
 from verticil.cli.kipps_methods import WAYS
 from verticil.cli.main import main
 from verticil.experiments.kipps import datasets, experiment, figures, page, tables
-from verticil.experiments.kipps.attacks import Attribute, Guessed, Membership, promised
+from verticil.experiments.kipps.attacks import Attribute, Guessed, Membership
 from verticil.experiments.kipps.experiment import DELTA, EPSILON, OTHERS, PARTS, QUICK, REAL, Asked, Row, Training, Way
 from verticil.experiments.kipps.measures import CLASSIFIERS, Fidelity, Learned
 from verticil.shared.errors import DataFault
 from verticil.shared.knowledge.support import support
+from verticil.shared.privacy.figures import most_accurate
 
 SMALL = dataclasses.replace(QUICK, members=300, others=200, permutations=2, people=60)
 
@@ -47,7 +48,7 @@ def test_the_quick_form_runs_every_way_on_every_table(capsys: pytest.CaptureFixt
             assert fidelity["violations"] == 0 or way == OTHERS.name
         if answer["ways"][way]["epsilon"]:
             error = row["membership"]["error"]
-            assert row["membership"]["records"]["accuracy"] < promised(EPSILON, DELTA) + 4 * error
+            assert row["membership"]["records"]["accuracy"] < most_accurate(EPSILON, DELTA) + 4 * error
     for name in ("Adult", "Network traffic, simulated"):
         assert rows[name, "DPWGAN"]["fidelity"]["violations"] > 0.1
 

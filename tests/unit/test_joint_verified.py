@@ -14,7 +14,7 @@ from verticil.shared.errors import GateFailed
 from verticil.shared.formats import joint
 from verticil.shared.json_document import parse
 from verticil.shared.model.joint import WeightedRecords
-from verticil.shared.release import bundle, synthesis
+from verticil.shared.release import bundle, records
 from verticil.shared.release.joint_records import joint_codes
 from verticil.shared.release.synthetic import FALSE_ALARMS, unlikely_variables
 from verticil.shared.release.verification import _check_documents
@@ -77,7 +77,7 @@ def refusal(folder: Path) -> str:
 
 def test_a_whole_release(content, tmp_path):
     assert refusal(bundle.write_release(tmp_path / "honest", content)) == ""
-    codes, frame = synthesis.released_records(content.network, content.study, content.n_common)
+    codes, frame = records.released_records(content.network, content.study, content.n_common)
     other = dataclasses.replace(content, codes=codes, synthetic=frame)
     said = refusal(bundle.write_release(tmp_path / "other", other))
     assert "the synthetic records were not drawn from the joint model" in said

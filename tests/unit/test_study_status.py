@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from verticil.analyst.status import summary_payload
 from verticil.cli import study_status
 from verticil.shared.study.states import State
 from verticil.shared.view import jsonable
@@ -97,7 +98,7 @@ def test_who_cannot_be_reached_is_shown_as_that_and_never_as_online_or_waiting(
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("city")]
     assert line.split()[1] == standing
     assert "waiting" not in line
-    (city,) = json.loads(json.dumps(jsonable(study_status.summary_payload(found))))["parties"]
+    (city,) = json.loads(json.dumps(jsonable(summary_payload(found))))["parties"]
     assert (city["standing"], city["online"], city["missing"]) == (standing, False, "approval")
     assert "waiting" not in city["why"]
     assert (city["waiting_for"] is None) is (standing != "carried")
@@ -135,7 +136,7 @@ def test_feature_22_a_watch_that_is_no_terminal_prints_a_line_for_each_change() 
 
 
 def test_feature_22_json_says_the_same() -> None:
-    payload = study_status.summary_payload(study(party("city", waiting_for="columns", lease_age_seconds=3)))
+    payload = summary_payload(study(party("city", waiting_for="columns", lease_age_seconds=3)))
     shown = json.loads(json.dumps(jsonable(payload)))
     assert shown["deadline"] == "2026-11-24T10:00:00Z"
     (city,) = shown["parties"]

@@ -500,12 +500,14 @@ class Release:
 
     def _cost(self) -> str:
         """What the study cost a person, for each reader; rounded upwards."""
+        from verticil.shared.privacy.figures import epsilon_words
+
         listed = self.document["privacy"].get("accounts")
         accounts = [(item["reader"], item["epsilon"], item["delta"]) for item in (listed["list"] if listed else ())]
         if not accounts:  # of an earlier version
             accounts = [("whoever reads columns", self.epsilon_per_person, 0)]
         said = [
-            f"{_bound(epsilon)}{f', delta {delta:g}' if delta else ''} for {re.split('[:,]', reader)[0]}"
+            f"{epsilon_words(epsilon)}{f', delta {delta:g}' if delta else ''} for {re.split('[:,]', reader)[0]}"
             for reader, epsilon, delta in accounts
         ]
         return f"each person: {'; '.join(said)}"
@@ -520,7 +522,3 @@ class Release:
             f"<div><strong>{head}</strong><br><span style='color:{colour};font-weight:600'>{state}</span><br>{cost}"
             f"<br>{self.plot().svg}</div>"
         )
-
-
-def _bound(epsilon: float | None) -> str:
-    return "no bound" if epsilon is None else f"epsilon {math.ceil(100 * epsilon - 1e-6) / 100:g}"

@@ -98,18 +98,6 @@ class Attribute:
         return self.members - self.others
 
 
-def promised(epsilon: float, delta: float) -> float:
-    """The largest accuracy on membership that (epsilon, delta), for the replacement of one person, leaves to any attacker.
-
-    The shares of members and of others who are taken for members differ by at most (e^eps - 1 + 2 delta) / (e^eps + 1) (P.
-    Kairouz, S. Oh, P. Viswanath, "The composition theorem for differential privacy", ICML 2015).
-
-    >>> round(promised(0.0, 0.0), 3), round(promised(3.0, 1e-5), 3)
-    (0.5, 0.953)
-    """
-    return float((1 + (np.expm1(epsilon) + 2 * delta) / (np.exp(epsilon) + 1)) / 2)
-
-
 def attribute(data: DataSet, published: CodedTable, members: CodedTable, others: CodedTable, *, seed: int) -> Attribute:
     """Attack the sensitive column of members and of others.
 

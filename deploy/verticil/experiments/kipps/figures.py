@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from verticil.experiments.figures import Form, Style, image, style
-from verticil.experiments.kipps.attacks import promised
 from verticil.experiments.kipps.experiment import (
     DELTA,
     EPSILON,
@@ -28,6 +27,7 @@ from verticil.experiments.kipps.experiment import (
     of_membership,
 )
 from verticil.experiments.kipps.measures import CLASSIFIERS, Fidelity
+from verticil.shared.privacy.figures import most_accurate
 
 FORMS: Final[tuple[Form, ...]] = ("svg", "png")
 """Each picture is drawn in each."""
@@ -208,7 +208,7 @@ _PARTS: Final[Mapping[str, tuple[tuple[Mark, ...], tuple[Across, ...], str]]] = 
             Across(label="a coin", at=lambda _rows: 0.5),
             Across(
                 label=f"most that ε = {EPSILON:g} leaves to anybody",
-                at=lambda _rows: promised(EPSILON, DELTA),
+                at=lambda _rows: most_accurate(EPSILON, DELTA),
                 dashes=":",
             ),
         ),

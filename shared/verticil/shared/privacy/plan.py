@@ -24,6 +24,7 @@ from verticil.shared.channels.privacy import half_width_of_share
 from verticil.shared.privacy.accountant import cost_of, excess, together
 from verticil.shared.privacy.accounts import Limits, Reader
 from verticil.shared.privacy.events import REPLACE_ONE, PlannedEvent, kind_of, planned, words
+from verticil.shared.privacy.figures import epsilon_words
 from verticil.shared.privacy.statement import AccountStatement, accounts_of, privacy_statement
 from verticil.shared.study.document import Study
 
@@ -208,10 +209,9 @@ def _columns(study: Study, group: list[PlannedEvent], n: int) -> PlannedDraw:
     names = tuple(name for item in group for name in item.variables)
     what = f"{len(names)} columns" if len(names) > 1 else "1 column"
     draws = "" if len(group) == len(names) else f", in {len(group)} draws" if len(group) > 1 else ", in one draw"
-    epsilon = f"epsilon {math.ceil(100 * cost.epsilon - 1e-6) / 100:g}" if math.isfinite(cost.epsilon) else "no bound"
     return PlannedDraw(
         event=kind_of(first.event).name,
-        words=f"{what} randomized{draws}: {epsilon}",
+        words=f"{what} randomized{draws}: {epsilon_words(cost.epsilon)}",
         columns=names,
         read_by=first.readers,
         account=first.event.reader,
