@@ -28,6 +28,7 @@ RUN_ELSEWHERE = {
     "knowledge.md": "test_knowledge_page.py",
     "posterior.md": "test_posterior_nodes.py",
     "python.md": "test_tutorial.py",
+    "tables.md": "../unit/test_party_config.py",
 }
 BLOCK = re.compile(r"<!-- (run|command: \w+) -->\n```(\w+)\n(.*?)```", re.DOTALL)
 FENCE = re.compile(r"^```(?!mermaid)\w+$", re.MULTILINE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,17 @@ def test_a_place_is_read_and_written(write, tmp_path, place, expected):
         dataclasses.replace(one, path=one.path.resolve(), server=_resolved(one.server)) for one in (rule, again)
     ]
     assert resolved[0] == resolved[1]
+
+
+def test_the_example_on_the_page_of_tables_is_read(write, tmp_path):
+    page = Path(__file__).parents[2] / "deploy" / "docs" / "tables.md"
+    (block,) = re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    place = block.removeprefix("[dataset.people]\n").replace('id = "nhs_no"\n', "")
+    rule = load_party(write(EXAMPLE.replace(FILE, place))).datasets["people"]
+    assert (rule.format, rule.table, rule.query) == ("server", "research.people", "")
+    assert rule.server is not None
+    assert rule.server.url.startswith("postgresql://reader@db.example.org/clinic?sslmode=verify-full")
+    assert rule.server.password_file == tmp_path / "secrets" / "database.password"
 
 
 def _resolved(server):
