@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from verticil.party.dataset import mac_kernels
 from verticil.party.dataset import macs as module
 from verticil.party.dataset.linkage import NORMALISATIONS, normalise_ids, packed_ids
 from verticil.party.dataset.macs import Macs, PackedIds, macs_of
@@ -24,8 +25,26 @@ def listed(macs):
 
 @pytest.fixture(params=["compiled", "plain"])
 def path(request, monkeypatch):
-    """Both ways, whatever the number of ids."""
+    """Both ways, whatever the number of ids; the kernel as it is, also where it would not be used."""
+    monkeypatch.setattr(module, "compiled", lambda: mac_kernels)
     monkeypatch.setattr(module, "_WORTH_COMPILING", 0 if request.param == "compiled" else 10**9)
+
+
+def test_a_kernel_with_other_bytes_is_not_used(monkeypatch):
+    """As a cache of compiled code could have it: one that stops short in one lane alone."""
+
+    class Wrong:
+        @staticmethod
+        def hmac_sha256(key, prefix, data, ends, macs):
+            mac_kernels.hmac_sha256(key, prefix, data, ends, macs)
+            macs[15] = 0
+
+    monkeypatch.setattr(module.importlib, "import_module", lambda _name: Wrong)
+    module.compiled.cache_clear()
+    assert module.compiled() is None
+    monkeypatch.undo()
+    module.compiled.cache_clear()
+    assert module.compiled() is mac_kernels
 
 
 @pytest.mark.parametrize("size", [8, 14, 16, 32])

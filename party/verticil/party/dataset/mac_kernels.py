@@ -52,26 +52,23 @@ def _right(x: Any, n: Any) -> Any:
     return (x >> np.uint32(n)) | (x << np.uint32(32 - n))
 
 
-def _round(first: int) -> Any:
-    """A round in which the word a of the standard is in place `first`, b in the next one, and so on around: the places are
-    constants, so that LLVM knows that the words do not overlap."""
-    a, b, c, d, e, f, g, h = (16 * ((first + place) % 8) for place in range(8))
+@njit
+def _round(  # noqa: PLR0917  compiled functions are called by position
+    v: Words, w: Words, at: Any, k: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any, g: Any, h: Any
+) -> None:
+    """A round; a to h are where the words of the standard are in `v`, constants at every call, so that LLVM, which has the round
+    in its place, knows that the words do not overlap.
 
-    @njit
-    def step(v: Words, w: Words, at: Any, k: Any) -> None:
-        for i in range(16):
-            x, y = v[e + i], v[a + i]
-            s1 = _right(x, 6) ^ _right(x, 11) ^ _right(x, 25)
-            t = v[h + i] + s1 + (v[g + i] ^ (x & (v[f + i] ^ v[g + i]))) + k + w[at + i]
-            s0 = _right(y, 2) ^ _right(y, 13) ^ _right(y, 22)
-            v[d + i] += t
-            v[h + i] = t + s0 + ((y & v[b + i]) | (v[c + i] & (y | v[b + i])))
-
-    return step
-
-
-# Each round moves the words by one place: a becomes b, and so on.
-_R0, _R1, _R2, _R3, _R4, _R5, _R6, _R7 = (_round(first) for first in (0, 7, 6, 5, 4, 3, 2, 1))
+    One function, and no closure for each place: numba stores compiled code under names that closures share, so that code of one
+    process, found in the cache by another one, could be linked with the wrong round.
+    """
+    for i in range(16):
+        x, y = v[e + i], v[a + i]
+        s1 = _right(x, 6) ^ _right(x, 11) ^ _right(x, 25)
+        t = v[h + i] + s1 + (v[g + i] ^ (x & (v[f + i] ^ v[g + i]))) + k + w[at + i]
+        s0 = _right(y, 2) ^ _right(y, 13) ^ _right(y, 22)
+        v[d + i] += t
+        v[h + i] = t + s0 + ((y & v[b + i]) | (v[c + i] & (y | v[b + i])))
 
 
 @njit(types.void(_STATE, _STATE, _STATE), cache=True, nogil=True)
@@ -92,16 +89,16 @@ def _compress(state: Words, w: Words, v: Words) -> None:
             w[at + i] = w[at - 256 + i] + s0 + w[at - 112 + i] + s1
     for i in range(128):
         v[i] = state[i]
-    for t in range(0, 64, 8):
+    for t in range(0, 64, 8):  # each round moves the words by one place: a becomes b, and so on
         at = 16 * t
-        _R0(v, w, at, _ROUND[t])
-        _R1(v, w, at + 16, _ROUND[t + 1])
-        _R2(v, w, at + 32, _ROUND[t + 2])
-        _R3(v, w, at + 48, _ROUND[t + 3])
-        _R4(v, w, at + 64, _ROUND[t + 4])
-        _R5(v, w, at + 80, _ROUND[t + 5])
-        _R6(v, w, at + 96, _ROUND[t + 6])
-        _R7(v, w, at + 112, _ROUND[t + 7])
+        _round(v, w, at, _ROUND[t], 0, 16, 32, 48, 64, 80, 96, 112)
+        _round(v, w, at + 16, _ROUND[t + 1], 112, 0, 16, 32, 48, 64, 80, 96)
+        _round(v, w, at + 32, _ROUND[t + 2], 96, 112, 0, 16, 32, 48, 64, 80)
+        _round(v, w, at + 48, _ROUND[t + 3], 80, 96, 112, 0, 16, 32, 48, 64)
+        _round(v, w, at + 64, _ROUND[t + 4], 64, 80, 96, 112, 0, 16, 32, 48)
+        _round(v, w, at + 80, _ROUND[t + 5], 48, 64, 80, 96, 112, 0, 16, 32)
+        _round(v, w, at + 96, _ROUND[t + 6], 32, 48, 64, 80, 96, 112, 0, 16)
+        _round(v, w, at + 112, _ROUND[t + 7], 16, 32, 48, 64, 80, 96, 112, 0)
     for i in range(128):
         state[i] += v[i]
 

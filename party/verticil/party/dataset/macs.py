@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Final
@@ -96,15 +96,8 @@ class Macs:
             key, prefix = (np.frombuffer(part, dtype=np.uint8) for part in (self._key, self._prefix))
             kernels.hmac_sha256(key, prefix, ids.data, ids.ends, macs)
             return macs
-        keyed = hmac.HMAC(self._key, hashes.SHA256())
-        keyed.update(self._prefix)
-
-        def mac(text: bytes) -> bytes:
-            own = keyed.copy()
-            own.update(text)
-            return own.finalize()[: self.size]
-
-        return np.frombuffer(b"".join(map(mac, ids.texts())), dtype=np.uint8).reshape(-1, self.size)
+        joined = b"".join(_each(self._key, self._prefix, ids, self.size))
+        return np.frombuffer(joined, dtype=np.uint8).reshape(-1, self.size)
 
 
 def macs_of(key: bytes, ids: Iterable[str], *, prefix: bytes = b"", size: int) -> NDArray[np.uint8]:
@@ -116,8 +109,31 @@ def macs_of(key: bytes, ids: Iterable[str], *, prefix: bytes = b"", size: int) -
 
 @functools.cache
 def compiled() -> ModuleType | None:
-    """The kernel, or None where it cannot be had."""
+    """The kernel, or None where it cannot be had, or where what the machine or the cache made of it gives other bytes.
+
+    Wrong bytes would link nobody, or the wrong people, and nothing later would notice: so it is asked for what is known first.
+    """
     try:
-        return importlib.import_module("verticil.party.dataset.mac_kernels")
+        kernels = importlib.import_module("verticil.party.dataset.mac_kernels")
     except (ImportError, RuntimeError):  # RuntimeError: numba finds no folder where it may store its cache
         return None
+    return kernels if _is_right(kernels) else None
+
+
+def _is_right(kernels: ModuleType) -> bool:
+    """Whether a kernel gives HMAC-SHA-256 of ids of one to four blocks, in every lane."""
+    key, prefix = bytes(range(32)), b"known"
+    ids = PackedIds.of([chr(97 + number) * (13 * number) for number in range(17)])
+    macs = np.empty((len(ids), 32), dtype=np.uint8)
+    kernels.hmac_sha256(np.frombuffer(key, np.uint8), np.frombuffer(prefix, np.uint8), ids.data, ids.ends, macs)
+    return macs.tobytes() == b"".join(_each(key, prefix, ids, 32))
+
+
+def _each(key: bytes, prefix: bytes, ids: PackedIds, size: int) -> Iterator[bytes]:
+    """The MACs of ids, one by one."""
+    keyed = hmac.HMAC(key, hashes.SHA256())
+    keyed.update(prefix)
+    for text in ids.texts():
+        own = keyed.copy()
+        own.update(text)
+        yield own.finalize()[:size]
