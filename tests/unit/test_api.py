@@ -532,6 +532,7 @@ def test_an_interrupt_in_a_notebook_ends_the_waiting() -> None:
 
     def interrupt() -> None:
         waits.wait()
+        threading.Event().wait(1)  # until the main thread waits, too
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     loop = asyncio.new_event_loop()
