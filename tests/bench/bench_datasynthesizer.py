@@ -17,13 +17,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from figure import Figure, cpu_seconds, not_run
+from other_environment import interpreter
 
 from verticil.experiments.hittmeir import datasets
 from verticil.experiments.hittmeir.synthesizer import Method, Recipe, describe, generate, warm_up
@@ -85,15 +85,7 @@ class Theirs:
 
 def environment(asked: str) -> Path:
     """The interpreter of the other environment; ``make`` makes it where it is not there."""
-    if asked != "make":
-        return Path(asked)
-    cache = Path(os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")))
-    folder = cache / "verticil-bench" / "datasynthesizer"
-    python = folder / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "-q", f"DataSynthesizer=={VERSION}"], check=True)
-    return python
+    return interpreter("datasynthesizer", f"DataSynthesizer=={VERSION}") if asked == "make" else Path(asked)
 
 
 def theirs(python: Path, table: Path, task: str, cap: float) -> Theirs:

@@ -18,13 +18,13 @@ import math
 import os
 import random
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from figure import Figure, cpu_seconds, not_run
+from other_environment import interpreter
 
 from verticil.shared.channels import loss
 from verticil.shared.channels.loss import DiscreteGaussianLoss, GaussianLoss, Loss, PureLoss, epsilon_at
@@ -87,15 +87,7 @@ def compositions() -> Iterator[tuple[Counter[Loss], float]]:
 
 def environment(asked: str) -> Path:
     """The interpreter of the other environment; ``make`` makes it where it is not there."""
-    if asked != "make":
-        return Path(asked)
-    cache = Path(os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")))
-    folder = cache / "verticil-bench" / "dp-accounting"
-    python = folder / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "-q", f"dp-accounting=={VERSION}"], check=True)
-    return python
+    return interpreter("dp-accounting", f"dp-accounting=={VERSION}") if asked == "make" else Path(asked)
 
 
 def fresh(losses: Counter[Loss], delta: float) -> float:

@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from other_environment import interpreter
 
 from verticil.evaluate.coding import coding
 from verticil.evaluate.disclosure import guessed_rightly
@@ -97,15 +98,7 @@ print(json.dumps([found, {name: version(name) for name in ("anonymeter", "numpy"
 
 def environment(asked: str | None) -> Path:
     """The interpreter of the other environment, which is made where it is not there."""
-    if asked is not None:
-        return Path(asked)
-    cache = Path(os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")))
-    folder = cache / "verticil-bench" / "anonymeter"
-    python = folder / "bin" / "python"
-    if not python.is_file():
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", f"anonymeter=={ANONYMETER}"], check=True)
-    return python
+    return interpreter("anonymeter", f"anonymeter=={ANONYMETER}") if asked is None else Path(asked)
 
 
 def mixed(seed: int, n: int, *, like: Points | None = None) -> Points:

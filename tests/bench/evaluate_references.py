@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from other_environment import interpreter
 
 from verticil.evaluate.coding import coding
 from verticil.evaluate.reading import table_of
@@ -76,15 +76,7 @@ print(json.dumps([found, {name: version(name) for name in ("sdmetrics", "numpy",
 
 def environment(asked: str | None) -> Path:
     """The interpreter of the other environment, which is made where it is not there."""
-    if asked is not None:
-        return Path(asked)
-    cache = Path(os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")))
-    folder = cache / "verticil-bench" / "sdmetrics"
-    python = folder / "bin" / "python"
-    if not python.is_file():
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", f"sdmetrics=={SDMETRICS}"], check=True)
-    return python
+    return interpreter("sdmetrics", f"sdmetrics=={SDMETRICS}") if asked is None else Path(asked)
 
 
 def tables() -> tuple[CodedTable, CodedTable]:

@@ -16,12 +16,12 @@ import datetime as dt
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 from joint_data import Truth, adult
+from other_environment import interpreter
 
 VERSION = "0.1.9"
 EPSILON, DELTA = 1.0, 1e-9
@@ -54,14 +54,7 @@ print(json.dumps([seconds, {name: version(name) for name in ("dpmm", "numpy", "p
 
 def environment(asked: str | None) -> Path:
     """The interpreter of the other environment, which is made where it is not there."""
-    if asked is not None:
-        return Path(asked)
-    folder = Path(os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))) / "verticil-bench" / "dpmm"
-    python = folder / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "-q", f"dpmm=={VERSION}"], check=True)
-    return python
+    return interpreter("dpmm", f"dpmm=={VERSION}") if asked is None else Path(asked)
 
 
 def main() -> None:

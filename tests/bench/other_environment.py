@@ -1,0 +1,19 @@
+"""Environments of their own for programs that do not install beside ours: made once, in the user's cache."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def interpreter(name: str, requirement: str) -> Path:
+    """The interpreter of an environment with one requirement, which is made where it is not there."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")))
+    folder = cache / "verticil-bench" / name
+    python = folder / "bin" / "python"
+    if not python.is_file():
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", requirement], check=True)
+    return python
