@@ -12,7 +12,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -530,10 +532,20 @@ def test_an_interrupt_in_a_notebook_ends_the_waiting() -> None:
     async def cell() -> None:
         completed(waiting)
 
+    waiting_thread = threading.main_thread().ident or 0
+
+    def main_waits() -> bool:
+        frame = sys._current_frames()[waiting_thread]
+        while frame is not None and frame.f_code is not Future.result.__code__:
+            frame = frame.f_back
+        return frame is not None
+
     def interrupt() -> None:
         waits.wait()
-        threading.Event().wait(1)  # until the main thread waits, too
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        while not main_waits():
+            time.sleep(0.01)
+        time.sleep(0.2)  # a signal between the call of a wait and its beginning does not end it
+        signal.pthread_kill(waiting_thread, signal.SIGINT)
 
     loop = asyncio.new_event_loop()
     person = threading.Thread(target=interrupt)
