@@ -20,6 +20,13 @@ categories = ["no", "yes"]
 
 """
 """Of the insurer, whose table has no such column; it follows from the clinic's ages."""
+WORN = """[[variable]]
+party = "clinic"
+name = "worn"
+categories = ["no", "yes"]
+
+"""
+"""The flag of a rule: the clinic writes it from two of its columns; no table has it, and it is sent as a column is."""
 KNOWLEDGE = """
 [[knowledge.rule]]
 kind = "function"
@@ -43,6 +50,13 @@ all = { age = "[0,30)", plan = "gold" }
 kind = "property"
 column = "town"
 values = [["north", "Northam", 3], ["north", "Norwell"], ["south", "Southam"]]
+
+[[knowledge.rule]]
+kind = "soft"
+if = { smoker = "yes", age = { from = 45 } }
+then = { claims = ["1-2", "3+"] }
+probability = 0.8
+flag = "worn"
 """
 """Of the people in the tables, whose plans are drawn at random, about every seventh breaks a rule: they are not asked."""
 
@@ -51,12 +65,10 @@ def knowing(text: str, structure: str = "") -> str:
     """A study of the tests with the knowledge; `structure` in place of its own."""
     if structure:
         text = text[: text.index("[structure]")] + structure
-    return (
-        text.replace(
-            '[[variable]]\nparty = "insurer"\nname = "plan"', SENIOR + '[[variable]]\nparty = "insurer"\nname = "plan"'
-        )
-        + KNOWLEDGE
-    )
+    for declared, before in ((WORN, "claims"), (SENIOR, "plan")):
+        head = f'[[variable]]\nparty = "insurer"\nname = "{before}"'
+        text = text.replace(head, declared + head)
+    return text + KNOWLEDGE
 
 
 def check(release: Path, ca: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,17 +78,23 @@ def check(release: Path, ca: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["verified"]
     for table in (pd.read_csv(release / "synthetic.csv"), pd.read_parquet(release / "synthetic.parquet")):
         assert len(table) == 2000
-        assert list(table.columns)[:6] == ["smoker", "age", "town", "claims", "senior", "plan"]
+        assert list(table.columns)[:7] == ["smoker", "age", "town", "worn", "claims", "senior", "plan"]
         old = table["age"] >= 60
         assert list(table["senior"]) == ["yes" if it else "no" for it in old]
         assert old.any()
         assert not (old & (table["plan"] == "family")).any()
         assert not ((table["age"] < 30) & (table["plan"] == "gold")).any()
+        worn = (table["smoker"] == "yes") & (table["age"] >= 45)
+        assert list(table["worn"]) == ["yes" if it else "no" for it in worn]
+        assert 0.1 < worn.mean() < 0.3  # of the people in the tables 30 % smoke, 65 % are that old
         assert set(table["plan"]) == {"basic", "plus", "gold", "family"}
         assert {"Northam", "Norwell", "Southam"} <= set(table["town"]) <= {"Northam", "Norwell", "Southam", "elsewhere"}
     document = json.loads((release / "model.json").read_bytes())
-    assert "senior" not in [variable["name"] for variable in document["variables"]]
-    assert not any("senior" in column["variables"] for column in document["privacy"]["columns"])
+    names = [variable["name"] for variable in document["variables"]]
+    charged = {name: column["epsilon"] for column in document["privacy"]["columns"] for name in column["variables"]}
+    assert "senior" not in {*names, *charged}
+    assert "worn" in names
+    assert charged["worn"] > 0
 
 
 @pytest.mark.parametrize("model", ["central", "masked"])
