@@ -14,7 +14,8 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from support import knowledge, trial
+import verticil.api as vt
+from support import documents, knowledge, trial
 from verticil.cli.main import app
 from verticil.evaluate import Evaluation, evaluate, suite
 from verticil.evaluate.coding import coding
@@ -286,43 +287,75 @@ def test_a_declared_column_of_too_many_categories_shifts_no_rule(tmp_path: Path)
     assert broken == {"married": int((real["relationship"] == "Husband").sum())}
 
 
+FLAG = """
+kind = "soft"
+if = { relationship = ["Husband", "Wife"], age = { from = 30 } }
+then = { sex = "Male" }
+probability = 0.5
+flag = "settled"
+"""
+SETTLED = '[[variable]]\nparty = "register"\nname = "settled"\ncategories = ["no", "yes"]\n'
+
+
+def test_columns_that_follow_are_written_for_tables_of_people(tmp_path: Path) -> None:
+    """As if the tables had them; what follows from a value that the study does not know is no category of the study."""
+    head = knowledge.HEAD.replace("[randomization", f"{SETTLED}[randomization", 1)
+    study = knowledge.study(tmp_path, RULE, FLAG, knowledge.FUNCTION, head=head)
+    generator = np.random.default_rng(3)
+    real, others = (known(seed=seed).assign(age=generator.integers(0, 90, 200)) for seed in (1, 2))
+    settled = [np.where((t["relationship"] != "Child") & (t["age"] >= 30), "yes", "no") for t in (real, others)]
+    by_hand, candidate = real.assign(settled=settled[0]), others.assign(settled=settled[1])
+    assert 0.2 < (by_hand["settled"] == "yes").mean() < 0.8
+    bare = real.drop(columns="education-num")
+    found = coding(
+        table_of(bare, name="R"),
+        {"S": table_of(candidate, name="S"), "T": table_of(bare, name="T")},
+        table_of(others.drop(columns="education-num"), name="H"),
+        study=study,
+    )
+    expected = coding(table_of(by_hand, name="R"), {"S": table_of(candidate, name="S")}, study=study)
+    assert (
+        found.real.names
+        == expected.real.names
+        == (*known().columns[:2], "age", "education", "settled", "education-num")
+    )
+    for table in (found.real, found.synthetic["T"]):
+        assert all(np.array_equal(a, b) for a, b in zip(table.codes, expected.real.codes, strict=True))
+    assert found.holdout is not None
+    assert all(np.array_equal(a, b) for a, b in zip(found.holdout.codes, expected.synthetic["S"].codes, strict=True))
+    assert "column 'settled' is written from relationship, age in the real table, as the study says" in found.notes
+    unknown = bare.assign(relationship="Cousin", education="unheard of")
+    with pytest.raises(DataFault):  # of a whole column
+        coding(table_of(unknown, name="R"), {"S": table_of(candidate, name="S")}, study=study)
+    unknown.loc[100:] = bare.loc[100:]
+    found = coding(table_of(unknown, name="R"), {"S": table_of(candidate, name="S")}, study=study)
+    assert found.labels[-1][-1] == "not in the study"
+    assert (found.real.codes[-1][:100] == 3).all()
+    assert (found.real.codes[-2][:100] == 0).all()
+    assert np.array_equal(found.real.codes[-1][100:], expected.real.codes[-1][100:])
+
+
 # ---- a party
 
 
-PARTY = """
-schema = 1
-name = "clinic"
-federation = "federation.toml"
-state_directory = "state"
-[identity]
-certificate = "clinic.crt"
-key = "clinic.key"
-[linkage]
-key = "linkage.key"
-[dataset.people]
-path = "clinic.csv"
-id = "id"
-[policy]
-approval = "manual"
-max_epsilon_per_column = 3.0
-max_epsilon_per_study = 6.0
-max_epsilon_lifetime = 8.0
-"""
+WORN = """knowledge.rule = [
+  { kind = "soft", if = { smoker = "yes", age = "old" }, then = { claims = "many" }, probability = 0.5, flag = "worn" },
+]"""
+"""No table has its flag, and the synthetic records do."""
 
 
 def test_a_party_holds_its_own_columns_against_a_release_and_is_told_what_nobody_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial.tried(
-        'randomization_default = { scheme = "symmetric", epsilon = 3.0 }\nstructure = { method = "tree" }', tmp_path
+        'randomization_default = { scheme = "symmetric", epsilon = 3.0 }\nstructure = { method = "tree" }\n' + WORN,
+        tmp_path,
+        more='{ party = "clinic", name = "worn", categories = ["no", "yes"] },',
     )
-    authority = (tmp_path / "ca.crt").read_bytes()
-    (tmp_path / "federation.toml").write_text(
-        'schema = 1\nname = "trial"\nca_certificate = "ca.crt"\n'
-        f'ca_sha256 = "{hashlib.sha256(authority).hexdigest()}"\n[miner]\nendpoint = "miner.example.org:8443"\n'
-    )
+    authority = hashlib.sha256((tmp_path / "ca.crt").read_bytes()).hexdigest()
+    (tmp_path / "federation.toml").write_text(documents.FEDERATION.replace("0" * 64, authority))
     config = tmp_path / "party.toml"
-    config.write_text(PARTY)
+    config.write_text(documents.party_toml(datasets=documents.PEOPLE.replace("people.csv", "clinic.csv")))
 
     def refused(*_: object) -> None:
         raise AssertionError("something would leave")
@@ -332,13 +365,19 @@ def test_a_party_holds_its_own_columns_against_a_release_and_is_told_what_nobody
     result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "out")], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     document = json.loads((tmp_path / "out" / JSON).read_text())
-    assert document["facts"]["columns"] == ["age", "smoker"]
-    assert document["across"]["pairs_across"] == 2
+    assert document["facts"]["columns"] == ["age", "smoker", "worn"]
+    assert "column 'worn' is written from age, smoker in the real table, as the study says" in document["notes"]
+    assert document["across"]["pairs_across"] == 3
     assert "Nobody has both columns" in document["across"]["says"]
     assert [pair["parties"] for pair in document["across"]["pairs"]] == [["clinic", "insurer"]] * len(
         document["across"]["pairs"]
     )
     assert "3. What nobody in this federation can evaluate" in (tmp_path / "out" / HTML).read_text()
+    people = pd.read_csv(tmp_path / "clinic.csv").merge(pd.read_csv(tmp_path / "insurer.csv"), on="id")
+    release = vt.load(tmp_path / "release", ca=tmp_path / "ca.crt")
+    by_python = vt.evaluate(people.drop(columns="id"), release, only=["knowledge"])
+    assert by_python.facts["columns"] == ["age", "smoker", "claims", "worn"]
+    assert by_python.headline["verdict"].tolist() == ["floor"]
     synthetic = tmp_path / "release" / "synthetic.csv"
     synthetic.chmod(0o644)
     synthetic.write_text(synthetic.read_text().replace("yes", "no", 1))

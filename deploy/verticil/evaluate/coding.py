@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.analyst.draft import CODES, ID_NAMES, IDENTIFYING, MANY_VALUES, MISSING, TextColumn, TextTable, numbers_of
+from verticil.evaluate.derived import UNDECLARED, with_derived
 from verticil.party.dataset.encoding import Codebook, number_of
 from verticil.shared.arrays import Codes, Floats
 from verticil.shared.errors import DataFault
@@ -91,9 +92,11 @@ def coding(
             common with the real one; DATA_EMPTY, no two columns are left that tell anything.
     """
     tables = {"the real table": real, **({} if holdout is None else {"the holdout": holdout}), **synthetic}
+    written: list[str] = []
     if study is not None:
-        tables = {name: _renamed(table, study) for name, table in tables.items()}
+        tables, written = with_derived({name: _renamed(table, study) for name, table in tables.items()}, study)
     names, notes = _common(tables)
+    notes += written
     notes += [f"{name}: {note}" for name, table in tables.items() for note in table.notes]
     variables = _declared(study, names, notes)
     order = [*(name for name in variables if name in names), *(name for name in names if name not in variables)]
@@ -230,7 +233,7 @@ def _by_study(
         notes.append(
             f"column '{variable.name}': values that the study does not declare: {listed}; they are one category"
         )
-    labels = (*variable.labels, *(["not in the study"] if undeclared else []))
+    labels = (*variable.labels, *([UNDECLARED] if undeclared else []))
     return _Column(labels=labels, codes=codes, values=values)
 
 

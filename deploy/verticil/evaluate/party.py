@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from verticil.analyst.draft import TextTable, dataset_rule, texts_of
+from verticil.evaluate.derived import derived_from
 from verticil.evaluate.evaluation import Evaluation, Progress, evaluate_texts
 from verticil.evaluate.reading import checked
 from verticil.party.config import PartyConfig
@@ -71,7 +72,7 @@ def evaluate_own(
         )
     rule = config.datasets[next(iter(datasets))]
     synthetic = texts_of("the release", release / "synthetic.parquet")
-    own = {name: synthetic.columns[name] for name in places}
+    own = {name: synthetic.columns[name] for name in (*places, *derived_from(study, list(places)))}
     found = evaluate_texts(
         _own(rule, places, study, name="your table"),
         {"release": checked(dataclasses.replace(synthetic, columns=own), "the release")},
