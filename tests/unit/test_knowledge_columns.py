@@ -15,6 +15,7 @@ from support.knowing import CHILDREN, EARNER, GROWN, PLACE, content_that_knows, 
 from support.releases import content_of, random_mixture, release_study_of_two, with_joint, with_posterior
 from verticil.cli.main import main
 from verticil.shared.errors import GateFailed, Misuse
+from verticil.shared.formats import joint as joint_format
 from verticil.shared.formats import model_json
 from verticil.shared.formats.bif import label_map
 from verticil.shared.json_document import parse
@@ -238,12 +239,35 @@ def test_the_nodes_of_the_model_are_what_the_study_states(content: ReleaseConten
     grown["probability"][0] = [0, 1]
     (folder / "model.json").write_text(json.dumps(document))
     assert "deterministic: it is not what follows" in documents(folder)
-    del document["deterministic"]
+    document["deterministic"] = []
     (folder / "model.json").write_text(json.dumps(document))
     assert "deterministic: it is not what follows" in documents(folder)
     plain = content_of(release_study_of_two())
     assert completed(plain.network, None) is plain.network
-    assert "deterministic" not in json.loads((write_release(tmp_path / "plain", plain) / "model.json").read_bytes())
+    folder = write_release(tmp_path / "plain", plain)
+    document = json.loads((folder / "model.json").read_bytes())
+    assert "deterministic" not in document
+    (folder / "model.json").write_text(json.dumps({**document, "deterministic": [grown]}))
+    assert "deterministic: it is not what follows" in documents(folder)
+
+
+@pytest.mark.parametrize("other", ["joint.bifxml", "posterior.json"])
+def test_a_release_of_a_program_that_wrote_no_nodes_is_one(content: ReleaseContent, tmp_path: Path, other: str) -> None:
+    """It had them in no file; a release that has them in one and not in another is refused."""
+    joint = random_mixture(content.study.schema.n_states)
+    made = with_joint(content, joint) if other == "joint.bifxml" else with_posterior(content)
+    folder = write_release(tmp_path / "release", made)
+    after = {name: (folder / name).read_bytes() for name in ("model.json", other)}
+    before = {"joint.bifxml": joint_format.to_xmlbif(joint, content.study.schema)}
+    for name in sorted(after.keys() - before.keys()):
+        document = json.loads(after[name])
+        assert [node["variable"]["name"] for node in document.pop("deterministic")] == ["grown", "earner"]
+        before[name] = json.dumps(document).encode()
+    for model, beside in itertools.product((after, before), (after, before)):
+        (folder / "model.json").write_bytes(model["model.json"])
+        (folder / other).write_bytes(beside[other])
+        said = documents(folder)
+        assert said.startswith(f"{other}: ") if model is not beside else not said
 
 
 def test_the_joint_models_file_has_them(content: ReleaseContent, read_with_pyagrum, tmp_path: Path) -> None:

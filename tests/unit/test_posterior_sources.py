@@ -27,12 +27,15 @@ from verticil.miner.learning.search.protocol import (
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.estimation.design import as_design
 from verticil.shared.joint.replicates import redrawn
+from verticil.shared.knowledge.rules import Function, Knowledge
 from verticil.shared.model.constraints import declared_constraints
 from verticil.shared.model.elimination import network_pair
 from verticil.shared.model.rounding import round_network
+from verticil.shared.model.schema import Variable
 from verticil.shared.posterior.local_scores import bdeu_score, dirichlet_score
 from verticil.shared.posterior.randomized import can_be_augmented, drawn_counts, exact_scores, gains, matched_counts
 from verticil.shared.posterior.sample import GraphSample
+from verticil.shared.study import rules
 from verticil.shared.study.document import PosteriorRule, Study
 
 N_STATES = (3, 2, 4, 2)  # 1 -> 0, 1 -> 2, and 3 alone
@@ -216,6 +219,34 @@ def test_statistics_by_name() -> None:
         statistic(("overlap", "v0", labels[0]), study.schema, None)
     with pytest.raises(ValueError, match="no statistic"):
         statistic(("median", "v0"), study.schema, None)
+
+
+def test_statistics_of_columns_that_follow() -> None:
+    """Of the same records: what follows from v0 is there as often as v0 has it, and has numbers where it has bins."""
+    follows = Function(
+        name="f",
+        variable=Variable(name="high", owner="a", labels=("[0,1)", "[1,2)"), bins=(0.0, 1.0, 2.0)),
+        position=0,
+        of=("v0",),
+        values=(("0", "[0,1)"),),
+        otherwise="[1,2)",
+    )
+    asked = (
+        ("mle", "v0", "0", "v1", "1"),
+        ("mle", "high", "[0,1)", "v1", "1"),
+        ("mean", "high"),
+        ("overlap", "high", "[0,1)"),
+    )
+    study = study_of(rule=PosteriorRule(steps=1000, data_sets=1, statistics=asked))
+    study = dataclasses.replace(study, knowledge=Knowledge(functions=(follows,)))
+    rules.check(study, source="study.toml")
+    columns = released(study)
+    found = learn(columns, study).posterior
+    assert found is not None
+    low, same, mean, overlap = found.predictive
+    assert np.array_equal(low.draws, same.draws)
+    assert mean.mean == pytest.approx(0.5 + np.mean(columns[0] > 0), abs=0.02)  # 5,000 people: five standard errors
+    assert overlap.mean > 0.5
 
 
 def test_many_variables_have_candidates_and_a_consensus_within_the_limits() -> None:

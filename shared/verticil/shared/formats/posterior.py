@@ -12,13 +12,15 @@ with probabilities drawn given it, that the sets of records (2, 3) come from: ``
      "edges": [{"parent", "child", "probability", "error"}, ..], "consensus": PARENTS,
      "graphs": {"distinct": number, "listed": [{"share", "parents": PARENTS}, ..]},
      "networks": {"unit": 2^-24, "listed": [[{"parents": [positions], "probability": rows}, .. one for each variable], ..]},
-     "missing": [{"variable", "records"}, ..], "pairs": [..],
+     "deterministic": [..], "missing": [{"variable", "records"}, ..], "pairs": [..],
      "predictive": [{"statistic": [words], "mean", "interval", "draws"}, ..]}
 
 PARENTS is a list for each variable, in their order, of its parents' positions in `variables`. A network's probabilities are
 tables as in model.json, in whole numbers of units of 2^-24. Edges that are in no graph of the sample are not listed. `missing` is
-there where missing values were unknowns of the sample: of so many records the variable's was drawn. null: a
-statistic that is not defined on the records. The document is canonical JSON (RFC 8785): the same posterior gives the same bytes.
+there where missing values were unknowns of the sample: of so many records the variable's was drawn. `deterministic` is that of
+model.json, where that has one: the variables that follow from others by what the study states, as nodes of every network. Their
+parents are the same in every graph, so neither `edges` nor PARENTS have them. null: a statistic that is not defined on the
+records. The document is canonical JSON (RFC 8785): the same posterior gives the same bytes.
 """
 
 from __future__ import annotations
@@ -151,13 +153,16 @@ class PublishedPosterior:
         return Edge(parent=parent, child=child, probability=0.0, error=0.0)
 
 
-def write(posterior: PublishedPosterior, schema: Schema, digests: Mapping[str, str]) -> bytes:
+def write(
+    posterior: PublishedPosterior, schema: Schema, digests: Mapping[str, str], deterministic: Sequence[Json] = ()
+) -> bytes:
     """Write posterior.json.
 
     Args:
         posterior: what is published.
         schema: its variables.
         digests: of the study, ``study_digest`` and ``effective_digest``.
+        deterministic: see `model_json.deterministic`.
 
     Raises:
         ValueError: the networks are not rounded.
@@ -220,6 +225,8 @@ def write(posterior: PublishedPosterior, schema: Schema, digests: Mapping[str, s
             for item in posterior.predictive
         ],
     }
+    if deterministic:
+        document["deterministic"] = list(deterministic)
     if posterior.missing is not None:
         document["missing"] = [{"variable": names[v], "records": records} for v, records in posterior.missing]
     return rfc8785.dumps(cast("dict[str, object]", document))  # type: ignore[arg-type]  # as in model_json
@@ -258,15 +265,18 @@ def read_networks(folder: Path) -> tuple[Network, ...]:
     return read((folder / FILE).read_bytes(), schema).networks
 
 
-def read(data: bytes, schema: Schema) -> PublishedPosterior:
+def read(data: bytes, schema: Schema, deterministic: Sequence[Json] | None = None) -> PublishedPosterior:
     """Read a posterior.json back, as it was written.
 
     Args:
         data: the document.
         schema: the variables of the study.
+        deterministic: what the document must have for variables that follow from others; empty: no such key; None: it is not
+            looked at.
 
     Raises:
-        GateFailed: RELEASE_INVALID, it is no such document of these variables, or its parts do not fit together.
+        GateFailed: RELEASE_INVALID, it is no such document of these variables, has other ones that follow from them, or its
+            parts do not fit together.
     """
     root = parse(data, source=FILE)
     if (got := root["format"].text()) != FORMAT:
@@ -275,6 +285,9 @@ def read(data: bytes, schema: Schema) -> PublishedPosterior:
         root["version"].fail(f"got {version}, this software reads {VERSION}")
     if root["variables"].texts() != schema.names:
         root["variables"].fail("they are not those of the study")
+    nodes = root.get("deterministic")
+    if deterministic is not None and (None if nodes is None else nodes.value) != (list(deterministic) or None):
+        root.fail("deterministic: not the variables that follow from others in model.json")
     if root["source"].text() not in SOURCES:
         root["source"].fail(f"expected one of {', '.join(SOURCES)}")
     positions = {name: position for position, name in enumerate(schema.names)}

@@ -227,7 +227,8 @@ def _write_files(folder: Path, content: ReleaseContent, progress: Callable[[int]
         writers[joint.FILE] = lambda: joint.to_xmlbif(model, network.schema, complete)
     if (found := content.posterior) is not None:
         digests = {"study_digest": content.study_digest, "effective_digest": content.effective_digest}
-        writers[posterior_json.FILE] = lambda: posterior_json.write(found, network.schema, digests)
+        nodes = model_json.deterministic(complete, network.schema)
+        writers[posterior_json.FILE] = lambda: posterior_json.write(found, network.schema, digests, nodes)
     if content.study.left_out:
         writers[PROPOSAL] = lambda: content.proposal
     for name, make in writers.items():

@@ -17,6 +17,7 @@ import numpy as np
 from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault, GateFailed, Misuse
 from verticil.shared.formats.posterior import FILE, MAX_GRAPHS, PublishedPosterior
+from verticil.shared.json_document import Json
 from verticil.shared.knowledge.raking import raked
 from verticil.shared.knowledge.support import Support
 from verticil.shared.model.graph import Dag
@@ -172,7 +173,7 @@ def _not_drawn(
 
 
 def check_posterior_file(
-    folder: Path, data: bytes | None, study: Study, dag: Dag, n_records: int
+    folder: Path, data: bytes | None, study: Study, dag: Dag, n_records: int, *, nodes: Sequence[Json] = ()
 ) -> PublishedPosterior | None:
     """Check what a release has of a posterior; None: its study samples no graphs.
 
@@ -182,6 +183,7 @@ def check_posterior_file(
         study: its study.
         dag: the graph of its model.json.
         n_records: of its synthetic records.
+        nodes: of columns that follow from others, in its model.json.
 
     Raises:
         GateFailed: RELEASE_INVALID.
@@ -194,7 +196,7 @@ def check_posterior_file(
         )
     if data is None:
         return None
-    posterior = format_.read(data, study.schema)
+    posterior = format_.read(data, study.schema, nodes)
     if problem := posterior_fault(study, posterior, dag):
         raise GateFailed("RELEASE_INVALID", f"{FILE}: {problem}")
     if problem := sets_fault(folder, study, posterior, n_records):

@@ -401,13 +401,9 @@ def _check_documents(directory: Path, manifest: Node) -> tuple[Study, Network, P
         raise GateFailed(
             "RELEASE_INVALID", "model.json: what it says is known of all records is not what study.json states"
         )
-    nodes = [] if (node := model.get("deterministic")) is None else node.value
-    if not _equal(nodes, model_json.deterministic(completed(network, study.knowledge), study.schema)):
-        raise GateFailed(
-            "RELEASE_INVALID", "model.json: deterministic: it is not what follows from others in study.json"
-        )
+    written_as = network_in_files(model, network, study)
     found = model_json.read_joint(model_bytes, study.schema)
-    _check_joint(directory, manifest, study, network, found)
+    _check_joint(directory, manifest, study, written_as, found)
     _check_sampled_from(model, study, found)
     _check_rules(directory, manifest, study, network, found)
     listed = manifest["files"].get(posterior_json.FILE) is not None
@@ -417,10 +413,33 @@ def _check_documents(directory: Path, manifest: Node) -> tuple[Study, Network, P
         study,
         network.dag,
         study.release.synthetic_records or manifest["n_common"].integer(),
+        nodes=model_json.deterministic(written_as, study.schema),
     )
     expect(manifest["study"]["id"], study.id)
     expect(manifest["study"]["model"], study.model)
     return study, network, posterior
+
+
+def network_in_files(model: Node, network: Network, study: Study) -> Network:
+    """The network that a release's files have: with a node for each column that follows from others, if model.json has them.
+
+    A program before had them in no file. Theirs is a document without the key `deterministic`; programs since write it wherever
+    there are nodes.
+
+    Args:
+        model: of model.json.
+        network: of it, over the study's variables.
+        study: of study.json.
+
+    Raises:
+        GateFailed: RELEASE_INVALID, model.json has nodes, and other ones than follow from the study.
+    """
+    if (node := model.get("deterministic")) is None:
+        return network
+    complete = completed(network, study.knowledge)
+    if not _equal(node.value, model_json.deterministic(complete, study.schema) or None):
+        node.fail("it is not what follows from others in study.json")
+    return complete
 
 
 def _check_joint(directory: Path, manifest: Node, study: Study, network: Network, model: JointModel | None) -> None:
@@ -432,7 +451,7 @@ def _check_joint(directory: Path, manifest: Node, study: Study, network: Network
         return
     if problem := joint_fault(study, model):
         raise GateFailed("RELEASE_INVALID", f"model.json: joint: {problem}")
-    if _read(directory, joint.FILE) != joint.to_xmlbif(model, study.schema, completed(network, study.knowledge)):
+    if _read(directory, joint.FILE) != joint.to_xmlbif(model, study.schema, network):
         raise GateFailed("RELEASE_INVALID", f"{joint.FILE}: it is not the joint model of model.json")
     _check_records(directory, study, model, study.release.synthetic_records or manifest["n_common"].integer())
 

@@ -204,7 +204,8 @@ def _check_statistic(study: Study, words: Sequence[str], *, where: str) -> None:
             f"got '{name[:MAX_TEXT]}', expected one of {', '.join(STATISTICS)}",
             hint=near_hint(name, STATISTICS),
         )
-    drawn = drawn_categories(study)
+    known = {v.name: v for v in (*study.schema.variables, *(study.knowledge.variables if study.knowledge else ()))}
+    drawn = {study.schema.names[place]: code for place, code in drawn_categories(study).items()}
     start = 2 if name == "mean" else 1  # from where on a variable is followed by a category of it
     labelled = {"logistic": 1, "chi-square": 0, "linear": 0}.get(name, max(len(words) - start, 0) // 2)
     rest = [*words[1:start], *words[start + 2 * labelled :]]
@@ -218,23 +219,19 @@ def _check_statistic(study: Study, words: Sequence[str], *, where: str) -> None:
         fail(where, f"{len(words)} words, expected {STATISTICS[name]}")
     variables = [*words[start : start + 2 * labelled : 2], *rest]
     for variable in variables:
-        if variable not in study.schema:
-            fail(
-                where,
-                f"'{variable[:MAX_TEXT]}' is not a variable of the study",
-                hint=near_hint(variable, study.schema.names),
-            )
+        if variable not in known:
+            fail(where, f"'{variable[:MAX_TEXT]}' is not a variable of the study", hint=near_hint(variable, known))
     if len(set(variables)) < len(variables):
         fail(where, "a variable stands there twice, expected different ones")
     for variable, label in zip(variables[:labelled], words[start + 1 : start + 2 * labelled : 2], strict=True):
-        labels = study.schema[study.schema.index(variable)].labels
+        labels = known[variable].labels
         if label not in labels:
             fail(where, f"'{label[:MAX_TEXT]}' is not a category of '{variable}'", hint=near_hint(label, labels))
-        if drawn.get(study.schema.index(variable)) == labels.index(label):
+        if drawn.get(variable) == labels.index(label):
             fail(where, f"'{label}' is what a missing value of '{variable}' is, and with missing = 'augment' none is")
-    if name == "mean" and not study.schema[study.schema.index(rest[0])].n_bins:
+    if name == "mean" and not known[rest[0]].n_bins:
         fail(where, f"'{rest[0]}' has no bins, expected a variable with numbers", hint="use 'mle' for a share")
-    if name == "overlap" and (lacking := [v for v in variables if study.schema.index(v) in drawn]):
+    if name == "overlap" and (lacking := [v for v in variables if v in drawn]):
         fail(
             where,
             f"'overlap' compares with the interval of the original records, which lack values of '{lacking[0]}'",

@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 
 from verticil.miner.learning.posterior.draws import Drawing, pair_bands
 from verticil.miner.learning.posterior.graphs import Sampled
-from verticil.shared.arrays import AnyCodes
+from verticil.shared.arrays import AnyCodes, Codes
+from verticil.shared.knowledge.columns import Columns
+from verticil.shared.knowledge.columns import columns as columns_of
 from verticil.shared.knowledge.raking import raked
 from verticil.shared.knowledge.support import Support
 from verticil.shared.model.network import Network
@@ -73,15 +75,20 @@ def posterior_of(
 
     published = tuple(map(round_network, drawn(rule.data_sets, 0)))
     bands = pair_bands(drawn(DRAWS, 1), pairs, level=study.parameters.interval_level, exact=exact, support=support)
-    statistics = [statistic(words, schema, columns) for words in rule.statistics]
+    whole = schema if study.knowledge is None else Schema(variables=(*schema.variables, *study.knowledge.variables))
+    table = columns_of(study.knowledge, schema)
+    original = None if columns is None else _followed(columns, table, whole)
+    statistics = [statistic(words, whole, original) for words in rule.statistics]
     predicted: tuple[Predictive, ...] = ()
     if statistics:
         n = study.release.synthetic_records or n_records
         generator = np.random.Generator(np.random.Philox(key=[study.structure.seed, 3], counter=[0, 0, 0, 2]))
         records = partial(_by_rules, support=support) if support.restricts else draw_records
+        if len(whole) > len(schema):
+            records = partial(_with_following, draw=records, table=table, whole=whole)
         numbers = {each.variable for each in statistics if isinstance(each, Mean)}
         if numbers:
-            records = partial(_with_numbers, draw=records, variables=sorted(numbers), study=study)
+            records = partial(_with_numbers, draw=records, variables=sorted(numbers), study=study, whole=whole)
         predicted = predictive(drawn(PREDICTED, 2), statistics, n, generator, records)
     return StructurePosterior(
         sample=sampled.sample,
@@ -99,6 +106,24 @@ def _by_rules(network: Network, n: int, generator: np.random.Generator, *, suppo
     return Records(columns=codes, n_states=network.schema.n_states)
 
 
+def _with_following(
+    network: Network,
+    n: int,
+    generator: np.random.Generator,
+    *,
+    draw: Callable[[Network, int, np.random.Generator], Records],
+    table: Columns,
+    whole: Schema,
+) -> Records:
+    """Records with the columns that follow from others behind the others."""
+    return Records(columns=_followed(draw(network, n, generator).columns, table, whole), n_states=whole.n_states)
+
+
+def _followed(columns: Sequence[AnyCodes], table: Columns, whole: Schema) -> Sequence[AnyCodes]:
+    found = dict(zip(table.published.names, table.followed(cast("Sequence[Codes]", columns)), strict=True))
+    return [found[name] for name in whole.names]
+
+
 def _with_numbers(
     network: Network,
     n: int,
@@ -107,10 +132,11 @@ def _with_numbers(
     draw: Callable[[Network, int, np.random.Generator], Records],
     variables: Sequence[int],
     study: Study,
+    whole: Schema,
 ) -> Records:
     """Records with the numbers of some variables inside their bins, as the network's set would have them."""
     records, tilts = draw(network, n, generator), tilts_of((network,), study)
-    numbers = {v: numbers_of(study.schema[v], records.columns[v], generator, tilts.get(v)) for v in variables}
+    numbers = {v: numbers_of(whole[v], records.columns[v], generator, tilts.get(v)) for v in variables}
     return dataclasses.replace(records, numbers=numbers)
 
 

@@ -74,7 +74,6 @@ from verticil.shared.estimation.smaller_families import leaned_on, row_weight
 from verticil.shared.formats import bif, model_json, posterior
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.json_document import Node, parse
-from verticil.shared.knowledge.columns import completed
 from verticil.shared.model.joint import JointModel
 from verticil.shared.model.network import Family, Network
 from verticil.shared.record import encode
@@ -82,7 +81,7 @@ from verticil.shared.release.bundle import release_limits
 from verticil.shared.release.evidence import Countersignature
 from verticil.shared.release.shares import model_shares
 from verticil.shared.release.synthetic import record_fault
-from verticil.shared.release.verification import VerifiedRelease, verify_release
+from verticil.shared.release.verification import VerifiedRelease, network_in_files, verify_release
 from verticil.shared.study.document import Study
 from verticil.shared.study.prior import estimator_of, prior_mass
 from verticil.shared.study.protocols import protocol_of
@@ -290,14 +289,15 @@ def check_own_figures(folder: Path, study: Study, party: str, columns: Mapping[i
     network = model_json.read(document)
     n_people = len(next(iter(columns.values()))) // study.units[next(iter(columns))].transition.codes_per_record
     own = _Own(study=study, party=party, columns=columns, n_people=n_people)
-    marginals = parse(document, source="model.json")["marginals"]
+    root = parse(document, source="model.json")
+    marginals = root["marginals"]
     _check_shares(own, marginals, network)
     for child in own.variables:
         if own.variables.issuperset(network.dag.parents[child]):
             _check_family(own, network.families[child])
     joint = model_json.read_joint(document, study.schema)
     _check_bounds(own, marginals, network, joint)
-    _check_formats(folder, completed(network, study.knowledge))
+    _check_formats(folder, network_in_files(root, network, study))
     n_records = study.release.synthetic_records or n_people
     if study.samples_graphs:
         _check_sampled(own, posterior.read_networks(folder))
