@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.releases import random_mixture, random_network
+from support.releases import random_mixture, random_network, random_records
 from verticil.cli.main import main
 from verticil.shared.errors import Misuse
 from verticil.shared.formats import model_json
@@ -20,7 +20,7 @@ from verticil.shared.knowledge.rules import Condition, Knowledge, Rule
 from verticil.shared.knowledge.support import support
 from verticil.shared.model.elimination import derivatives
 from verticil.shared.model.graph import Dag
-from verticil.shared.model.joint import JointModel
+from verticil.shared.model.joint import JointModel, Mixture
 from verticil.shared.model.network import Family, Network
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release.content import ReleaseContent
@@ -311,8 +311,132 @@ def test_impossible_evidence_and_too_wide_a_network_are_refused(
     models = models_of(two((0.1, 0.1, 0.1), (0.0, 0.2, 0.7)), release_content)
     with pytest.raises(Misuse, match="given: the evidence has probability 0 under the network"):
         query(models, "v2", {"v0": "c1"})
+    monkeypatch.setattr("verticil.shared.model.elimination.MAX_CLIQUE_CELLS", 8)
     network = random_network(VARIABLES, PARENTS)
-    for most, what in ((8, "eliminating variable 1"), (1, "the family of variable 0 with variable 0")):
-        monkeypatch.setattr("verticil.shared.model.elimination.MAX_CLIQUE_CELLS", most)
-        with pytest.raises(Misuse, match=rf"given: {what} needs a table of \d+ cells, expected at most {most}"):
-            query(models_of(network, release_content), "v0", {"v4": "c1"})
+    for joint, hint in ((None, "ask for less"), (random_mixture(STATES), "--from joint")):
+        with pytest.raises(
+            Misuse, match=r"given: eliminating variable \d needs a table of \d+ cells, expected at most 8"
+        ) as caught:
+            query(models_of(network, release_content, joint), "v0", {"v4": "c1"}, source="network")
+        assert hint in caught.value.hint
+
+
+def test_without_room_for_derivatives_there_is_no_interval(
+    release_content: ReleaseContent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = random_network(VARIABLES, PARENTS, rounded=False)
+    models = models_of(network, release_content)
+    before = query(models, "v0", {"v4": "c1"})
+    assert (before.interval, before.too_wide) == ("delta", None)
+    assert "too_wide" not in before.to_dict()
+    monkeypatch.setattr("verticil.shared.model.elimination.MAX_CLIQUE_CELLS", 12)
+    answer = query(models, "v0", {"v4": "c1"})
+    assert probabilities(answer) == probabilities(before)
+    assert answer.interval == "none"
+    assert answer.too_wide is not None
+    assert "expected at most 12" in answer.too_wide
+    assert all(share.interval is None for share in answer.shares)
+    for child in range(len(STATES)):  # what is published stays
+        assert query(models, f"v{child}", labelled(dict.fromkeys(PARENTS[child], 0))).interval == (
+            "published" if PARENTS[child] else "delta"
+        )
+
+
+def above(*variables: int) -> set[int]:
+    """The variables, and what is above them in the network."""
+    return set(variables).union(*(above(*PARENTS[variable]) for variable in variables))
+
+
+@pytest.mark.parametrize("kind", ["mixture", "records"])
+def test_a_joint_model_answers_alone_where_the_network_is_too_wide(
+    release_content: ReleaseContent, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Every target and every evidence on up to two variables, by the whole table, whose cells are summed one by one."""
+    network = random_network(VARIABLES, PARENTS, rounded=False)
+    joint = random_mixture(STATES) if kind == "mixture" else random_records(STATES, 6)
+    table = np.zeros(STATES)
+    for codes in itertools.product(*map(range, STATES)):
+        if isinstance(joint, Mixture):
+            of_each = [p[:, code] for p, code in zip(joint.probability, codes, strict=True)]
+            table[codes] = sum(w * math.prod(p) for w, *p in zip(joint.weights, *of_each, strict=True))
+        else:
+            table[codes] = joint.weights[(joint.codes == codes).all(axis=1)].sum()
+    assert table.sum() == pytest.approx(1)
+    models = models_of(network, release_content, joint)
+    monkeypatch.setattr("verticil.shared.model.elimination.MAX_CLIQUE_CELLS", 1)
+    asked = refused = 0
+    for target, size in itertools.product(range(len(STATES)), range(3)):
+        others = [v for v in range(len(STATES)) if v != target]
+        for known in itertools.combinations(others, size):
+            for codes in itertools.product(*(range(STATES[v]) for v in known)):
+                evidence = dict(zip(known, codes, strict=True))
+                expected = at(table, target, evidence)
+                if not expected.sum() > 0:
+                    with pytest.raises(Misuse, match="given: the evidence is impossible"):
+                        query(models, f"v{target}", labelled(evidence))
+                    refused += 1
+                    continue
+                answer = query(models, f"v{target}", labelled(evidence))
+                assert answer.source == "joint"
+                assert probabilities(answer) == pytest.approx(list(expected / expected.sum()), abs=1e-12)
+                if above(target, *known) <= {target, *known}:  # the network has nothing to sum over
+                    continue
+                assert answer.given_probability == pytest.approx(expected.sum(), abs=1e-12)
+                assert all(share.network is None for share in answer.shares)
+                assert answer.too_wide is not None
+                published = size > 0 and set(known) == set(PARENTS[target])
+                assert answer.interval == ("published" if published else "none")
+                asked += 1
+    assert asked > 60
+    assert (refused > 0) == (kind == "records")
+
+
+def test_a_network_that_is_too_wide_by_itself(
+    release_content: ReleaseContent,
+) -> None:
+    """40 columns of 8 categories, three parents each among the twelve before it: tables of millions of cells."""
+    generator = np.random.default_rng(4)
+    variables = tuple(
+        Variable(name=f"v{place}", owner="a", labels=tuple(f"c{code}" for code in range(8))) for place in range(40)
+    )
+    parents = tuple(
+        tuple(sorted(int(place - back) for back in generator.permutation(np.arange(1, min(place, 12) + 1))[:3]))
+        for place in range(40)
+    )
+    network, joint = random_network(variables, parents), random_mixture((8,) * 40, m=30)
+    evidence = {38: 2, 11: 7, 25: 0}
+    models = models_of(network, release_content, joint)
+    weights = [
+        w * math.prod(joint.probability[v][c, code] for v, code in evidence.items())
+        for c, w in enumerate(joint.weights)
+    ]
+    expected = [
+        sum(w * joint.probability[39][c, code] for c, w in enumerate(weights)) / sum(weights) for code in range(8)
+    ]
+    answer = query(models, "v39", labelled(evidence))
+    assert probabilities(answer) == pytest.approx(expected, abs=1e-12)
+    assert answer.too_wide is not None
+    with pytest.raises(Misuse, match="needs a table of"):
+        query(models, "v39", labelled(evidence), source="network")
+
+
+def test_the_command_says_which_model_answered(
+    release_content: ReleaseContent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    context = model_json.ModelContext(
+        study=release_content.study, study_digest="ab" * 32, effective_digest=release_content.effective_digest,
+        n_common=400, search=release_content.search, simulation=True, joint=random_mixture(release_content.study.schema.n_states),
+    )  # fmt: skip
+    (tmp_path / "model.json").write_bytes(model_json.write(release_content.network, release_content.marginals, context))
+    monkeypatch.setattr("verticil.shared.model.elimination.MAX_CLIQUE_CELLS", 1)
+    arguments = ["release", "query", str(tmp_path), "smoker", "--given", "income=>50K"]
+    assert main([*arguments, "--format", "json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["source"], said["interval"], said["shares"][0]["network"]) == ("joint", "none", None)
+    assert "needs a table of" in said["too_wide"]
+    assert main(arguments) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "probability: of the joint model; interval: none" in shown
+    assert "the joint model answers alone: the network is too wide: " in shown
+    assert main([*arguments, "--from", "network"]) == 2
+    assert "--from joint" in capsys.readouterr().err

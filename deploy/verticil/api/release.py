@@ -354,12 +354,13 @@ class Release:
 
         Returns:
             A row for each category: ``probability``; ``low`` and ``high``, the network's interval at the study's level,
-            conditional on its structure, NaN where nothing can be said; ``network``, its own probability. ``attrs`` has the
-            rest of the document of ``verticil release query --format json``.
+            conditional on its structure, NaN where nothing can be said; ``network``, its own probability, NaN where it is too
+            wide for one. ``attrs`` has the rest of the document of ``verticil release query --format json``: ``source`` says
+            which model answered, ``interval`` how intervals were made, ``too_wide`` what the network could not.
 
         Raises:
             Misuse: USAGE, no such variable or category (the nearest one is named), what is given has probability 0, or it needs
-                too large a table.
+                too large a table of the network, and no joint model answers.
         """
         import pandas as pd
 
@@ -368,7 +369,10 @@ class Release:
         answer = query(self.models, target, given or {}, source=source)
         nothing = float("nan"), float("nan")
         frame = pd.DataFrame(
-            [(item.probability, *(item.interval or nothing), item.network) for item in answer.shares],
+            [
+                (item.probability, *(item.interval or nothing), nothing[0] if item.network is None else item.network)
+                for item in answer.shares
+            ],
             columns=pd.Index(["probability", "low", "high", "network"]),
             index=pd.Index([item.category for item in answer.shares], name=target),
         )

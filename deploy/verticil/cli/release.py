@@ -252,9 +252,16 @@ def ask(
     shown = plain_table("category", right=("probability", "network", f"{100 * found.interval_level:g} % interval"))
     for share in found.shares:
         interval = "-" if share.interval is None else "{:.4f} to {:.4f}".format(*share.interval)
-        shown.add_row(share.category, f"{share.probability:.4f}", f"{share.network:.4f}", interval)
+        network = "-" if share.network is None else f"{share.network:.4f}"
+        shown.add_row(share.category, f"{share.probability:.4f}", network, interval)
     put(shown)
-    say(f"probability: of the {found.source}'s; interval: of the network's, conditional on its structure", style="dim")
+    model = "joint model" if found.source == "joint" else "network"
+    interval = "none" if found.interval == "none" else "of the network, conditional on its structure"
+    say(f"probability: of the {model}; interval: {interval}", style="dim")
+    if found.too_wide is not None:
+        alone = found.shares[0].network is None
+        what = "the joint model answers alone: the network" if alone else "the delta method"
+        say(f"{what} is too wide: {found.too_wide}", style="dim")
 
 
 @contextlib.contextmanager

@@ -201,6 +201,26 @@ def family_shares(network: Network, factors: Sequence[Factor] = ()) -> tuple[dic
     return {v: shares[place].reshape(-1, n_states[v]) for place, v in enumerate(sorted(reached))}, probability
 
 
+def together(network: Network, target: int, evidence: Mapping[int, int], factors: Sequence[Factor] = ()) -> Floats:
+    """How probable each category of a variable is together with the evidence: (K,), exact; see `derivatives`."""
+    _check(network, evidence)
+    reached = sorted(_ancestors(network, {target, *evidence, *_union(scope for scope, _ in factors)}))
+    tables = [*_factors(network, reached, {}), *factors]
+    return _with_evidence(tables, (target,), evidence, network.schema.n_states)
+
+
+def _with_evidence(
+    tables: Sequence[Factor], clique: tuple[int, ...], evidence: Mapping[int, int], n_states: Sequence[int]
+) -> Floats:
+    """The product of tables where the evidence holds, 0 elsewhere, summed over all variables but some: an axis for each."""
+    fixed = {variable: code for variable, code in evidence.items() if variable not in clique}
+    known = [((v,), np.eye(n_states[v])[code]) for v, code in evidence.items() if v in clique]
+    order = tuple(sorted(clique))
+    table = total([*(_at(factor, fixed) for factor in tables), *known], n_states, order)
+    whole = np.broadcast_to(table, [n_states[v] for v in order])
+    return whole.transpose([order.index(v) for v in clique])
+
+
 def derivatives(
     network: Network, target: int, evidence: Mapping[int, int], factors: Sequence[Factor] = ()
 ) -> tuple[Floats, dict[int, Floats]]:
@@ -227,15 +247,6 @@ def derivatives(
     n_states = network.schema.n_states
     reached = sorted(_ancestors(network, {target, *evidence, *_union(scope for scope, _ in factors)}))
     tables = [*_factors(network, reached, {}), *factors]
-
-    def shares(used: Sequence[Factor], clique: tuple[int, ...]) -> Floats:
-        fixed = {variable: code for variable, code in evidence.items() if variable not in clique}
-        known = [((v,), np.eye(n_states[v])[code]) for v, code in evidence.items() if v in clique]
-        order = tuple(sorted(clique))
-        table = total([*(_at(factor, fixed) for factor in used), *known], n_states, order)
-        whole = np.broadcast_to(table, [n_states[v] for v in order])
-        return whole.transpose([order.index(v) for v in clique])
-
     slopes: dict[int, Floats] = {}
     for place, variable in enumerate(reached):
         family = (*network.dag.parents[variable], variable)
@@ -247,11 +258,11 @@ def derivatives(
             )
         if target in family:
             own = np.eye(n_states[target]).reshape(-1, *(n_states[v] if v == target else 1 for v in family))
-            table = shares(others, family)[None] * own
+            table = _with_evidence(others, family, evidence, n_states)[None] * own
         else:
-            table = shares(others, (target, *family))
+            table = _with_evidence(others, (target, *family), evidence, n_states)
         slopes[variable] = table.reshape(n_states[target], -1, n_states[variable])
-    return shares(tables, (target,)), slopes
+    return _with_evidence(tables, (target,), evidence, n_states), slopes
 
 
 def configuration_shares(steps: Sequence[ConditionalStep], n_states: Sequence[int]) -> list[Floats]:

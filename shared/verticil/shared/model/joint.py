@@ -84,16 +84,22 @@ class Mixture:
             rows = (rows[:, :, None] * self.probability[variable][:, None, :]).reshape(len(rows), -1)
         return rows
 
+    def weights_of(self, evidence: Mapping[int, int]) -> Floats:
+        """(M,), of each component its weight times the probability of the evidence in it; together that of the evidence."""
+        weights = self.weights.copy()
+        for variable, code in evidence.items():
+            weights *= self.probability[variable][:, code]
+        return weights
+
     def given(self, evidence: Mapping[int, int]) -> Mixture:
         """The model given that variables have these codes, which have probability 1 in it.
 
         Raises:
             ValueError: the evidence is impossible.
         """
-        weights = self.weights.copy()
+        weights = self.weights_of(evidence)
         tables = list(self.probability)
         for variable, code in evidence.items():
-            weights *= tables[variable][:, code]
             tables[variable] = np.zeros_like(tables[variable])
             tables[variable][:, code] = 1.0
         if not weights.sum() > 0:
@@ -138,11 +144,19 @@ class WeightedRecords:
         counts = np.bincount(cells, weights=self.weights, minlength=math.prod(shape))
         return np.asarray(counts, dtype=np.float64).reshape(shape)
 
-    def given(self, evidence: Mapping[int, int]) -> WeightedRecords:
-        """See `Mixture.given`."""
+    def weights_of(self, evidence: Mapping[int, int]) -> Floats:
+        """(A,), of each record its weight, 0 where it has other codes; together the probability of the evidence."""
+        return np.where(self._fits(evidence), self.weights, 0.0)
+
+    def _fits(self, evidence: Mapping[int, int]) -> NDArray[np.bool_]:
         fits = np.ones(len(self.codes), dtype=np.bool_)
         for variable, code in evidence.items():
             fits &= self.codes[:, variable] == code
+        return fits
+
+    def given(self, evidence: Mapping[int, int]) -> WeightedRecords:
+        """See `Mixture.given`."""
+        fits = self._fits(evidence)
         weights = self.weights[fits]
         if not weights.sum() > 0:
             raise ValueError("the evidence is impossible")

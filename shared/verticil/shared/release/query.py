@@ -15,6 +15,10 @@ consensus. The interval is the network's, at the study's level and conditional o
 
 A joint model has no intervals of its own: where its probability is outside, the two models differ by more than the noise explains
 that the network's parameters have. What a study states of records (rules) enters as known.
+
+A network can be too wide for exact elimination. Where only the derivatives are, there is no interval but a published one. Where
+the probabilities are, too, a joint model answers alone, if records come from one or it is named: given evidence e its component c
+has the weight w_c P(e | c) over their sum, which needs no table at all. The answer says so.
 """
 
 from __future__ import annotations
@@ -31,11 +35,11 @@ from verticil.shared.arrays import Floats
 from verticil.shared.errors import Misuse
 from verticil.shared.json_document import parse
 from verticil.shared.knowledge.raking import raked
-from verticil.shared.model.elimination import conditioned, derivatives
+from verticil.shared.model.elimination import TooWideError, conditioned, derivatives, together
 from verticil.shared.model.network import Network
 from verticil.shared.release.drawing import ReleaseModels, evidence_of, variable_of
 from verticil.shared.study.document import Source
-from verticil.shared.view import document
+from verticil.shared.view import document, left_out
 
 _NOTHING_LEFT: Final = 1e-12
 """Of a row's probability beside a category's: its own slope is then 0, too."""
@@ -47,7 +51,7 @@ class Share:
 
     category: str
     probability: float
-    network: float
+    network: float | None
     interval: tuple[float, float] | None
 
 
@@ -59,23 +63,37 @@ class Answer:
         target: its name.
         given: what is known of the people, by name: categories.
         source: what the probabilities are of: the ``joint`` model or the ``network``.
-        interval: how the intervals were made: ``published`` or ``delta``.
+        interval: how the intervals were made: ``published``, ``delta``, or ``none``: there are none.
         interval_level: of the intervals.
-        given_probability: how probable what is known is in the network.
+        given_probability: how probable what is known is in the network; in the joint model where that has to answer alone.
         shares: one for each category.
+        too_wide: which table of the network is too large: for the delta method, or, where `Share.network` is None, for any
+            answer, so that the joint model answers alone; None: none is.
     """
 
     target: str
     given: Mapping[str, str]
     source: Source
-    interval: Literal["published", "delta"]
+    interval: Literal["published", "delta", "none"]
     interval_level: float
     given_probability: float
     shares: tuple[Share, ...]
+    too_wide: str | None = left_out()
 
     def to_dict(self) -> dict[str, object]:
         """The answer as a document."""
         return dict(document(self))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _OfNetwork:
+    """What the network says, see `Answer`; `own` and the ends (K,), NaN where nothing can be said."""
+
+    own: Floats
+    given_probability: float
+    interval: Literal["published", "delta", "none"]
+    ends: tuple[Floats, Floats]
+    too_wide: str | None = None
 
 
 def query(models: ReleaseModels, target: str, given: Mapping[str, object], *, source: Source | None = None) -> Answer:
@@ -88,7 +106,8 @@ def query(models: ReleaseModels, target: str, given: Mapping[str, object], *, so
         source: ``joint`` or ``network``; None: what the release's own records come from.
 
     Raises:
-        Misuse: USAGE, no such variable, category or source; what is given has probability 0, or needs too large a table.
+        Misuse: USAGE, no such variable, category or source; what is given has probability 0, or needs too large a table of the
+            network, and no joint model answers.
     """
     schema, evidence = models.schema, evidence_of(models.schema, given)
     variable_of(schema, target, where="target")
@@ -99,44 +118,81 @@ def query(models: ReleaseModels, target: str, given: Mapping[str, object], *, so
             "USAGE", "source posterior: a query is of one model", hint="name the source network, the consensus"
         )
     chosen = models.source(source, given=True)
-    position, network = schema.index(target), models.network
-    by = raked(network, models.support)
-    rules = () if by is None else by.limits
+    position = schema.index(target)
+    level = parse(models.document, source="model.json")["parameters"]["interval_level"].number()
+    joint = models.joint if chosen == "joint" else None
     try:
-        together, slopes = derivatives(network, position, evidence, rules)
-        if not (mass := float(together.sum())) > 0:
-            what = "the evidence has" if not rules else "evidence and rules have"
-            raise ValueError(f"{what} probability 0 under the network")
-        every = conditioned(network, {}, rules)[1] if rules else 1.0
-        own = asked = together / mass
-        if chosen == "joint" and models.joint is not None:
-            asked = models.joint.given(evidence).shares([position])
+        try:
+            found = _of_network(models, position, evidence, level)
+        except TooWideError as error:
+            if joint is None:
+                raise
+            nothing = np.full(schema[position].n_states, np.nan)
+            published = _published(models, position, evidence)
+            found = _OfNetwork(
+                own=nothing,
+                given_probability=float(joint.weights_of(evidence).sum()),
+                interval="none" if published is None else "published",
+                ends=published or (nothing, nothing),
+                too_wide=str(error),
+            )
+        asked = found.own if joint is None else joint.given(evidence).shares([position])
     except ValueError as error:
-        raise Misuse("USAGE", f"given: {error}", hint="ask for less at once, or for what can be") from None
-    root = parse(models.document, source="model.json")
-    level = root["parameters"]["interval_level"].number()
-    published = _published(models, position, evidence)
-    low, high = (
-        delta_interval(network, own, {v: slope / mass for v, slope in slopes.items()}, level)
-        if published is None
-        else published
-    )
+        there = isinstance(error, TooWideError) and models.joint is not None
+        hint = (
+            "the joint model can answer: source joint (--from joint)"
+            if there
+            else "ask for less at once, or for what can be"
+        )
+        raise Misuse("USAGE", f"given: {error}", hint=hint) from None
+    low, high = found.ends
     return Answer(
         target=target,
         given={schema.names[v]: schema[v].labels[code] for v, code in evidence.items()},
         source=chosen,
-        interval="delta" if published is None else "published",
+        interval=found.interval,
         interval_level=level,
-        given_probability=mass / every if evidence else 1.0,
+        given_probability=found.given_probability,
         shares=tuple(
             Share(
                 category=label,
                 probability=float(asked[code]),
-                network=float(own[code]),
+                network=None if math.isnan(found.own[code]) else float(found.own[code]),
                 interval=None if math.isnan(low[code]) else (float(low[code]), float(high[code])),
             )
             for code, label in enumerate(schema[position].labels)
         ),
+        too_wide=found.too_wide,
+    )
+
+
+def _of_network(models: ReleaseModels, target: int, evidence: Mapping[int, int], level: float) -> _OfNetwork:
+    """Raises ValueError: it has probability 0; TooWideError: an answer needs too large a table, whatever its interval."""
+    network, too_wide = models.network, None
+    by = raked(network, models.support)
+    rules = () if by is None else by.limits
+    slopes: dict[int, Floats] | None = None
+    if (published := _published(models, target, evidence)) is None:
+        try:
+            shares, slopes = derivatives(network, target, evidence, rules)
+        except TooWideError as error:
+            shares, too_wide = together(network, target, evidence, rules), str(error)
+    else:
+        shares = together(network, target, evidence, rules)
+    if not (mass := float(shares.sum())) > 0:
+        what = "the evidence has" if not rules else "evidence and rules have"
+        raise ValueError(f"{what} probability 0 under the network")
+    every = conditioned(network, {}, rules)[1] if rules else 1.0
+    own, nothing = shares / mass, np.full(len(shares), np.nan)
+    ends = (nothing, nothing) if published is None else published
+    if slopes is not None:
+        ends = delta_interval(network, own, {v: slope / mass for v, slope in slopes.items()}, level)
+    return _OfNetwork(
+        own=own,
+        given_probability=mass / every if evidence else 1.0,
+        interval="published" if published is not None else "none" if slopes is None else "delta",
+        ends=ends,
+        too_wide=too_wide,
     )
 
 
