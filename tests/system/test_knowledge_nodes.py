@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +71,20 @@ def knowing(text: str, structure: str = "") -> str:
     return text + KNOWLEDGE
 
 
-def check(release: Path, ca: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It verifies; and so says whoever reads the table with nothing of ours."""
+def check(release: Path, ca: Path, capsys: pytest.CaptureFixture[str], parties: Mapping[str, Path]) -> None:
+    """It verifies; so says whoever reads the table with nothing of ours; and at each site it was shown what is stated."""
+    study = json.loads((release / "manifest.json").read_bytes())["study"]["id"]
+    for folder in parties.values():
+        capsys.readouterr()
+        assert main(["party", "show", study, "--config", str(folder / "party.toml")]) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        for words in (
+            "Stated, not learned",
+            "no gold for the young: never together: age is below 30 and plan is 'gold'.",
+            "senior follows from age and is sent by nobody",
+            "worn is 'yes', else 'no'; its party writes it from them.",
+        ):
+            assert words in shown
     capsys.readouterr()
     assert main(["release", "verify", str(release), "--ca", str(ca), "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["verified"]
@@ -117,7 +129,7 @@ def test_with_a_miner(
     nodes.publish(digest)
     nodes.stop()
     release = nodes.made.miner / "state" / "studies" / digest.hex() / "release"
-    check(release, nodes.made.ca_certificate, capsys)
+    check(release, nodes.made.ca_certificate, capsys, nodes.made.parties)
 
 
 def test_between_peers(
@@ -129,4 +141,4 @@ def test_between_peers(
     peers.start()
     releases = peers.releases(tmp_path / "releases")
     assert len(releases) == 3
-    check(releases["insurer"], peers.made.ca_certificate, capsys)
+    check(releases["insurer"], peers.made.ca_certificate, capsys, peers.made.parties)
