@@ -159,7 +159,7 @@ def test_raw_columns_are_masked_by_name_only(tmp_path: Path) -> None:
     found = four_figures(study)
     assert found is not None
     assert math.isinf(found.floor[0].epsilon)
-    assert "epsilon without bound over" in found.words[2]
+    assert ": no bound over" in found.words[2]
 
 
 def test_a_party_whose_own_noise_is_not_counted_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from verticil.shared.json_document import Json
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.events import is_masked
-from verticil.shared.privacy.figures import column_epsilon, total_epsilon
+from verticil.shared.privacy.figures import column_epsilon, epsilon_words, total_epsilon
 from verticil.shared.privacy.masked import dealer_event, known_draws, tables_event, together
 from verticil.shared.study.document import Study
 from verticil.shared.study.masked import counted, covered, rule_of
@@ -142,11 +142,7 @@ def four_figures(study: Study, *, party: str | None = None, before: float | None
 
 
 def _told(cost: Cost) -> str:
-    return f"epsilon {_up(cost.epsilon)}, delta {cost.delta:.3g}"
-
-
-def _up(epsilon: float) -> str:
-    return "without bound" if math.isinf(epsilon) else f"{math.ceil(100 * epsilon - 1e-6) / 100:g}"
+    return f"{epsilon_words(cost.epsilon)}, delta {cost.delta:.3g}"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -171,12 +167,14 @@ def _before(epsilon: float | None) -> str:
         )
     if epsilon == 0:
         return "the miner: the same; it was sent nothing of these columns before"
-    return f"the miner: the same, and what it was sent of these columns before, which it keeps: epsilon {_up(epsilon)}"
+    return (
+        f"the miner: the same, and what it was sent of these columns before, which it keeps: {epsilon_words(epsilon)}"
+    )
 
 
 def _floor(found: FourFigures) -> str:
     named = [
-        f"{' with '.join(item.names)} (columns of {_listed(item.owners)}: epsilon {_up(item.epsilon)} over {item.columns})"
+        f"{' with '.join(item.names)} (columns of {_listed(item.owners)}: {epsilon_words(item.epsilon)} over {item.columns})"
         for item in found.floor[:_MOST]
     ]
     more = f"; and {len(found.floor) - _MOST} more pairs" if len(found.floor) > _MOST else ""
