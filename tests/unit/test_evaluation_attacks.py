@@ -133,6 +133,20 @@ def test_records_are_numbered_by_their_numbers() -> None:
     assert len(set(rows)) == len(set(mine.tolist()))
 
 
+def test_classifiers_do_not_see_what_they_predict_and_a_missing_number_is_the_mean() -> None:
+    made = CodedTable(
+        names=("a", "b", "c"),
+        codes=(
+            np.array([2, 0, 1], dtype=np.uint8),
+            np.array([1, 0, 0], dtype=np.uint8),
+            np.array([0, 1, 1], dtype=np.uint8),
+        ),
+        n_states=(3, 2, 2),
+        values=(None, np.array([4.0, np.nan, 8.0]), None),
+    )
+    assert made.features(2).tolist() == [[2.0, 4.0], [0.0, 6.0], [1.0, 8.0]]
+
+
 def test_rates_have_wilsons_interval() -> None:
     """1 of 10: .0179 to .4042, as in Brown, Cai & DasGupta (2001) and in every package."""
     found = rate(1, 10)

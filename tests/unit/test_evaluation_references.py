@@ -16,7 +16,12 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from verticil.shared.evaluation.coded import CodedTable
-from verticil.shared.evaluation.fidelity import conditional_kullback_leibler, distances, k_marginal
+from verticil.shared.evaluation.fidelity import (
+    conditional_divergence,
+    conditional_kullback_leibler,
+    distances,
+    k_marginal,
+)
 from verticil.shared.evaluation.propensity import Null, logistic_propensity, tree_propensity
 from verticil.shared.evaluation.regression import (
     Coefficients,
@@ -227,6 +232,10 @@ def test_conditional_divergence_and_k_marginal_by_hand() -> None:
     )  # (3.5, .5) / 4; the second row is equal
     assert conditional_kullback_leibler(real, lacking) == pytest.approx(smoothed, rel=1e-12)
     assert math.isnan(conditional_kullback_leibler(np.zeros((2, 2)), other))
+    # Of several estimates at once, by the same sum; rows count as often as people are in them.
+    counts, theta = np.array([[6, 2], [1, 1]]), np.array([[[0.5, 0.5], [0.5, 0.5]], [[0.75, 0.25], [0.5, 0.5]]])
+    first = 0.8 * (0.75 * math.log(1.5) + 0.25 * math.log(0.5))
+    assert conditional_divergence(counts, theta) == pytest.approx([first, 0.0], abs=1e-15)
     a, b = table(1), table(2, shift=0.4)
     # SDNist: (2 - mean over pairs of the sum of absolute differences of densities) * 500.
     frames = [pd.DataFrame(dict(zip(t.names, t.codes, strict=True))) for t in (a, b)]
