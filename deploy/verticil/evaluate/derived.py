@@ -48,6 +48,16 @@ def with_derived(tables: Mapping[str, TextTable], study: Study) -> tuple[dict[st
     return found, notes
 
 
+def following(study: Study) -> dict[str, tuple[str, ...]]:
+    """Every column that follows from others, by what the study states, and all that it follows from, directly or not."""
+    known = Knowledge() if study.knowledge is None else study.knowledge
+    found = {flag.variable: _follows(flag) for flag in known.flags}
+    for function in known.functions:
+        further = [name for of in function.of for name in found.get(of, ())]
+        found[function.variable.name] = (*function.of, *further)
+    return found
+
+
 def derived_from(study: Study, columns: Sequence[str]) -> list[str]:
     """The columns that follow from some of a study's, or from others that do; without columns of numbers."""
     known = set(columns)

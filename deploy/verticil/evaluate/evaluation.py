@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from verticil.analyst.draft import TextTable
 from verticil.evaluate.coding import Coding, coding
+from verticil.evaluate.derived import following
 from verticil.evaluate.fidelity import TREE_RECORDS
 from verticil.evaluate.figures import Figure, Summary, figure, summaries, worst_first
 from verticil.evaluate.metrics import Measured, Metric, Row, Setting
@@ -238,13 +239,17 @@ def evaluate_texts(
         raise Misuse(
             "USAGE", f"no column '{target}' to predict", hint=f"'{near[0]}'?" if near else ", ".join(coded.real.names)
         )
+    follow, names = {} if study is None else following(study), coded.real.names
+    predicted = target_of(coded.real, follow) if target is None else coded.real.column(target)
+    telling = tuple(place for place, name in enumerate(names) if names[predicted] in follow.get(name, ()))
     setting = Setting(
         labels=coded.labels,
-        target=target_of(coded.real) if target is None else coded.real.column(target),
+        target=predicted,
+        telling=telling if len(telling) < len(names) - 1 else (),
         support=coded.support,
         functions=coded.functions,
         full=full,
-        parties=() if study is None else _parties(coded.real.names, study),
+        parties=() if study is None else _parties(names, study),
     )
     return _evaluated(coded, setting, chosen, seed=seed, told=progress or _untold)
 

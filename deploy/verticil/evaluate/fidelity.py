@@ -133,7 +133,7 @@ def _propensity(given: Round, play: Play, setting: Setting) -> Measured:
 
 
 def _regression(given: Round, play: Play, setting: Setting) -> Measured:
-    real, other = coefficients((given.real, play.table), setting.target)
+    real, other = coefficients((given.real, play.table), setting.target, without=setting.telling)
     found = agreement(real, other)
     known = ~np.isnan(real.values)
     rows: list[Row] = [

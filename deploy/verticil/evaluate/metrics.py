@@ -31,6 +31,7 @@ class Setting:
         support: what the study's rules leave possible; None: there are none.
         functions: name -> of a column that follows from others: the positions of these and its own, and a table, 1 where it does.
         full: without limits.
+        telling: positions of the columns that follow from the target by what the study states, and would tell it.
         parties: of each column, who holds it, "" where that is nobody; empty: nothing is known of parties.
     """
 
@@ -39,6 +40,7 @@ class Setting:
     support: Support | None
     functions: Mapping[str, Factor]
     full: bool
+    telling: tuple[int, ...] = ()
     parties: tuple[str, ...] = ()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from verticil.evaluate.disclosure import METRICS as DISCLOSURE
@@ -43,8 +43,12 @@ def chosen(only: Sequence[str]) -> tuple[Metric, ...]:
     return tuple(metric for metric in METRICS if not only or metric.name in only or metric.family in only)
 
 
-def target_of(table: CodedTable) -> int:
+def target_of(table: CodedTable, follow: Collection[str] = ()) -> int:
     """The column that is predicted where nobody names one: the last of those with few categories, numbers aside.
+
+    Args:
+        table: with the columns.
+        follow: names of columns that follow from others, and are none to be predicted.
 
     >>> import numpy as np
     >>> codes = tuple(np.zeros(1, dtype=np.uint8) for _ in range(3))
@@ -54,6 +58,6 @@ def target_of(table: CodedTable) -> int:
     few = [
         place
         for place, (states, values) in enumerate(zip(table.n_states, table.values, strict=True))
-        if values is None and 2 <= states <= _FEW
+        if values is None and 2 <= states <= _FEW and table.names[place] not in follow
     ]
     return few[-1] if few else len(table.names) - 1

@@ -25,10 +25,10 @@ _NAMES: Final[Mapping[str, str]] = {
 
 
 def _utility(given: Round, play: Play, setting: Setting) -> Measured:
-    tested = labelled(given.tested, setting.target)
+    tested = labelled(given.tested, setting.target, *setting.telling)
     if play.kind == "baseline":
         return Measured(values=_of_majority(tested, given.real.n_states[setting.target]))
-    training = labelled(given.real if play.kind == "floor" else play.table, setting.target)
+    training = labelled(given.real if play.kind == "floor" else play.table, setting.target, *setting.telling)
     (found,) = utility(
         training,
         [tested],
@@ -54,9 +54,9 @@ def _of_majority(tested: Labelled, n_classes: int) -> dict[str, float]:
     return {**found, **{f"{kind}_{name}": value for kind, value in found.items() for name in _NAMES.values()}}
 
 
-def labelled(table: CodedTable, target: int) -> Labelled:
-    """Records as classifiers take them: one column is what they learn to predict."""
-    return Labelled(features=table.features(target), target=table.codes[target].astype(np.int64))
+def labelled(table: CodedTable, target: int, *without: int) -> Labelled:
+    """Records as classifiers take them: one column is what they learn to predict, others are left out."""
+    return Labelled(features=table.features(target, *without), target=table.codes[target].astype(np.int64))
 
 
 METRICS: Final = (

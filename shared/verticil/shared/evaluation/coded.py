@@ -61,13 +61,13 @@ class CodedTable:
             values=tuple(None if column is None else column[index] for column in self.values),
         )
 
-    def features(self, without: int) -> Floats:
-        """What classifiers learn from: (n, columns - 1), all but one. A missing number is the mean, a category its place."""
+    def features(self, *without: int) -> Floats:
+        """What classifiers learn from: (n, f), all columns but some. A missing number is the mean, a category its place."""
         return np.column_stack(
             [
                 codes.astype(np.float64) if values is None else _filled(values)
                 for place, (codes, values) in enumerate(zip(self.codes, self.values, strict=True))
-                if place != without
+                if place not in without
             ]
         )
 

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -91,7 +91,7 @@ def interval_overlap_or_none(first: tuple[Floats, Floats], second: tuple[Floats,
 
 
 def coefficients(
-    tables: tuple[CodedTable, CodedTable], target: int, *, least: int = LEAST_RECORDS
+    tables: tuple[CodedTable, CodedTable], target: int, *, least: int = LEAST_RECORDS, without: Collection[int] = ()
 ) -> tuple[Coefficients, Coefficients]:
     """The same logistic regression on a real and another table: has the target its most common category, or another one?
 
@@ -104,9 +104,10 @@ def coefficients(
         tables: the real one, then the other one.
         target: position of the column that is asked for.
         least: real records.
+        without: positions of columns that are left out.
     """
     real = tables[0]
-    features = [place for place in range(len(real.names)) if place != target]
+    features = [place for place in range(len(real.names)) if place != target and place not in without]
     merged, names, chosen, start = [], [("", 0)], [0], 1
     for place in features:
         to = _merged(np.bincount(real.codes[place], minlength=real.n_states[place]), least)
