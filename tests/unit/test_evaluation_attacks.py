@@ -200,7 +200,7 @@ def test_the_share_of_nearer_records_counts_ties_half() -> None:
 
 @pytest.mark.parametrize("several", [False, True])
 def test_conditions_hold_for_one_published_record(several: bool) -> None:
-    published, people = table(4, 300, states=(30, 4, 25, 25)), table(5, 250, states=(30, 4, 25, 25))
+    published, people = table(4, 900, states=(30, 4, 25, 25)), table(5, 250, states=(30, 4, 25, 25))
     make = singling_out.of_several if several else singling_out.of_one_column
     made = make(published, 80, generator=np.random.default_rng(1))
     assert 5 < len(made) <= 80
