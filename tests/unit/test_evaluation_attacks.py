@@ -114,6 +114,9 @@ def test_an_attacker_with_rules_gives_nothing_to_what_they_forbid() -> None:
     knowing = Known(keys=asked.keys, sensitive=asked.sensitive, possible=only)
     # The second person's nearest records say nothing that is possible: what is, is taken from the margin.
     assert gcap(knowing, published).probability.tolist() == [1.0, 1.0]
+    rare = Known(keys=(np.array([0, 0, 1, 1, 1]),), sensitive=np.array([0, 1, 2, 3, 3]))
+    one = Known(keys=(np.array([0]),), sensitive=np.array([2]), possible=np.array([[False, False, True, True]]))
+    assert gcap(one, rare).probability.tolist() == pytest.approx([1 / 3])
     with pytest.raises(ValueError, match="some for each"):
         Known(keys=asked.keys, sensitive=asked.sensitive, possible=np.zeros((2, 3), dtype=bool))
 

@@ -121,6 +121,7 @@ def test_tests_of_single_columns_are_those_of_two_definitions() -> None:
     by_hand = sum((o - e) ** 2 / e for o, e in zip(np.ravel(counts), np.ravel(expected), strict=True) if e)
     assert chi_square(*counts).statistic == pytest.approx(by_hand, rel=1e-12)
     assert chi_square(*counts).degrees_of_freedom == 2
+    assert chi_square(np.array([30, 10]), np.array([20, 20])).statistic == pytest.approx(2 * 5**2 / 25 + 2 * 5**2 / 15)
     generator = np.random.default_rng(1)
     a, b = generator.normal(size=300), generator.normal(0.3, 1, 200)
     points = np.concatenate([a, b])
