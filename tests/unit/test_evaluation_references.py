@@ -203,6 +203,9 @@ def test_rare_categories_share_a_coefficient_or_have_none() -> None:
     real = table(1)  # d: 47 records of code 4, c: 2 categories
     assert [code for name, code in coefficients((real, real), 2, least=60)[0].names if name == "d"] == [1, 2, 3]
     assert [code for name, code in coefficients((real, real), 2, least=100)[0].names if name == "d"] == [1, 2, 3]
+    turned = dataclasses.replace(real, codes=(*real.codes[:3], (4 - real.codes[3]).astype(np.uint8)))
+    compared = [code for name, code in coefficients((turned, turned), 2, least=1)[0].names if name == "d"]
+    assert compared == [0, 1, 2, 3]  # with the most common one
 
 
 def test_interval_overlaps_by_hand() -> None:
@@ -285,6 +288,7 @@ def test_a_class_that_training_lacks_and_a_table_of_one_class_have_scores_that_s
     assert math.isnan(area_under_curve(np.zeros(6, dtype=np.int64), scores))
     assert area_under_curve(np.array([0, 1, 2, 0, 1, 2]), scores[:, [2, 2, 2]]) == 0.5
     assert macro_f1(np.array([[0, 2], [0, 2]])) == pytest.approx((0 + 2 / 3) / 2)
+    assert macro_f1(np.array([[3, 1], [0, 0]])) == pytest.approx(6 / 7)  # a class that nobody has is none
     one = Labelled(features=np.zeros((5, 1)), target=np.ones(5, dtype=np.int64))
     (found,) = utility(one, [Labelled(features=np.zeros((4, 1)), target=np.array([0, 1, 1, 0]))], seed=1)
     assert set(found.auc.values()) == {0.5}
