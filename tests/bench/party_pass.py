@@ -9,8 +9,9 @@
 - ``intersect``: the miner's intersection of all parties' lists, with the bitmaps.
 - ``release``: as many synthetic records of 18 columns drawn and written, CSV and Parquet.
 
-A phase starts with everything imported and compiled; memory is how much the process grew beyond that (VmHWM, so mapped files that
-the kernel could drop at any time count too) and, of that, what it could not drop (RssAnon, sampled).
+A phase starts with everything imported and compiled, in the environment that a daemon has; memory is how much the process grew
+beyond that (VmHWM, so mapped files that the kernel could drop at any time count too), of that what it could not drop (RssAnon,
+sampled), and the process in all.
 """
 
 from __future__ import annotations
@@ -226,6 +227,7 @@ def measured(phase: str, folder: Path, rows: int, parties: int, data_mib: int | 
         "cpu_seconds": seconds,
         "grew_mb": (status("VmHWM") - before) / 1e6,
         "grew_anonymous_mb": (max(anonymous) - anonymous[0]) / 1e6,
+        "process_mb": status("VmHWM") / 1e6,
     }
 
 
@@ -251,12 +253,12 @@ def main() -> None:
             command = [sys.executable, __file__, "--here", "--phase", phase, "--folder", str(folder)]
             command += ["--rows", str(asked.rows), "--parties", str(asked.parties)]
             command += [] if asked.data_mib is None else ["--data-mib", str(asked.data_mib)]
-            environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+            environment = {"ARROW_DEFAULT_MEMORY_POOL": "system", **os.environ, "OMP_NUM_THREADS": "1"}
             done = subprocess.run(command, stdout=subprocess.PIPE, check=True, env=environment)
             found = json.loads(done.stdout)
             print(
                 f"{phase:10} {asked.rows:>11,} rows: {found['cpu_seconds']:6.2f} CPU s, grew {found['grew_mb']:7.1f} MB,"
-                f" of it {found['grew_anonymous_mb']:7.1f} MB anonymous",
+                f" of it {found['grew_anonymous_mb']:7.1f} MB anonymous; {found['process_mb']:7.1f} MB in all",
                 flush=True,
             )
 

@@ -8,6 +8,10 @@ In a *chain* it dies once at every *site* (a kind of step, called from one place
 right after it, one death after the other within one study, until nothing new is left to die at. With ``--each N``, every N-th
 single step of an undisturbed run has a study of its own that dies once, there.
 
+With ``--spilled`` hardly anything fits into memory (`SPILLED`): people, tokens and records wait in files without a name, and the
+chain's sites are what is done with those (`OUTSIDE`), where the process ends by SIGKILL. Ledgers, and which files are left, are
+printed, too.
+
 With ``--lossy`` the disk forgets at each death whatever was not flushed by then: the bytes of files, new names, renamings,
 removals. (SQLite flushes its own files; they are left alone.)
 
@@ -26,6 +30,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import sys
 import threading
@@ -42,13 +47,16 @@ import pandas as pd  # noqa: F401
 import pyarrow.parquet as pq  # noqa: F401
 
 import verticil.miner.service.node
+import verticil.miner.storage.linkage
 import verticil.party.daemon
+import verticil.party.local_dataset
 import verticil.shared.release.report.page
 import verticil.shared.transport.fetch
 import verticil.shared.transport.in_memory
-import verticil.simulation.analyst  # noqa: F401
+import verticil.simulation.analyst
 from verticil.party.protocol.peer.artifact_store import kept_after
-from verticil.shared import durable
+from verticil.shared import durable, nameless, sorting
+from verticil.shared.release import records, synthesis, written
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
 from verticil.simulation import peers
@@ -58,7 +66,29 @@ from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, pr
 STANDING = peers.standing
 DEAD = 86
 """Exit status of a process that died as planned."""
+KILLED = -signal.SIGKILL
 MOST_DEATHS = 500
+FEW = 16
+SPILLED: tuple[tuple[Any, str, int], ...] = (
+    (verticil.party.local_dataset, "MEMORY_ROWS", FEW),
+    (verticil.miner.storage.linkage, "_TOKENS_IN_MEMORY", FEW),
+    (records, "PIECE", FEW),
+    (written, "PIECE", FEW),
+    (records, "CHUNK", FEW),
+    (synthesis, "CHUNK", FEW),
+    (records, "IN_ONE_PIECE", 0),
+)
+"""What is made small, so that of `N` people and records most are outside memory."""
+OUTSIDE: tuple[tuple[Any, str], ...] = (
+    (sorting, "nameless_file"),
+    (sorting.Sorter, "_write_run"),
+    (sorting.Sorter, "blocks"),
+    (nameless, "nameless_file"),
+    (nameless.KeptRows, "write"),
+    (nameless.KeptRows, "arrays"),
+    (written, "frame"),
+)
+"""What is done with files without a name, and with what is read from them."""
 N = 60
 
 STUDY = """schema = 1
@@ -88,6 +118,7 @@ ABSENT = {
 STRUCTURES = {
     "central": '{ method = "given", parents = { claims = ["smoker"] } }',
     "sub-model": '{ method = "tree" }',
+    "central-blinded": '{ method = "given", parents = { claims = ["smoker"] } }',
     "peer": '{ method = "given", parents = { claims = ["smoker"] } }',
     "peer-learned": '{ method = "tree", score = "mutual-information" }',
     "peer-blinded": '{ method = "given", parents = { claims = ["smoker"] } }',
@@ -230,15 +261,38 @@ class Watcher:
                     self.disk.forget()
                 os._exit(DEAD)
 
+    def outside(self, name: str, moment: str) -> None:
+        """A step of `OUTSIDE`."""
+        site = f"outside {name} {' < '.join(list(frames(sys._getframe(1)))[:3])}"
+        with self.lock:
+            self.seen[site, moment] += 1
+            death = Death(site, self.seen[site, moment], moment)
+            os.write(self.report, f"{death.key}\n".encode())
+            if self.dies(death):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def told(watcher: Watcher, work: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Tells the watcher before and after a step of `OUTSIDE`."""
+
+    def step(*arguments: Any, **keys: Any) -> Any:
+        watcher.outside(name, "before")
+        result = work(*arguments, **keys)
+        watcher.outside(name, "after")
+        return result
+
+    return step
+
 
 class Federation:
     """A provisioned federation, copied for every life that it shall live."""
 
-    def __init__(self, folder: Path, kind: str) -> None:
+    def __init__(self, folder: Path, kind: str, *, spilled: bool = False) -> None:
+        self.spilled = spilled
         self.folder, self.absent = folder, kind == "sub-model"
         self.model = "central" if self.absent else kind.split("-", maxsplit=1)[0]
         self.learned, self.masked = kind == "peer-learned", kind == "masked"
-        self.mode = "dh-psi" if kind == "peer-blinded" else "keyed-hash"
+        self.mode = "dh-psi" if kind.endswith("-blinded") else "keyed-hash"
         tables = folder / "template" / "tables"
         tables.mkdir(parents=True)
         (tables / "clinic.csv").write_text(
@@ -300,14 +354,20 @@ class Federation:
         with os.fdopen(reading, encoding="utf-8") as steps:
             taken = steps.read().splitlines()
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        if status not in {0, DEAD}:
+        if status not in {0, DEAD, KILLED}:
             raise SystemExit(f"a process ended with status {status} after: {taken[-1:]}")
         return status == 0, taken
 
     def _be(self, made: Provisioned, watcher: Watcher) -> None:
         run: Any = run_peers if self.model == "peer" else run_federation
         clock = functools.partial(self._time, made)
-        with durable.watched(watcher), mock.patch.object(peers, "standing", self._standing):
+        with contextlib.ExitStack() as patches:
+            patches.enter_context(durable.watched(watcher))
+            patches.enter_context(mock.patch.object(peers, "standing", self._standing))
+            for owner, name, small in SPILLED * self.spilled:
+                patches.enter_context(mock.patch.object(owner, name, small))
+            for owner, name in OUTSIDE * self.spilled:
+                patches.enter_context(mock.patch.object(owner, name, told(watcher, getattr(owner, name), name)))
             asyncio.run(run(made, self.study, made.root.parent / "release", seeded=True, clock=clock))
 
     def _standing(self, parties: Mapping[str, Path], digest: str) -> peers.Standing:
@@ -341,6 +401,20 @@ class Federation:
                 return self.now + dt.timedelta(hours=2)
         return self.now
 
+    def left(self, made: Provisioned) -> dict[str, Any]:
+        """Every node's files, and what each ledger says."""
+        files = sorted(
+            str(path.relative_to(made.root))
+            for path in made.root.rglob("*")
+            if path.is_file() and "cache" not in path.parts and not path.name.endswith(("-wal", "-shm"))
+        )
+        ledgers = {}
+        for party, place in made.parties.items():
+            with contextlib.closing(sqlite3.connect(place / "state" / "party.sqlite")) as database:
+                rows = database.execute("SELECT unit, recipient, charged FROM ledger ORDER BY unit, recipient")
+                ledgers[party] = rows.fetchall()
+        return {"files": files, "ledgers": ledgers}
+
     def digests(self, made: Provisioned) -> dict[str, str]:
         folder = made.root.parent / "release"
         names = {path.name for path in folder.iterdir()}
@@ -359,12 +433,13 @@ def chain(federation: Federation, *, lossy: bool, moments: frozenset[str]) -> di
     deaths: list[str] = []
 
     def dies(death: Death) -> bool:
-        return death.moment in moments and (death.site, death.moment) not in died
+        here = not federation.spilled or death.site.startswith("outside ")
+        return here and death.moment in moments and (death.site, death.moment) not in died
 
     while True:
         lived, taken = federation.live(made, dies, lossy=lossy)
         if lived:
-            return {"deaths": deaths, "digests": federation.digests(made)}
+            return {"deaths": deaths, "digests": federation.digests(made), **federation.left(made)}
         moment, rest = taken[-1].split(" ", maxsplit=1)
         died.add((rest.rsplit(" #", maxsplit=1)[0], moment))
         deaths.append(taken[-1])
@@ -396,14 +471,16 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--kind", choices=sorted(STRUCTURES), required=True)
     parser.add_argument("--lossy", action="store_true")
+    parser.add_argument("--spilled", action="store_true")
     parser.add_argument("--moments", nargs="+", choices=("before", "after"), default=("before", "after"))
     parser.add_argument("--each", type=int, default=0, help="one study for every so many steps; 0: none")
     options = parser.parse_args()
-    federation = Federation(options.folder, options.kind)
+    federation = Federation(options.folder, options.kind, spilled=options.spilled)
     calm = federation.copy("undisturbed")
     _, steps = federation.live(calm, lambda _death: False, lossy=False)
     result: dict[str, Any] = {
         "undisturbed": federation.digests(calm),
+        **federation.left(calm),
         "steps": len(steps),
         "sites": sorted({key.split(" ", maxsplit=1)[1].rsplit(" #", maxsplit=1)[0] for key in steps}),
     }

@@ -59,6 +59,23 @@ def test_feature_11_before_and_after_and_on_a_disk_that_forgets(kind: str, disk:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
+@pytest.mark.parametrize("kind", ["central", "central-blinded", "peer", "peer-blinded", "masked"])
+def test_what_does_not_fit_into_memory_is_lost_with_the_process_and_made_again(kind: str, tmp_path: Path) -> None:
+    """SIGKILL before and after each step with files that have no name: the same release and files, each column paid once."""
+    found = run(tmp_path, "--kind", kind, "--spilled")
+    chain = found["chain"]
+    sites = {site for site in found["sites"] if site.startswith("outside ")}
+    print(f"{len(sites)} sites, {len(chain['deaths'])} deaths in one study", *chain["deaths"], sep="\n")
+    assert len(sites) >= 10
+    assert len(chain["deaths"]) >= 2 * len(sites)
+    assert chain["digests"] == found["undisturbed"]
+    assert chain["ledgers"] == found["ledgers"]
+    assert any(found["ledgers"].values())
+    assert chain["files"] == found["files"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
 @pytest.mark.parametrize("kind", ["central", "peer"])
 def test_feature_11_each_step_by_itself(kind: str, tmp_path: Path) -> None:
     found = run(tmp_path, "--kind", kind, "--each", "1")

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from verticil.party.dataset import table as table_module
 from verticil.party.dataset.encoding import Codebook, Outcome
 from verticil.party.dataset.source import check_records, read_records
 from verticil.party.dataset.table import ColumnRule, DatasetRule, header, read_parts
@@ -112,7 +113,7 @@ def test_texts_are_not_interpreted(table):
 
 
 def test_rows_in_many_parts(table):
-    """More than one block of 4 MiB; the reference is Python's csv module."""
+    """More than one block; the reference is Python's csv module."""
     n = 200_000
     generator = np.random.default_rng(0)
     sex, age = generator.integers(0, 2, n), generator.integers(17, 91, n)
@@ -124,6 +125,26 @@ def test_rows_in_many_parts(table):
         assert list(records.ids) == [row["id"] for row in csv.DictReader(file)]
     assert (records.codes["sex"] == sex).all()
     assert (records.codes["age"] == (age >= 30)).all()
+
+
+@pytest.mark.parametrize("longest", [table_module._LONGEST_ROW - 1_000_000, 2 * table_module._LONGEST_ROW])
+def test_a_long_row_is_read_where_shorter_ones_have_been(table, longest: int) -> None:
+    """Whoever reads blocks that it does not fit into begins anew: each row comes once, and each row left out is counted once."""
+    generator = np.random.default_rng(0)
+    lengths = [*generator.integers(10, 20_000, 300), longest, *generator.integers(10, 20_000, 300)]
+    lines = [f'{i},Male,"{"x" * n}\n"\n' for i, n in enumerate(lengths)]
+    lines[7] = lines[250] = lines[299] = lines[302] = "too,few\n"
+    rule = table("id,sex,note\n" + "".join(lines))
+    if longest > table_module._LONGEST_ROW:
+        with pytest.raises(DataFault, match="a row is longer than 4 MiB or cut off"):
+            list(read_parts(rule, ["id"]))
+        return
+    parts = list(read_parts(rule, ["id", "sex"]))
+    assert [name for part in parts if part.n_rows for name in part.columns["id"].texts()] == [
+        str(i) for i in range(601) if i not in {7, 250, 299, 302}
+    ]
+    assert sum(part.n_ragged for part in parts) == 4
+    assert next(part.first_ragged for part in parts if part.n_ragged) == 9
 
 
 def test_recode_and_source(table):

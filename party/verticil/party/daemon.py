@@ -135,6 +135,8 @@ async def run_party(
     if coordinator_factory is None:
         # Compiled kernels belong to the daemon's own folder: the program's may be read-only.
         os.environ.setdefault("NUMBA_CACHE_DIR", str(config.state_directory / "cache"))
+        # Arrow's own pool keeps what it has freed, and asks for a gibibyte at once.
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     if coordinator_factory is None and config.federation.endpoint is not None:
         coordinator_factory = functools.partial(dial, config, followed, revocations)
     metrics, refusals = Metrics(), Refusals()

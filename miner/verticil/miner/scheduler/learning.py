@@ -120,7 +120,9 @@ class SpawnedLearning:
     async def _run(self, line: bytes, progress: Progress) -> str:
         """Have the line's job done; what the process returned, empty for a learning job."""
         # OpenBLAS takes memory for each of its threads and tries for ever when the limit leaves it none; our products are small.
-        environment = {"NUMBA_CACHE_DIR": str(self._cache), "OPENBLAS_NUM_THREADS": "1", **os.environ}
+        # Arrow's own pool asks for a gibibyte at once.
+        ours = {"OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+        environment = {"NUMBA_CACHE_DIR": str(self._cache), **ours, **os.environ}
         await asyncio.to_thread(Path(environment["NUMBA_CACHE_DIR"]).mkdir, parents=True, exist_ok=True)
         process = await self._started(environment)
         try:

@@ -30,7 +30,7 @@ from verticil.shared.arrays import Codes
 from verticil.shared.nameless import KeptRows, Rows
 from verticil.shared.sorting import Sorter, ascending, keys_of
 
-MEMORY_ROWS: Final = 1 << 19
+MEMORY_ROWS: Final = 1 << 17
 """People from which on they are sorted, and kept, outside memory."""
 ROW_NUMBER_BYTES: Final = 8
 _BLOCK: Final = 1 << 16

@@ -39,7 +39,8 @@ from verticil.shared.errors import DataFault, Misuse
 
 T = TypeVar("T")
 
-_BLOCK_BYTES: Final = 4 << 20  # a CSV part; also the longest row
+_BLOCK_BYTES: Final = 1 << 19  # a CSV part, of which Arrow reads 32 ahead
+_LONGEST_ROW: Final = 4 << 20  # the part where a row is longer than that
 PART_ROWS: Final = 65_536
 """Most rows of a part that comes from anything else."""
 Format = Literal["csv", "parquet", "arrow", "duckdb", "sqlite", "server"]
@@ -308,48 +309,56 @@ def _check_delimiter(rule: DatasetRule, wanted: Sequence[str]) -> None:
 
 def csv_parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
     """The rows of one CSV file; raises as `read_parts`."""
-    ragged: list[int] = []
-
-    def leave_out(row: arrow_csv.InvalidRow) -> str:
-        ragged.append(row.number)
-        return "skip"
-
-    def open_reader() -> arrow_csv.CSVStreamingReader:
-        return arrow_csv.open_csv(
-            rule.path,
-            # One thread: rows are then numbered, and a party's machine has other work.
-            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES, encoding=rule.encoding),
-            parse_options=arrow_csv.ParseOptions(
-                delimiter=rule.delimiter, newlines_in_values=True, invalid_row_handler=leave_out
-            ),
-            convert_options=arrow_csv.ConvertOptions(
-                include_columns=wanted,
-                column_types=dict.fromkeys(wanted, pa.dictionary(pa.int32(), pa.string())),
-                null_values=[],
-                strings_can_be_null=False,
-                check_utf8=False,
-            ),
-        )
-
-    errors = (pa.ArrowException, ValueError, OSError)
     if len(attempt(lambda: _first_rows(rule, rule.delimiter, 2), csv.Error, OSError, UnicodeError) or "??") < 2:
         return  # the reader takes a header without a line end for a damaged file
-    reader = attempt(open_reader, *errors)
-    while reader is not None:
-        batch = attempt(partial(next_of, reader), *errors)
-        if batch is None:
-            break
-        columns = {
-            name: text_column(column) for part in batch for name, column in zip(wanted, part.columns, strict=True)
-        }
-        n_rows = batch[0].num_rows if batch else 0
-        yield TablePart(
-            n_rows=n_rows, columns=columns, n_ragged=len(ragged), first_ragged=ragged[0] if ragged else None
-        )
-        ragged.clear()
-        if not batch:
-            return
+    errors = (pa.ArrowException, ValueError, OSError)
+    n_rows = told = 0  # that were handed out; the last row of them that was left out
+    for block_bytes in (_BLOCK_BYTES, _LONGEST_ROW):
+        ragged: list[int] = []
+        reader = attempt(partial(_csv_reader, rule, wanted, block_bytes, told, ragged), *errors)
+        again = n_rows
+        while reader is not None and (batch := attempt(partial(next_of, reader), *errors)) is not None:
+            rows = batch[0][again:] if batch else None
+            again = max(0, again - (batch[0].num_rows if batch else 0))
+            columns = {} if rows is None else dict(zip(wanted, map(text_column, rows.columns), strict=True))
+            yield TablePart(
+                n_rows=0 if rows is None else rows.num_rows,
+                columns=columns,
+                n_ragged=len(ragged),
+                first_ragged=ragged[0] if ragged else None,
+            )
+            if rows is None:
+                return
+            n_rows, told = n_rows + rows.num_rows, max([told, *ragged])
+            ragged.clear()
     raise _why_unreadable(rule)
+
+
+def _csv_reader(
+    rule: DatasetRule, wanted: Sequence[str], block_bytes: int, told: int, ragged: list[int]
+) -> arrow_csv.CSVStreamingReader:
+    """Reads a file in blocks of so many bytes; numbers of rows behind `told` that are left out are added to `ragged`."""
+
+    def leave_out(row: arrow_csv.InvalidRow) -> str:
+        if row.number > told:
+            ragged.append(row.number)
+        return "skip"
+
+    return arrow_csv.open_csv(
+        rule.path,
+        # One thread: rows are then numbered, and a party's machine has other work.
+        read_options=arrow_csv.ReadOptions(use_threads=False, block_size=block_bytes, encoding=rule.encoding),
+        parse_options=arrow_csv.ParseOptions(
+            delimiter=rule.delimiter, newlines_in_values=True, invalid_row_handler=leave_out
+        ),
+        convert_options=arrow_csv.ConvertOptions(
+            include_columns=wanted,
+            column_types=dict.fromkeys(wanted, pa.dictionary(pa.int32(), pa.string())),
+            null_values=[],
+            strings_can_be_null=False,
+            check_utf8=False,
+        ),
+    )
 
 
 def next_of(items: Iterator[T]) -> list[T]:
@@ -369,7 +378,7 @@ def _why_unreadable(rule: DatasetRule) -> DataFault:
         )
     return unreadable(
         rule,
-        f"not readable as CSV: a row is longer than {_BLOCK_BYTES >> 20} MiB or cut off",
+        f"not readable as CSV: a row is longer than {_LONGEST_ROW >> 20} MiB or cut off",
         hint="is there a quotation mark that is never closed?",
     )
 

@@ -27,8 +27,8 @@ from verticil.shared.release.synthetic import (
     FALSE_ALARMS,
     TABLES,
     misplaced,
+    read_both,
     read_records,
-    same_records,
     unlikely_family,
 )
 from verticil.shared.release.within_bins import tilts_of
@@ -141,8 +141,8 @@ def sets_fault(folder: Path, study: Study, posterior: PublishedPosterior, n_reco
             return problem
     if study.records_from != "posterior":
         return _not_within(folder, study, networks, level=level)
-    text, binary = (read_records(folder / name, schema, n_records, knowledge) for name in TABLES)
-    if problem := same_records(text, binary, schema):
+    text, problem = read_both(folder, schema, n_records, knowledge)
+    if problem:
         return problem
     for place, network in enumerate(networks):
         part = [column[place::m] for column in text]

@@ -28,7 +28,7 @@ import numpy as np
 
 from verticil.shared.arrays import Codes, Floats, Ints
 from verticil.shared.errors import GateFailed
-from verticil.shared.knowledge.columns import columns
+from verticil.shared.knowledge.columns import Columns, columns
 from verticil.shared.knowledge.raking import raked
 from verticil.shared.knowledge.rules import Knowledge
 from verticil.shared.knowledge.support import Support, support
@@ -42,6 +42,7 @@ from verticil.shared.release.within_bins import Tilts
 from verticil.shared.release.written import cell_counts
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
 
@@ -76,32 +77,73 @@ def read_records(path: Path, schema: Schema, n_records: int, knowledge: Knowledg
     Raises:
         GateFailed: RELEASE_INVALID, it is not such a table.
     """
+    codes: list[Codes] = [np.empty(n_records, dtype=variable.code_dtype) for variable in schema.variables]
+    for start, part in _parts(path, schema, n_records, knowledge):
+        for target, column in zip(codes, part, strict=True):
+            target[start : start + len(column)] = column
+    return codes
+
+
+def read_both(
+    folder: Path, schema: Schema, n_records: int, knowledge: Knowledge | None = None
+) -> tuple[list[Codes], str]:
+    """Read both tables of a release, of which one is kept in memory.
+
+    Args:
+        folder: the release.
+        schema, n_records, knowledge: see `read_records`.
+
+    Returns:
+        The codes of `read_records`, and what differs between the tables; empty: they hold the same records.
+
+    Raises:
+        GateFailed: RELEASE_INVALID, one of them is not such a table.
+    """
+    text, binary = (folder / name for name in TABLES)
+    codes = read_records(text, schema, n_records, knowledge)
+    for start, part in _parts(binary, schema, n_records, knowledge):
+        for name, one, other in zip(schema.names, codes, part, strict=True):
+            if not np.array_equal(one[start : start + len(other)], other):
+                return codes, f"column '{name}': {text.name} and {binary.name} hold different records"
+    return codes, ""
+
+
+def _parts(
+    path: Path, schema: Schema, n_records: int, knowledge: Knowledge | None
+) -> Iterator[tuple[int, list[Codes]]]:
+    """The codes of some records after the other, and the number of the first one; raises as `read_records`."""
     import pyarrow as pa
 
-    written = columns(knowledge, schema)
+    written, stated = columns(knowledge, schema), support(knowledge, schema)
     published, orders = written.published, () if knowledge is None else knowledge.orders
-    codes = [np.empty(n_records, dtype=np.uint16) for _ in published.variables]
+    compared = {name for order in orders for name in (order.lower, order.upper)}
     done = 0
     try:
         for batch in (_csv if path.suffix == ".csv" else _parquet)(path, published, n_records):
             if done + batch.num_rows > n_records:
                 raise _invalid(path, f"has more than the {n_records} records of the study")
-            for variable, target, column in zip(published.variables, codes, batch.columns, strict=True):
-                target[done : done + batch.num_rows] = _codes(path, variable, column)
-            compared = {name for order in orders for name in (order.lower, order.upper)}
+            own = [
+                _codes(path, variable, column)
+                for variable, column in zip(published.variables, batch.columns, strict=True)
+            ]
             numbers = {name: _numbers(batch.column(published.index(name))) for name in compared}
             if (order := broken_order(orders, numbers)) is not None:
                 raise _invalid(path, f"a synthetic record does not meet the rule '{order.name}'")
+            yield done, _stated(path, written, stated, own)
             done += batch.num_rows
     except (pa.ArrowException, OSError, ValueError):
         raise _invalid(path, "is not a table of the study's columns") from None
     if done != n_records:
         raise _invalid(path, f"has {done} records, expected {n_records}")
+
+
+def _stated(path: Path, written: Columns, stated: Support, codes: Sequence[Codes]) -> list[Codes]:
+    """The codes of the study's variables, of records that have what follows from others, and meet the rules."""
     try:
         found = written.read(codes)
     except ValueError as error:
         raise _invalid(path, str(error)) from None
-    if broken := support(knowledge, schema).broken(found):
+    if broken := stated.broken(found):
         raise _invalid(path, f"a synthetic record does not meet the rule '{broken}'")
     return found
 
@@ -277,8 +319,8 @@ def record_fault(
     Raises:
         GateFailed: RELEASE_INVALID, a table is none of the study's.
     """
-    text, binary = (read_records(folder / name, schema, n_records, knowledge) for name in TABLES)
-    if problem := same_records(text, binary, schema):
+    text, problem = read_both(folder, schema, n_records, knowledge)
+    if problem:
         return problem
     if isinstance(model, Network):
         by = raked(model, support(knowledge, schema))
@@ -287,14 +329,6 @@ def record_fault(
     elif pair := unlikely_variables(model, text, level):
         named = ", ".join(f"'{schema.names[variable]}'" for variable in pair)
         return f"columns {named}: the synthetic records were not drawn from the joint model"
-    return ""
-
-
-def same_records(text: Sequence[Codes], binary: Sequence[Codes], schema: Schema) -> str:
-    """Whether the two tables of a release hold the same records; empty: they do."""
-    for name, one, other in zip(schema.names, text, binary, strict=True):
-        if not np.array_equal(one, other):
-            return f"column '{name}': {TABLES[0]} and {TABLES[1]} hold different records"
     return ""
 
 
@@ -335,22 +369,39 @@ def misplaced(path: Path, schema: Schema, found: Tilts, level: float) -> int | N
 
     if not found:
         return None
-    table = pd.read_csv(path, usecols=[schema.names[v] for v in found], dtype=str, keep_default_na=False)
     networks = len(next(iter(found.values())))
     limit = NormalDist().inv_cdf(1 - level / (2 * len(found) * networks))
-    for v, tilt in found.items():
-        edges, texts = np.array(schema[v].bins), table[schema.names[v]]
-        texts = texts.mask(texts.isin(schema[v].labels), "")
-        numbers = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64)
-        bins = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, len(edges) - 2)
-        step = 1.0 if schema[v].integer else 10.0 ** -decimals_of(edges)
-        low, high = edges[bins], edges[bins + 1]
-        of = np.arange(len(numbers)) % networks
-        r = tilt[of, bins]
-        first, last = (np.clip((end - low) / (high - low), 0.0, 1.0) for end in (numbers, numbers + step))
-        share = (r * (first**2 + last**2) + (1 - r) * (first + last)) / 2 - 0.5
-        for network in range(networks):
-            own = share[(of == network) & ~np.isnan(numbers)]
-            if abs(own.sum()) > limit * np.sqrt(len(own) / 12):
-                return v
-    return None
+    sums, numbers = np.zeros((len(found), networks)), np.zeros((len(found), networks))
+    wanted = [schema.names[v] for v in found]
+    with pd.read_csv(path, usecols=wanted, dtype=str, keep_default_na=False, chunksize=16 * _BATCH) as tables:
+        for table in tables:
+            of = table.index.to_numpy() % networks
+            for place, (v, tilt) in enumerate(found.items()):
+                share = _below(table[schema.names[v]], schema[v], tilt, of)
+                there = ~np.isnan(share)
+                sums[place] += np.bincount(of[there], weights=share[there], minlength=networks)
+                numbers[place] += np.bincount(of[there], minlength=networks)
+    wrong = np.abs(sums) > limit * np.sqrt(numbers / 12)
+    return next((v for v, row in zip(found, wrong, strict=True) if row.any()), None)
+
+
+def _below(texts: pd.Series[str], variable: Variable, tilt: Floats, of: Ints) -> Floats:
+    """The distribution function of its bin at each number, less 1/2; NaN where there is none.
+
+    Args:
+        texts: (n,) as they are written.
+        variable: of the column, which has bins.
+        tilt: of each network, in each bin.
+        of: (n,) the network of each record.
+    """
+    import pandas as pd
+
+    edges = np.array(variable.bins)
+    texts = texts.mask(texts.isin(variable.labels), "")
+    numbers = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64)
+    bins = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, len(edges) - 2)
+    step = 1.0 if variable.integer else 10.0 ** -decimals_of(edges)
+    low, high = edges[bins], edges[bins + 1]
+    r = tilt[of, bins]
+    first, last = (np.clip((end - low) / (high - low), 0.0, 1.0) for end in (numbers, numbers + step))
+    return np.asarray((r * (first**2 + last**2) + (1 - r) * (first + last)) / 2 - 0.5)
