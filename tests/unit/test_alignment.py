@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from verticil.miner.storage import linkage as module
-from verticil.miner.storage.linkage import first_disorder, intersect, intersect_tokens
+from verticil.miner.storage.linkage import first_disorder, intersect, intersect_tokens, repeated_tokens
 from verticil.shared import sorting
 
 # Few different bytes, zero and 0x80 among them: collisions are frequent, and trailing zeros and signs would show.
@@ -86,6 +87,19 @@ def test_lists_out_of_order_are_not_intersected(blocks, tmp_path, at):
     for nothing in (lambda: intersect([]), lambda: intersect_tokens([], folder=tmp_path)):
         with pytest.raises(ValueError, match="no list"):
             nothing()
+
+
+@pytest.mark.parametrize("memory", [1 << 20, 7, 50])
+def test_repeated_tokens_are_counted_outside_memory_as_inside(
+    memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a set of Python counts them; also where all are one, and where there is none."""
+    monkeypatch.setattr(module, "_TOKENS_IN_MEMORY", memory)
+    monkeypatch.setattr(sorting, "_LEAST_OF_A_RUN", 3)
+    generator = np.random.default_rng(0)
+    for numbers in (generator.integers(0, 60, 100), generator.permutation(100), np.zeros(40, dtype=int), np.empty(0)):
+        tokens = np.array([b"%032d" % n for n in numbers.astype(int).tolist()], dtype="S32")
+        assert repeated_tokens(tokens, folder=tmp_path) == len(tokens) - len(set(tokens.tolist()))
 
 
 def test_lists_longer_than_a_block_are_whole(monkeypatch):

@@ -5,8 +5,10 @@ Each case runs on a small file system with less and less of its room taken, so t
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import shutil
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterator
@@ -18,15 +20,22 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from support.documents import FEDERATION, party_toml, study_toml
 from verticil.cli.main import main
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.store import append_durably, write_durably
+from verticil.party import local_dataset
+from verticil.party.config import load_party
 from verticil.party.protocol.randomization import Spool
 from verticil.party.storage.database import Database
+from verticil.party.storage.secret import SiteSecret
+from verticil.pki.files import write_secret
+from verticil.shared import nameless, sorting
 from verticil.shared.disk import create_files, is_database_full, is_disk_full
 from verticil.shared.errors import DataFault
 from verticil.shared.formats.tables import write_csv, write_parquet
 from verticil.shared.release.bundle import write_release
+from verticil.shared.study.reading import read_study
 
 PAGE = 4096
 NOISE = np.random.default_rng(1).bytes(200_000)  # nothing makes it smaller
@@ -174,6 +183,93 @@ def test_a_release_on_a_full_disk(pages: int, small_disk: Any, release_content: 
     assert contents(small_disk.path) == {}
     small_disk.free()
     assert (write_release(small_disk.path / "release", release_content) / "manifest.json").exists()
+
+
+# ---- what does not fit into memory waits on a disk, wherever the table is
+
+PEOPLE = 12_000
+
+
+def people_of(source: str, folder: Path, postgresql: Callable[[], Any]) -> str:
+    """The same table in a source; what party.toml says of it."""
+    rows = [(f"p{i:06d}", "yes" if i % 3 else "no") for i in range(PEOPLE)]
+    if source == "csv":
+        (folder / "people.csv").write_text("id,smoker\n" + "".join(f"{person},{smoker}\n" for person, smoker in rows))
+        return 'path = "people.csv"\n'
+    if source == "sqlite":
+        with closing(sqlite3.connect(folder / "people.sqlite")) as database:
+            database.execute("CREATE TABLE people (id TEXT, smoker TEXT)")
+            database.executemany("INSERT INTO people VALUES (?, ?)", rows)
+            database.commit()
+        return 'path = "people.sqlite"\ntable = "people"\n'
+    server = postgresql()
+    person, smoker = "'p' || to_char(i, 'FM000000')", "CASE WHEN i % 3 = 0 THEN 'no' ELSE 'yes' END"
+    server.run(
+        "DROP TABLE IF EXISTS full_disk",
+        f"CREATE TABLE full_disk AS SELECT {person} AS id, {smoker} AS smoker FROM generate_series(0, {PEOPLE - 1}) i",
+    )
+    write_secret(folder / "word", server.password)
+    return f'url = "{server.url(password="")}"\npassword_file = "word"\ntable = "full_disk"\n'
+
+
+@pytest.mark.parametrize("noticed", ["before", "while it writes"])
+@pytest.mark.parametrize("source", ["csv", "sqlite", "postgresql"])
+@pytest.mark.machine
+def test_people_for_whom_the_disk_has_no_room(
+    source: str,
+    noticed: str,
+    small_disk: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    """They are asked for again, and come; nothing of the first attempt takes room. They are those who were read in memory."""
+    state, places = (
+        small_disk.path / "state",
+        people_of(source, tmp_path, lambda: request.getfixturevalue("postgresql")),
+    )
+    (tmp_path / "federation.toml").write_text(FEDERATION)
+    datasets = f'[dataset.people]\n{places}id = "id"\n'
+    (tmp_path / "party.toml").write_text(party_toml(datasets=datasets).replace('"state"', f'"{state}"'))
+    (tmp_path / "study.toml").write_text(
+        study_toml("clinic.smoker: no yes", "insurer.plan: a b", epsilon=1, minimum=50)
+    )
+    state.mkdir()
+
+    def read() -> list[bytes]:
+        found = local_dataset.read_holding(
+            load_party(tmp_path / "party.toml"),
+            read_study(tmp_path / "study.toml"),
+            proposal_digest=b"p" * 32,
+            site_secret=SiteSecret(value=b"s" * 32),
+            linkage_key=b"k" * 32,
+        )
+        parts = (found.pseudonyms, found.tags, found.codes["smoker"])
+        return [*map(np.ndarray.tobytes, parts), *found.fingerprints.values()]
+
+    expected = read()
+    assert len(expected[2]) == PEOPLE
+    monkeypatch.setattr(local_dataset, "MEMORY_ROWS", 1000)
+    monkeypatch.setattr(nameless, "RESERVE", 1 << 20)
+    if noticed == "while it writes":
+        monkeypatch.setattr(sorting, "check_room", lambda folder, n_bytes: None)
+        monkeypatch.setattr(nameless, "check_room", lambda folder, n_bytes: None)
+    for leave in (0, 40 * PAGE, 140 * PAGE):  # people are sorted twice, 31 bytes each time
+        room = leave + (nameless.RESERVE if noticed == "before" else 0)
+        small_disk.fill(leave=room)
+        with pytest.raises(DataFault) as caught:
+            read()
+        assert caught.value.code == "DISK_FULL"
+        assert str(state) in caught.value.message
+        assert caught.value.hint
+        del caught
+        gc.collect()
+        assert shutil.disk_usage(state).free >= room
+        small_disk.free()
+    assert read() == expected
+    gc.collect()
+    assert contents(small_disk.path) == {}
+    assert shutil.disk_usage(state).used <= 2 * PAGE
 
 
 # ---- the same without a mount

@@ -19,14 +19,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from support import PATIENCE_SECONDS
 from support.intake import ARTIFACTS, CODES, DIGEST, PSEUDONYMS, STUDY, N, Opened
+from verticil.miner.storage import linkage
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.linkage import find_common, read_list
 from verticil.miner.storage.records import StoredColumn
 from verticil.miner.storage.store import Store, StudyFiles, write_durably
+from verticil.shared import nameless, sorting
 from verticil.shared.errors import DataFault, PeerFault, Refusal
 
 
@@ -403,4 +406,42 @@ def test_an_alignment_is_recorded_once_and_only_when_it_is_large_enough(tmp_path
         assert (record.n_common, record.version) == (15, 2)
         size, sha256 = record.bitmaps["b"]
         assert (size, sha256) == (3, hashlib.sha256(files.bitmap(1).read_bytes()).digest())
+    catalogue.close()
+
+
+@pytest.mark.parametrize("noticed", ["before", "while it writes"])
+@pytest.mark.machine
+def test_tokens_for_which_the_disk_has_no_room(noticed, small_disk, monkeypatch):
+    """The miner sorts them outside memory: with too little room it says so and records nothing; with room it goes on."""
+    study = replace(STUDY, parties=("a", "b"), linkage=replace(STUDY.linkage, mode="dh-psi"))
+    generator = np.random.default_rng(0)
+    tokens = generator.integers(0, 256, (9000, 32), dtype=np.uint8)
+    files = StudyFiles(small_disk.path / "study")
+    files.prepare()
+    for owner, some in enumerate((tokens[:6000], tokens[2000:])):
+        path = files.blinded(owner, 1, complete=True)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(generator.permutation(some).tobytes())
+    catalogue = Catalogue(small_disk.path / "catalogue.sqlite")
+    catalogue.add_study(DIGEST, study_id="s", proposal=b"{}", submitter="a", at="2026-11-21T10:00:00Z")
+    record = catalogue.study(DIGEST)
+    find = functools.partial(find_common, files, catalogue, record, study, positions={"a": 0, "b": 1}, minimum=100)
+    monkeypatch.setattr(linkage, "_TOKENS_IN_MEMORY", 500)
+    monkeypatch.setattr(nameless, "RESERVE", 1 << 20)
+    if noticed == "while it writes":
+        monkeypatch.setattr(sorting, "check_room", lambda folder, n_bytes: None)
+    before = {path for path in small_disk.path.rglob("*") if path.is_file()}
+    for pages in (0, 70):  # 40 bytes a token, of two lists
+        small_disk.fill(leave=pages * 4096 + (nameless.RESERVE if noticed == "before" else 0))
+        with pytest.raises(DataFault) as caught:
+            find()
+        assert (caught.value.code, "sorted tokens" in caught.value.message) == ("DISK_FULL", True)
+        assert caught.value.hint
+        small_disk.free()
+        assert {path for path in small_disk.path.rglob("*") if path.is_file()} == before
+        assert catalogue.study(DIGEST).n_common is None
+    assert find() == 4000
+    found = catalogue.study(DIGEST)
+    common = sorted(token.tobytes() for token in tokens[2000:6000])
+    assert (found.n_common, found.common_sha256) == (4000, hashlib.sha256(b"".join(common)).digest())
     catalogue.close()

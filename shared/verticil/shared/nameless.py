@@ -5,6 +5,7 @@ However it ends: nothing is left to be removed, and nobody else can open them.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -30,8 +31,13 @@ def nameless_file(owner: object, folder: Path) -> IO[bytes]:
         OSError: the folder.
     """
     file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  it is open as long as its owner lives
-    weakref.finalize(owner, file.close)
+    weakref.finalize(owner, _discard, file)
     return file
+
+
+def _discard(file: IO[bytes]) -> None:
+    with contextlib.suppress(OSError):  # what was not written yet has no room, and nobody needs it
+        file.close()
 
 
 def check_room(folder: Path, n_bytes: int) -> None:

@@ -32,7 +32,7 @@ import numpy as np
 import rfc8785
 
 from verticil.miner.storage.catalogue import Catalogue
-from verticil.miner.storage.linkage import PSEUDONYM_BYTES, TOKEN_BYTES, first_disorder, read_list
+from verticil.miner.storage.linkage import PSEUDONYM_BYTES, TOKEN_BYTES, first_disorder, read_list, repeated_tokens
 from verticil.miner.storage.records import (
     StoredBlinded,
     StoredColumn,
@@ -41,7 +41,14 @@ from verticil.miner.storage.records import (
     StudyRecord,
     Upload,
 )
-from verticil.miner.storage.store import Store, StudyFiles, append_durably, remove_durably, replace_durably
+from verticil.miner.storage.store import (
+    Store,
+    StudyFiles,
+    append_durably,
+    full_disk_is_an_error,
+    remove_durably,
+    replace_durably,
+)
 from verticil.miner.storage.tables import ListTable
 from verticil.shared.alignment.statements import sender
 from verticil.shared.artifact import packed_size, unpack
@@ -554,9 +561,11 @@ def _problem_of_tokens(path: Path, held: StoredList, *, own: bool) -> str:
     if _sha256(path) != held.sha256:
         return "the bytes do not have the announced SHA-256"
     tokens = read_list(path, item_bytes=TOKEN_BYTES)
-    n_repeated = len(tokens) - len(np.unique(tokens))
+    position = first_disorder(tokens)
+    if position is None:
+        return ""
+    with full_disk_is_an_error("sorted tokens"):
+        n_repeated = repeated_tokens(tokens, folder=path.parent)
     if n_repeated:
         return f"{n_repeated} of {len(tokens)} tokens are there twice"
-    if own and (position := first_disorder(tokens)) is not None:
-        return f"token {position} is not above the one before, expected an ascending list"
-    return ""
+    return f"token {position} is not above the one before, expected an ascending list" if own else ""

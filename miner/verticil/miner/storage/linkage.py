@@ -77,6 +77,23 @@ def first_disorder(pseudonyms: Pseudonyms) -> int | None:
     return None
 
 
+def repeated_tokens(tokens: Pseudonyms, *, folder: Path) -> int:
+    """How many tokens, in any order, are the same as one that came before.
+
+    Args:
+        tokens: (n,).
+        folder: for what does not fit into memory while they are sorted.
+
+    Raises:
+        OSError: the disk.
+    """
+    found, last = 0, None
+    for block, _ in _ascending(tokens, folder):
+        found += int((block[1:] == block[:-1]).sum()) + int(last is not None and bool(block[0] == last))
+        last = block[-1]
+    return found
+
+
 def intersect(lists: Sequence[Pseudonyms]) -> Alignment:
     """Intersect strictly ascending lists of pseudonyms.
 
