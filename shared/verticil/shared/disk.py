@@ -165,7 +165,7 @@ def create_files(files: Mapping[Path, tuple[bytes, int]], *, exists_hint: str) -
         raise
 
 
-def replace_file(path: Path, content: bytes, *, part: Path) -> None:
+def replace_file(path: Path, content: bytes | memoryview, *, part: Path) -> None:
     """Put a file of mode 0600 in its place whole or not at all, flushed to the disk.
 
     Args:

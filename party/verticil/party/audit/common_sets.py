@@ -168,12 +168,12 @@ class CommonSets:
         if hashlib.sha256(data).digest() != sha256:
             _log.warning("%s: lost or changed; nothing can be compared with it", os.fspath(self._path(digest)))
             return None
-        return np.frombuffer(data, dtype="<u8").astype(np.uint64)
+        return np.frombuffer(data, dtype="<u8").astype(np.uint64, copy=False)
 
 
 def _near(similar: Sequence[Similar]) -> str:
     return json.dumps([item.digest.hex() for item in similar])
 
 
-def _packed(keys: Keys) -> bytes:
-    return keys.astype("<u8").tobytes()
+def _packed(keys: Keys) -> memoryview:
+    return keys.astype("<u8", copy=False).data.cast("B")

@@ -41,6 +41,7 @@ T = TypeVar("T")
 
 _BLOCK_BYTES: Final = 1 << 19  # a CSV part, of which Arrow reads 32 ahead
 _LONGEST_ROW: Final = 4 << 20  # the part where a row is longer than that
+_LEAST_ROWS: Final = 4096  # of a part that more is to follow
 PART_ROWS: Final = 65_536
 """Most rows of a part that comes from anything else."""
 Format = Literal["csv", "parquet", "arrow", "duckdb", "sqlite", "server"]
@@ -309,6 +310,32 @@ def _check_delimiter(rule: DatasetRule, wanted: Sequence[str]) -> None:
 
 def csv_parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
     """The rows of one CSV file; raises as `read_parts`."""
+    held, ragged = list[pa.RecordBatch](), list[int]()
+    for rows, left_out in _csv_batches(rule, wanted):
+        held += rows
+        ragged += left_out
+        if sum(map(len, held)) >= _LEAST_ROWS:
+            yield _csv_part(wanted, held, ragged)
+            held, ragged = [], []
+    if held or ragged:
+        yield _csv_part(wanted, held, ragged)
+
+
+def _csv_part(wanted: Sequence[str], held: Sequence[pa.RecordBatch], ragged: Sequence[int]) -> TablePart:
+    """Rows that were read one behind the other, and the numbers of those that were left out among them."""
+    columns: list[pa.Array] = held[0].columns if held else []
+    if len(held) > 1:
+        columns = [one.combine_chunks() for one in pa.Table.from_batches(held).unify_dictionaries().columns]
+    return TablePart(
+        n_rows=sum(map(len, held)),
+        columns=dict(zip(wanted, map(text_column, columns), strict=bool(held))),
+        n_ragged=len(ragged),
+        first_ragged=ragged[0] if ragged else None,
+    )
+
+
+def _csv_batches(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[tuple[list[pa.RecordBatch], list[int]]]:
+    """Rows of a block, none at the end, and the numbers of rows that were left out meanwhile; raises as `read_parts`."""
     if len(attempt(lambda: _first_rows(rule, rule.delimiter, 2), csv.Error, OSError, UnicodeError) or "??") < 2:
         return  # the reader takes a header without a line end for a damaged file
     errors = (pa.ArrowException, ValueError, OSError)
@@ -317,20 +344,14 @@ def csv_parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
         ragged: list[int] = []
         reader = attempt(partial(_csv_reader, rule, wanted, block_bytes, told, ragged), *errors)
         again = n_rows
-        while reader is not None and (batch := attempt(partial(next_of, reader), *errors)) is not None:
-            rows = batch[0][again:] if batch else None
-            again = max(0, again - (batch[0].num_rows if batch else 0))
-            columns = {} if rows is None else dict(zip(wanted, map(text_column, rows.columns), strict=True))
-            yield TablePart(
-                n_rows=0 if rows is None else rows.num_rows,
-                columns=columns,
-                n_ragged=len(ragged),
-                first_ragged=ragged[0] if ragged else None,
-            )
-            if rows is None:
-                return
-            n_rows, told = n_rows + rows.num_rows, max([told, *ragged])
+        while reader is not None and (found := attempt(partial(next_of, reader), *errors)) is not None:
+            rows = [part[again:] for part in found]
+            again = max(0, again - sum(map(len, found)))
+            n_rows, told = n_rows + sum(map(len, rows)), max([told, *ragged])
+            yield rows, [*ragged]
             ragged.clear()
+            if not found:
+                return
     raise _why_unreadable(rule)
 
 
