@@ -11,10 +11,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from verticil.party.dataset import source as source_module
 from verticil.party.dataset import table as table_module
 from verticil.party.dataset.encoding import Codebook, Outcome
 from verticil.party.dataset.source import check_records, read_records
 from verticil.party.dataset.table import ColumnRule, DatasetRule, header, read_parts
+from verticil.shared import sorting
 from verticil.shared.errors import DataFault, Misuse, VerticilError
 from verticil.shared.model.schema import Missing, Variable
 
@@ -535,6 +537,34 @@ def test_misuse_of_rules(table):
         read_records(rule, VARIABLES, TRIM)
     assert caught.value.code == "CONFIG_INVALID"
     assert CANARY not in everything_said(caught.value)
+
+
+@pytest.mark.parametrize("memory_rows", [10_000, 64])
+def test_check_counts_outside_memory_as_pandas_does(table, tmp_path, monkeypatch, memory_rows):
+    """Of people who are there once; rows wait in a file without a name."""
+    monkeypatch.setattr(source_module, "MEMORY_ROWS", memory_rows)
+    monkeypatch.setattr(sorting, "_LEAST_OF_A_RUN", 5)
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "id": [f"p{i}" if i % 50 else " " for i in generator.integers(0, 600, 1000)],
+            "sex": generator.choice(["Male", "Female", "male", ""], 1000),
+            "area": generator.choice(["north", "south", "Mars", "?"], 1000),
+        }
+    )
+    (folder := tmp_path / "state").mkdir()
+    report = check_records(table(frame.to_csv(index=False)), (SEX, AREA), TRIM, folder=folder)
+    people = frame[(frame["id"].str.strip() != "") & ~frame["id"].duplicated(keep=False)]
+    assert 100 < len(people) < 500
+    assert (report.n_rows, report.n_records) == (1000, len(people))
+    assert report.n_empty_ids == (frame["id"] == " ").sum()
+    assert report.n_repeated_ids == 1000 - report.n_empty_ids - len(people)
+    sex, area = report.counts
+    assert sex.unseen == people["sex"].isin(["male", ""]).sum()
+    assert sex.near_misses == {"letter_case": (people["sex"] == "male").sum(), "empty": (people["sex"] == "").sum()}
+    assert (area.other, area.missing) == ((people["area"] == "Mars").sum(), (people["area"] == "?").sum())
+    assert area.absent == 0
+    assert list(folder.iterdir()) == []
 
 
 def test_check_reports_everything_at_once(table):

@@ -112,7 +112,7 @@ class Gathering:
         by_link = Sorter(self._folder, width=self._width, key_bytes=self._link_bytes, memory_rows=self._memory_rows)
         turned = [*range(TAG_BYTES, TAG_BYTES + self._link_bytes), *range(TAG_BYTES)]
         turned += range(len(turned), self._width)
-        for rows in _single(self._by_tag.blocks(), TAG_BYTES):
+        for rows in single(self._by_tag.blocks(), TAG_BYTES):
             tags, codes = np.ascontiguousarray(rows[:, :TAG_BYTES]), self._codes(rows)
             for index, codes_of in units.items():
                 digests[index].update(record_blocks(tags, codes_of(codes)).data)
@@ -151,7 +151,7 @@ def _typed(raw: NDArray[np.uint8], size: int) -> Codes:
     return raw if size == 1 else raw.view(np.uint16)
 
 
-def _single(blocks: Iterator[Rows], key_bytes: int) -> Iterator[Rows]:
+def single(blocks: Iterator[Rows], key_bytes: int) -> Iterator[Rows]:
     """The rows whose key no other row has, of ascending blocks."""
     held, again = None, False  # the last row, of which the next one decides; and whether it has the key of one before
     for block in blocks:

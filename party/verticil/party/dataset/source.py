@@ -13,23 +13,45 @@ text becomes.
 
 from __future__ import annotations
 
+import secrets
+import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import compress, pairwise
+from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.dataset.encoding import Codebook, Compound, Outcome
-from verticil.party.dataset.linkage import normalise_ids
-from verticil.party.dataset.table import ColumnRule, DatasetRule, TextColumn, header, missing_columns, read_parts
+from verticil.party.dataset.linkage import normalise_ids, packed_ids
+from verticil.party.dataset.macs import Macs
+from verticil.party.dataset.people import MEMORY_ROWS, single
+from verticil.party.dataset.perturb import TAG_BYTES
+from verticil.party.dataset.table import (
+    ColumnRule,
+    DatasetRule,
+    TablePart,
+    TextColumn,
+    header,
+    missing_columns,
+    read_parts,
+)
 from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault
 from verticil.shared.knowledge.columns import columns as columns_of
 from verticil.shared.knowledge.rules import Knowledge
 from verticil.shared.knowledge.support import support
 from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.sorting import Sorter
+from verticil.shared.storage.database import disk_faults
+
+_Read: TypeAlias = tuple[Codes, NDArray[np.uint8]]
+"""Of some rows of a column the codes and the outcomes."""
+_Against: TypeAlias = Callable[[Mapping[str, Codes], Mapping[str, NDArray[np.bool_]]], Mapping[str, NDArray[np.bool_]]]
+"""Looks at codes, and at which of them are known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,36 +211,38 @@ def check_records(
     normalise: Sequence[str],
     compounds: Sequence[Compound] = (),
     knowledge: Knowledge | None = None,
+    *,
+    folder: Path | None = None,
 ) -> TableReport:
-    """Read the table and report counts; nothing is kept. Arguments as for `read_records`.
+    """Read the table and report counts; nothing is kept. Rows wait outside memory above `people.MEMORY_ROWS`.
 
     Args:
         rule, variables, normalise: as for `read_records`.
         compounds: of these variables: combinations that the study declares impossible are counted.
         knowledge: what the study states of these variables and no others: rows that are otherwise are counted. A column that
             follows from others is read where the table has it, and nowhere else.
+        folder: where rows wait; None: where the system has its temporary files.
 
     Raises:
-        DataFault: DATA_FILE_MISSING, DATA_UNREADABLE or DATA_EMPTY, when there is nothing to count.
+        DataFault: DATA_FILE_MISSING, DATA_UNREADABLE or DATA_EMPTY, when there is nothing to count; DISK_FULL.
         Misuse: CONFIG_INVALID, a recode leads to no declared category.
     """
     there = header(rule)
     functions = () if knowledge is None else knowledge.functions
     follow = [item.variable for item in functions if rule.column(item.variable.name).source in there]
     scan = _Scan(rule, [*variables, *follow])
-    scan.rows(normalise, closely=True)
-    counts = tuple(column.counts(scan.kept) for column in scan.columns if column.variable not in follow)
-    columns = {column.variable.name: column for column in scan.columns}
-    file, n = rule.name, int(np.count_nonzero(scan.kept))
+    counting = _Counting(scan.columns, compounds, _against(knowledge, variables, scan.columns))
+    place = Path(tempfile.gettempdir()) if folder is None else folder
+    with disk_faults(place):
+        for number, read in scan.people(normalise, place):
+            counting.take(number, read)
+    counts = tuple(counting.counts(column) for column in scan.columns if column.variable not in follow)
+    file, n = rule.name, counting.n
     found = [
         *_row_remarks(file, scan),
         *_value_remarks(file, n, counts),
-        *(
-            _combination_remark(file, compound, columns, scan.kept)
-            for compound in compounds
-            if set(compound.variables) <= columns.keys()
-        ),
-        *_stated_remarks(file, knowledge, variables, columns, scan.kept),
+        *_combination_remarks(file, counting.impossible, n),
+        *_stated_remarks(file, counting.against, n),
     ]
     return TableReport(
         n_rows=scan.n_rows,
@@ -228,7 +252,7 @@ def check_records(
         n_repeated_ids=scan.n_repeated,
         counts=counts,
         faults=() if scan.absent is None else (scan.absent,),
-        remarks=tuple(remark for remark in found if remark is not None),
+        remarks=tuple(found),
     )
 
 
@@ -244,42 +268,80 @@ class _Scan:
             for variable in variables
             if sources[variable.name] in names
         ]
-        self.id = rule.id
+        self.id, self.has_ids = rule.id, rule.has_ids and rule.id in names
         self.ids: list[str] = []
         self.kept: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         self.n_rows = self.n_ragged = self.n_empty = self.n_repeated = 0
         self.first_ragged: int | None = None
         self._rule = rule
-        self._names = names
 
-    def rows(self, normalise: Sequence[str], *, closely: bool = False) -> None:
-        """Read all rows; `closely`: count near misses, too."""
-        rule = self._rule
-        has_ids = rule.has_ids and rule.id in self._names
-        wanted = [*[rule.id] * has_ids, *(column.source for column in self.columns)]
-        ids: list[str] = []
-        n_whole = 0
-        for part in read_parts(rule, wanted) if wanted else ():
-            n_whole += part.n_rows
+    def _parts(self) -> Iterator[TablePart]:
+        """What there is of the table, with what is counted of rows."""
+        wanted = [*[self.id] * self.has_ids, *(column.source for column in self.columns)]
+        for part in read_parts(self._rule, wanted) if wanted else ():
+            self.n_rows += part.n_rows + part.n_ragged
             self.n_ragged += part.n_ragged
             self.first_ragged = self.first_ragged if self.first_ragged is not None else part.first_ragged
-            if part.n_rows == 0:
+            if part.n_rows:
+                yield part
+
+    def people(self, normalise: Sequence[str], folder: Path) -> Iterator[tuple[int, Mapping[str, _Read]]]:
+        """Number, codes and outcomes of the rows that are used, some at a time and in any order.
+
+        What is counted of the others is known at the end.
+
+        Raises:
+            OSError: the disk.
+        """
+        kinds = [kind for column in self.columns for kind in (np.dtype(column.variable.code_dtype), np.dtype(np.uint8))]
+        ends = np.cumsum([TAG_BYTES, *(kind.itemsize for kind in kinds)]).tolist()
+        sorter = Sorter(folder, width=ends[-1], key_bytes=TAG_BYTES, memory_rows=MEMORY_ROWS)
+        tags = Macs(secrets.token_bytes(32), size=TAG_BYTES)
+        for part in self._parts():
+            read = [column.part(part.columns[column.source], closely=True) for column in self.columns]
+            if not self.has_ids:
+                yield part.n_rows, {column.variable.name: own for column, own in zip(self.columns, read, strict=True)}
                 continue
-            if has_ids:
-                normalised = normalise_ids(part.columns[rule.id].texts(), normalise)
+            names = part.columns[self.id]
+            ids = packed_ids(names.distinct, normalise)
+            usable = ~ids.empty[names.index]
+            self.n_empty += part.n_rows - int(np.count_nonzero(usable))
+            cells = [tags.of(ids)[names.index], *(cell for own in read for cell in own)]
+            rows = [
+                np.ascontiguousarray(cell[usable]).view(np.uint8).reshape(-1, width)
+                for cell, width in zip(cells, np.diff([0, *ends]), strict=True)
+            ]
+            sorter.add(np.concatenate(rows, axis=1))
+        n_used = 0
+        for block in single(sorter.blocks(), TAG_BYTES):
+            n_used += len(block)
+            found = [
+                np.ascontiguousarray(block[:, start:end]).view(kind).reshape(-1)
+                for kind, (start, end) in zip(kinds, pairwise(ends), strict=True)
+            ]
+            pairs = zip(found[::2], found[1::2], strict=True)
+            yield len(block), {column.variable.name: own for column, own in zip(self.columns, pairs, strict=True)}
+        self.n_repeated = sorter.n_rows - n_used
+
+    def rows(self, normalise: Sequence[str]) -> None:
+        """Read all rows, and keep those that are used."""
+        ids: list[str] = []
+        n_whole = 0
+        for part in self._parts():
+            n_whole += part.n_rows
+            if self.has_ids:
+                normalised = normalise_ids(part.columns[self.id].texts(), normalise)
                 ids += normalised if "".join(normalised).isascii() else map(_text_or_empty, normalised)
             for column in self.columns:
-                column.take(part.columns[column.source], closely=closely)
-        self.n_rows = n_whole + self.n_ragged
-        if not has_ids:
+                column.take(part.columns[column.source])
+        if not self.has_ids:
             self.kept = np.ones(n_whole, dtype=np.bool_)
             return
         if all(ids) and _distinct(ids):
             self.kept, self.ids = np.ones(n_whole, dtype=np.bool_), ids
             return
         times = Counter(ids)
-        self.n_empty = times.pop("", 0)
-        self.n_repeated = sum(count for count in times.values() if count > 1)
+        times.pop("", 0)
         self.kept = np.fromiter((times[record_id] == 1 for record_id in ids), dtype=np.bool_, count=len(ids))
         self.ids = list(compress(ids, self.kept.tolist()))
 
@@ -310,8 +372,8 @@ class _Column:
         self._codes: list[Codes] = []
         self._outcomes: list[NDArray[np.uint8]] = []
 
-    def take(self, text: TextColumn, *, closely: bool) -> None:
-        codes, outcomes = self.part(text, closely=closely)
+    def take(self, text: TextColumn) -> None:
+        codes, outcomes = self.part(text)
         self._codes.append(codes)
         self._outcomes.append(outcomes)
 
@@ -327,17 +389,66 @@ class _Column:
     def undeclared(self, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
         return is_undeclared(self.variable, self._kept_outcomes(kept))
 
-    def counts(self, kept: NDArray[np.bool_]) -> ColumnCounts:
-        number = np.bincount(self._kept_outcomes(kept), minlength=len(Outcome)).tolist()
-        had = np.bincount(self.codes(kept)[~self.undeclared(kept)], minlength=self.variable.n_states)
+    def _kept_outcomes(self, kept: NDArray[np.bool_]) -> NDArray[np.uint8]:
+        return np.concatenate([np.zeros(0, dtype=np.uint8), *self._outcomes])[kept]
+
+
+class _Counting:
+    """What becomes of rows, some at a time.
+
+    Args:
+        columns: that are read.
+        compounds: whose impossible combinations are counted, where all their columns are read.
+        against: rule -> which of some rows are not as it states.
+
+    Attributes:
+        n: rows.
+        against: rule -> how many are not as it states.
+    """
+
+    def __init__(self, columns: Sequence[_Column], compounds: Sequence[Compound], against: _Against) -> None:
+        self.n, self.against = 0, Counter[str]()
+        self._columns = {column.variable.name: column for column in columns}
+        self._compounds = [one for one in compounds if set(one.variables) <= self._columns.keys()]
+        self._impossible = [0 for _ in self._compounds]
+        self._outcomes = {name: np.zeros(len(Outcome), dtype=np.int64) for name in self._columns}
+        self._had = {column.variable.name: np.zeros(column.variable.n_states, dtype=np.int64) for column in columns}
+        self._broken = against
+
+    @property
+    def impossible(self) -> list[tuple[list[_Column], int]]:
+        """Of each compound its columns, and how many rows have a combination that is declared impossible."""
+        return [
+            ([self._columns[name] for name in one.variables], number)
+            for one, number in zip(self._compounds, self._impossible, strict=True)
+        ]
+
+    def take(self, n: int, read: Mapping[str, _Read]) -> None:
+        """Count n rows."""
+        self.n += n
+        codes = {name: own for name, (own, _) in read.items()}
+        known = {name: ~is_undeclared(self._columns[name].variable, outcomes) for name, (_, outcomes) in read.items()}
+        for name, (own, outcomes) in read.items():
+            self._outcomes[name] += np.bincount(outcomes, minlength=len(Outcome))
+            self._had[name] += np.bincount(own[known[name]], minlength=len(self._had[name]))
+        for number, compound in enumerate(self._compounds):
+            impossible = compound.encode({name: codes[name] for name in compound.variables}) < 0
+            stated = [known[name] for name in compound.variables]
+            self._impossible[number] += int(np.count_nonzero(np.logical_and.reduce([impossible, *stated])))
+        for name, broken in self._broken(codes, known).items():
+            self.against[name] += int(np.count_nonzero(broken))
+
+    def counts(self, column: _Column) -> ColumnCounts:
+        """What there is to say of a column."""
+        number = self._outcomes[column.variable.name].tolist()
         return ColumnCounts(
-            variable=self.variable.name,
-            source=self.source,
+            variable=column.variable.name,
+            source=column.source,
             missing=number[Outcome.MISSING],
             other=number[Outcome.OTHER],
             clamped=number[Outcome.CLAMPED],
             unseen=sum(number[Outcome.EMPTY :]),
-            absent=int(np.count_nonzero(had == 0)),
+            absent=int(np.count_nonzero(self._had[column.variable.name] == 0)),
             near_misses={
                 outcome.name.lower(): number[outcome]
                 for outcome in (Outcome.EMPTY, Outcome.BLANKS, Outcome.LETTER_CASE, Outcome.DECIMAL_POINT)
@@ -345,8 +456,31 @@ class _Column:
             },
         )
 
-    def _kept_outcomes(self, kept: NDArray[np.bool_]) -> NDArray[np.uint8]:
-        return np.concatenate([np.zeros(0, dtype=np.uint8), *self._outcomes])[kept]
+
+def _against(knowledge: Knowledge | None, variables: Sequence[Variable], columns: Sequence[_Column]) -> _Against:
+    """What finds the rows that are not as it is stated of all records, rule by rule; none where a column is absent."""
+    there = {column.variable.name for column in columns}
+    if knowledge is None or not there >= {variable.name for variable in variables}:
+        return lambda codes, known: {}
+    schema = Schema(variables=tuple(variables))
+    rules, whole = support(knowledge, schema), columns_of(knowledge, schema)
+
+    def broken(codes: Mapping[str, Codes], known: Mapping[str, NDArray[np.bool_]]) -> dict[str, NDArray[np.bool_]]:
+        found: dict[str, NDArray[np.bool_]] = {}
+        for name, (scope, table) in zip(rules.names, rules.factors, strict=True):
+            if name not in knowledge.names:
+                continue  # what several orders say together
+            here = table[tuple(codes[schema.names[variable]] for variable in scope)] == 0
+            found[name] = np.logical_and.reduce([here, *(known[schema.names[variable]] for variable in scope)])
+        own = [codes[name] for name in schema.names]
+        follows = dict(zip(whole.published.names, whole.followed(own), strict=True))
+        for function in knowledge.functions:
+            if (name := function.variable.name) in codes:
+                read = [known[column] for column in (name, *function.of) if column in known]
+                found[function.name] = np.logical_and.reduce([codes[name] != follows[name], *read])
+        return found
+
+    return broken
 
 
 def _row_remarks(file: str, scan: _Scan) -> Iterable[Remark]:
@@ -401,55 +535,24 @@ def _value_remarks(file: str, n_records: int, counts: Sequence[ColumnCounts]) ->
         )
 
 
-def _stated_remarks(
-    file: str,
-    knowledge: Knowledge | None,
-    variables: Sequence[Variable],
-    columns: Mapping[str, _Column],
-    kept: NDArray[np.bool_],
-) -> Iterable[Remark]:
+def _stated_remarks(file: str, against: Mapping[str, int], n: int) -> Iterable[Remark]:
     """What a table has against what is stated of all records: counts, rule by rule."""
-    if knowledge is None or not columns.keys() >= {variable.name for variable in variables}:
-        return
-    schema = Schema(variables=tuple(variables))
-    codes = {name: column.codes(kept) for name, column in columns.items()}
-    known = {name: ~column.undeclared(kept) for name, column in columns.items()}
-    hint = "correct these rows, or object to the study: rules are known of everybody, and the data are not repaired"
-    against: dict[str, NDArray[np.bool_]] = {}
-    rules = support(knowledge, schema)
-    for name, (scope, table) in zip(rules.names, rules.factors, strict=True):
-        if name not in knowledge.names:
-            continue  # what several orders say together
-        broken = table[tuple(codes[schema.names[variable]] for variable in scope)] == 0
-        against[name] = np.logical_and.reduce([broken, *(known[schema.names[variable]] for variable in scope)])
-    whole = columns_of(knowledge, schema)
-    follows = dict(zip(whole.published.names, whole.followed([codes[name] for name in schema.names]), strict=True))
-    for function in knowledge.functions:
-        if (name := function.variable.name) in codes:
-            read = [known[column] for column in (name, *function.of) if column in known]
-            against[function.name] = np.logical_and.reduce([codes[name] != follows[name], *read])
-    for name, broken in against.items():
-        if count := int(np.count_nonzero(broken)):
+    for name, count in against.items():
+        if count:
             yield Remark(
                 code="DATA_CATEGORY_UNSEEN",
-                message=f"{file}: {count} of {len(broken)} rows are not as the rule '{name}' of the study states",
-                hint=hint,
+                message=f"{file}: {count} of {n} rows are not as the rule '{name}' of the study states",
+                hint="correct these rows, or object to the study: rules are known of everybody, and the data are not repaired",
             )
 
 
-def _combination_remark(
-    file: str, compound: Compound, columns: Mapping[str, _Column], kept: NDArray[np.bool_]
-) -> Remark | None:
-    own = {name: columns[name] for name in compound.variables}
-    impossible = compound.encode({name: column.codes(kept) for name, column in own.items()}) < 0
-    for column in own.values():
-        impossible &= ~column.undeclared(kept)
-    if not (n_impossible := int(np.count_nonzero(impossible))):
-        return None
-    named = ", ".join(f"'{column.source}'" for column in own.values())
-    return Remark(
-        code="DATA_CATEGORY_UNSEEN",
-        message=f"{file}: columns {named}: {n_impossible} of {len(impossible)} rows have a combination of values that the study"
-        " declares impossible, in place of which a possible one is drawn",
-        hint="correct these rows, or take the combinations that do occur out of `impossible` in the study",
-    )
+def _combination_remarks(file: str, impossible: Iterable[tuple[Sequence[_Column], int]], n: int) -> Iterable[Remark]:
+    for columns, count in impossible:
+        if count:
+            named = ", ".join(f"'{column.source}'" for column in columns)
+            yield Remark(
+                code="DATA_CATEGORY_UNSEEN",
+                message=f"{file}: columns {named}: {count} of {n} rows have a combination of values that the study declares"
+                " impossible, in place of which a possible one is drawn",
+                hint="correct these rows, or take the combinations that do occur out of `impossible` in the study",
+            )

@@ -281,7 +281,8 @@ def _report(config: PartyConfig, study: Study, rule: DatasetRule, names: Sequenc
     compounds = [one for one in compounds_of(study, config.name).values() if one.variables[0] in names]
     knowledge = stated_of(study, names)
     rule = with_properties(rule, knowledge, names)
-    return check_records(rule, variables, study.linkage.normalise, compounds, knowledge)
+    normalise, folder = study.linkage.normalise, config.state_directory
+    return check_records(rule, variables, normalise, compounds, knowledge, folder=folder)
 
 
 def _counts(report: TableReport) -> Counts:
