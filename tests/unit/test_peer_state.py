@@ -129,7 +129,9 @@ def array(data: bytes) -> np.ndarray:
     return np.frombuffer(data, dtype=np.uint8).reshape(-1, 16)
 
 
-def test_lists_against_sets_of_python():
+@pytest.mark.parametrize("block", [1 << 16, 7, 1])
+def test_lists_against_sets_of_python(block, monkeypatch):
+    monkeypatch.setattr(lists, "_BLOCK", block)
     generator = np.random.default_rng(5)
     for size in (0, 1, 2, 7, 40, 200):
         ours, theirs = (set(generator.integers(0, 3 * size + 1, size).tolist()) for _ in range(2))
@@ -150,7 +152,9 @@ def test_lists_against_sets_of_python():
         (listed(1, 2, 4), "not a part of the list that this party passed on"),
     ],
 )
-def test_a_list_that_cannot_be_is_refused(told, problem):
+@pytest.mark.parametrize("block", [1 << 16, 1])
+def test_a_list_that_cannot_be_is_refused(told, problem, block, monkeypatch):
+    monkeypatch.setattr(lists, "_BLOCK", block)
     own = array(listed(1, 2, 3, 4))
     with pytest.raises(PeerFault, match=problem) as caught:
         lists.accepted_rows(own, told, teller="x", running=listed(1, 2, 3), minimum=1)

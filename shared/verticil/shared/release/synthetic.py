@@ -25,8 +25,9 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from verticil.shared.arrays import Codes, Floats, Ints
+from verticil.shared.arrays import AnyCodes, Codes, Floats, Ints
 from verticil.shared.errors import GateFailed
 from verticil.shared.knowledge.columns import Columns, columns
 from verticil.shared.knowledge.raking import raked
@@ -39,7 +40,7 @@ from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release.ordered import broken_order
 from verticil.shared.release.synthesis import decimals_of
 from verticil.shared.release.within_bins import Tilts
-from verticil.shared.release.written import cell_counts
+from verticil.shared.release.written import PIECE, cell_counts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -287,14 +288,18 @@ def unlikely_variables(model: JointModel, codes: Sequence[Codes], level: float) 
         ):
             return pair
     if isinstance(model, WeightedRecords):
-        whole = np.dtype((np.void, 2 * len(codes)))
-        known, drawn = (
-            np.ascontiguousarray(records, dtype=np.uint16).view(whole).ravel()
-            for records in (model.codes[model.weights > 0], np.stack(codes, axis=1))
-        )
-        if not np.isin(np.unique(drawn), known).all():
-            return tuple(range(len(codes)))
+        known = _whole(model.codes[model.weights > 0])
+        for start in range(0, len(codes[0]), PIECE):
+            drawn = _whole(np.stack([column[start : start + PIECE] for column in codes], axis=1))
+            if not np.isin(np.unique(drawn), known).all():
+                return tuple(range(len(codes)))
     return ()
+
+
+def _whole(records: AnyCodes) -> NDArray[np.void]:
+    """(n,) records of (n, d) codes, to be compared as a whole."""
+    whole = np.dtype((np.void, 2 * records.shape[1]))
+    return np.ascontiguousarray(records, dtype=np.uint16).view(whole).ravel()
 
 
 def record_fault(

@@ -29,12 +29,15 @@ from verticil.party.dataset.blinding import TOKEN_BYTES, tokens_of
 from verticil.party.dataset.linkage import PSEUDONYM_BYTES, check_common_size
 from verticil.shared.alignment.statements import blinded_body, sender
 from verticil.shared.errors import PeerFault
+from verticil.shared.sorting import keys_of
 from verticil.wire.v1 import peer_pb2
 
 Pseudonyms = NDArray[np.uint8]
 
 
 POSITION_BYTES: Final = 4
+
+_BLOCK: Final = 1 << 16  # people who are looked at together
 
 Tokens = NDArray[np.bytes_]
 Places = NDArray[np.uint32]
@@ -98,32 +101,23 @@ def _read(told: bytes, teller: str) -> Pseudonyms:
     if len(told) % PSEUDONYM_BYTES:
         raise _mismatch(f"the list of '{teller}' has {len(told)} bytes, expected {PSEUDONYM_BYTES} for each record")
     values = np.frombuffer(told, dtype=np.uint8).reshape(-1, PSEUDONYM_BYTES)
-    high, low = _words(values)
-    rising = (high[1:] > high[:-1]) | ((high[1:] == high[:-1]) & (low[1:] > low[:-1]))
-    if not bool(rising.all()):
-        raise _mismatch(f"the list of '{teller}' is not in ascending order")
+    for start in range(0, len(values), _BLOCK):
+        keys = keys_of(values[start : start + _BLOCK + 1], PSEUDONYM_BYTES)
+        if bool((keys[1:] <= keys[:-1]).any()):
+            raise _mismatch(f"the list of '{teller}' is not in ascending order")
     return values
 
 
-def _words(values: Pseudonyms) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    # Big-endian, so that numbers order as their bytes do.
-    words = np.ascontiguousarray(values).view(">u8").astype(np.uint64).reshape(-1, 2)
-    return words[:, 0], words[:, 1]
-
-
 def _member(values: Pseudonyms, among: Pseudonyms) -> NDArray[np.bool_]:
-    """Which of `values` are in `among`; both strictly ascending."""
-    if len(values) == 0 or len(among) == 0:
-        return np.zeros(len(values), dtype=np.bool_)
-    both = np.concatenate([values, among])
-    high, low = _words(both)
-    order = np.lexsort((low, high))
-    high, low = high[order], low[order]
-    pairs = np.flatnonzero((high[1:] == high[:-1]) & (low[1:] == low[:-1]))
-    found = np.zeros(len(both), dtype=np.bool_)
-    found[order[pairs]] = True
-    found[order[pairs + 1]] = True
-    return found[: len(values)]
+    """Which of `values` are in `among`; both strictly ascending, and looked at block by block."""
+    found, known = np.zeros(len(values), dtype=np.bool_), keys_of(among, PSEUDONYM_BYTES)
+    for start in range(0, len(values), _BLOCK):
+        wanted = keys_of(values[start : start + _BLOCK], PSEUDONYM_BYTES)
+        first, last = np.searchsorted(known, wanted[[0, -1]]).tolist()
+        if len(near := known[first : last + 1]):
+            at = np.minimum(np.searchsorted(near, wanted), len(near) - 1)
+            found[start : start + _BLOCK] = near[at] == wanted
+    return found
 
 
 def _mismatch(problem: str) -> PeerFault:
