@@ -233,9 +233,8 @@ def check_records(
     scan = _Scan(rule, [*variables, *follow])
     counting = _Counting(scan.columns, compounds, _against(knowledge, variables, scan.columns))
     place = Path(tempfile.gettempdir()) if folder is None else folder
-    with disk_faults(place):
-        for number, read in scan.people(normalise, place):
-            counting.take(number, read)
+    for number, read in scan.people(normalise, place):
+        counting.take(number, read)
     counts = tuple(counting.counts(column) for column in scan.columns if column.variable not in follow)
     file, n = rule.name, counting.n
     found = [
@@ -291,7 +290,7 @@ class _Scan:
         What is counted of the others is known at the end.
 
         Raises:
-            OSError: the disk.
+            DataFault: DISK_FULL, in the folder; and those of the table.
         """
         kinds = [kind for column in self.columns for kind in (np.dtype(column.variable.code_dtype), np.dtype(np.uint8))]
         ends = np.cumsum([TAG_BYTES, *(kind.itemsize for kind in kinds)]).tolist()
@@ -311,16 +310,18 @@ class _Scan:
                 np.ascontiguousarray(cell[usable]).view(np.uint8).reshape(-1, width)
                 for cell, width in zip(cells, np.diff([0, *ends]), strict=True)
             ]
-            sorter.add(np.concatenate(rows, axis=1))
+            with disk_faults(folder):
+                sorter.add(np.concatenate(rows, axis=1))
         n_used = 0
-        for block in single(sorter.blocks(), TAG_BYTES):
-            n_used += len(block)
-            found = [
-                np.ascontiguousarray(block[:, start:end]).view(kind).reshape(-1)
-                for kind, (start, end) in zip(kinds, pairwise(ends), strict=True)
-            ]
-            pairs = zip(found[::2], found[1::2], strict=True)
-            yield len(block), {column.variable.name: own for column, own in zip(self.columns, pairs, strict=True)}
+        with disk_faults(folder):
+            for block in single(sorter.blocks(), TAG_BYTES):
+                n_used += len(block)
+                found = [
+                    np.ascontiguousarray(block[:, start:end]).view(kind).reshape(-1)
+                    for kind, (start, end) in zip(kinds, pairwise(ends), strict=True)
+                ]
+                pairs = zip(found[::2], found[1::2], strict=True)
+                yield len(block), {column.variable.name: own for column, own in zip(self.columns, pairs, strict=True)}
         self.n_repeated = sorter.n_rows - n_used
 
     def rows(self, normalise: Sequence[str]) -> None:
