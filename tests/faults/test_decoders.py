@@ -43,6 +43,7 @@ EXEMPT: Mapping[str, str] = {
     "cli.release.verify": "reads with verify_release",
     "shared.study.reading.read_study_text": "is read_study of a text that its own user wrote",
     "shared.release.verification.verify_release_with": "reads with verify_release",
+    "shared.release.synthetic.read_both": "reads with read_records, and what read_records reads with",
     "shared.release.drawing.open_models": "reads with model_json.read and read_joint, and study.canonical.from_bytes",
     "cli.service_unit.install": "writes a unit, and reads none",
     "miner.storage.measured.read_tables": "the miner's own file; tests/unit/test_table_noise.py damages it",

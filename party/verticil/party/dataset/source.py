@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress, pairwise
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -292,7 +292,9 @@ class _Scan:
         Raises:
             DataFault: DISK_FULL, in the folder; and those of the table.
         """
-        kinds = [kind for column in self.columns for kind in (np.dtype(column.variable.code_dtype), np.dtype(np.uint8))]
+        kinds: list[np.dtype[Any]] = []
+        for column in self.columns:
+            kinds += [np.dtype(column.variable.code_dtype), np.dtype(np.uint8)]
         ends = np.cumsum([TAG_BYTES, *(kind.itemsize for kind in kinds)]).tolist()
         sorter = Sorter(folder, width=ends[-1], key_bytes=TAG_BYTES, memory_rows=MEMORY_ROWS)
         tags = Macs(secrets.token_bytes(32), size=TAG_BYTES)
@@ -317,7 +319,7 @@ class _Scan:
             for block in single(sorter.blocks(), TAG_BYTES):
                 n_used += len(block)
                 found = [
-                    np.ascontiguousarray(block[:, start:end]).view(kind).reshape(-1)
+                    np.frombuffer(block[:, start:end].tobytes(), dtype=kind)
                     for kind, (start, end) in zip(kinds, pairwise(ends), strict=True)
                 ]
                 pairs = zip(found[::2], found[1::2], strict=True)
