@@ -42,7 +42,7 @@ from verticil.simulation.processes import Children
 from verticil.simulation.provision import DEMO_LIMITS, Site, provision
 
 NOISE, OTHERS = 0.1, 0.02
-AT_ONCE = 1 << 17
+AT_ONCE, AT_ONCE_BYTES = 1 << 17, 1 << 28
 GIB = 1 << 30
 PARTY_BYTES, MINER_BYTES = GIB, 2 * GIB
 """Bounds of a party's process, and of the miner's two together."""
@@ -89,9 +89,9 @@ def write_table(path: Path, source: Shipped, party: str, people: int, note_bytes
     letters = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz ", dtype=np.uint8)
     notes = pa.array([letters[generator.integers(0, len(letters), note_bytes)].tobytes().decode() for _ in range(100)])
     with contextlib.ExitStack() as stack:
-        writer = None
-        for start in range(0, len(order), AT_ONCE):
-            some = order[start : start + AT_ONCE].astype(np.int64)
+        writer, at_once = None, min(AT_ONCE, AT_ONCE_BYTES // max(note_bytes, 1))
+        for start in range(0, len(order), at_once):
+            some = order[start : start + at_once].astype(np.int64)
             rows = np.where(
                 some < people, drawn[np.minimum(some, people - 1)], generator.integers(0, source.n_rows, len(some))
             )
