@@ -24,7 +24,7 @@ from typing import Final, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.groups import count_groups
+from verticil.miner.learning.groups import count_groups, count_passes
 from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault
 from verticil.shared.estimation import contingency
@@ -57,16 +57,22 @@ class PairTables:
     n_states: tuple[int, ...]
     counts: NDArray[np.int64]
     n_records: int
-    _offsets: dict[tuple[int, int], int] = field(init=False, repr=False, default_factory=dict)
+    _starts: tuple[int, ...] = field(init=False, repr=False)
+    _sums: tuple[int, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        offset = 0
-        for a, b in self.pairs():
-            self._offsets[a, b] = offset
-            offset += self.n_states[a] * self.n_states[b]
-        if self.counts.shape != (offset,):
-            raise ValueError(f"counts have shape {self.counts.shape}, expected ({offset},)")
+        # The tables of column a lie together, and within them that of b behind those of the columns between.
+        sums = tuple(itertools.accumulate(self.n_states, initial=0))
+        sizes = (k * (sums[-1] - sums[a + 1]) for a, k in enumerate(self.n_states))
+        object.__setattr__(self, "_sums", sums)
+        object.__setattr__(self, "_starts", tuple(itertools.accumulate(sizes, initial=0)))
+        if self.counts.shape != (self._starts[-1],):
+            raise ValueError(f"counts have shape {self.counts.shape}, expected ({self._starts[-1]},)")
         self.counts.setflags(write=False)
+
+    def offset(self, a: int, b: int) -> int:
+        """Where the table (a, b), a < b, starts in `counts`."""
+        return self._starts[a] + self.n_states[a] * (self._sums[b] - self._sums[a + 1])
 
     def pairs(self) -> Iterator[tuple[int, int]]:
         """All pairs (a, b), a < b, in the order of the tables."""
@@ -75,7 +81,7 @@ class PairTables:
     def table(self, a: int, b: int) -> NDArray[np.int64]:
         """The table of columns `a` and `b`, shape (K_a, K_b); the same memory in either order."""
         low, high = min(a, b), max(a, b)
-        offset = self._offsets[low, high]
+        offset = self.offset(low, high)
         shape = (self.n_states[low], self.n_states[high])
         table = self.counts[offset : offset + shape[0] * shape[1]].reshape(shape)
         return table if a < b else table.T
@@ -109,20 +115,24 @@ def all_pair_tables(
     cells = (sum(states) ** 2 - sum(k * k for k in states)) // 2
     if cells > MAX_PAIR_CELLS:
         raise ValueError(f"the tables of all pairs have {cells} cells, expected at most {MAX_PAIR_CELLS}")
-    pairs = list(itertools.combinations(range(d), 2))
-    found: dict[tuple[int, int], NDArray[np.int64]] = {}
-    if method == "plain" or (method == "auto" and n * len(pairs) < KERNEL_FROM):
-        for a, b in pairs:
+    counts = np.zeros(cells, dtype=np.int64)
+    tables = PairTables(n_states=states, counts=counts.view(), n_records=n)  # of which only the view is read-only
+    if method == "plain" or (method == "auto" and n * math.comb(d, 2) < KERNEL_FROM):
+        for a, b in tables.pairs():
             if cancelled is not None:
                 cancelled()
-            found[a, b] = contingency.pair_table(columns[a], columns[b], states[a], states[b])
+            table = contingency.pair_table(columns[a], columns[b], states[a], states[b])
+            counts[(start := tables.offset(a, b)) : start + table.size] = table.ravel()
+    elif n < _COVER_FROM:
+        start = 0
+        for some in count_passes(columns, states, list(tables.pairs()), threads=threads, cancelled=cancelled):
+            counts[start : start + len(some.counts)] = some.counts
+            start += len(some.counts)
     else:
-        groups: Sequence[tuple[int, ...]] = pair_groups(states) if n >= _COVER_FROM else pairs
-        for group, table in count_groups(columns, states, groups, threads=threads, cancelled=cancelled):
-            for pair, counts in _pairs_of(group, table):
-                found.setdefault(pair, counts)
-    everything = np.concatenate([np.zeros(0, dtype=np.int64), *(found[pair].ravel() for pair in pairs)])
-    return PairTables(n_states=states, counts=everything, n_records=n)
+        for group, table in count_groups(columns, states, pair_groups(states), threads=threads, cancelled=cancelled):
+            for (a, b), of_pair in _pairs_of(group, table):
+                counts[(start := tables.offset(a, b)) : start + of_pair.size] = of_pair.ravel()
+    return tables
 
 
 def family_table(

@@ -80,6 +80,36 @@ def count_groups(
     Raises:
         ValueError: a code is not below its column's number of categories.
     """
+    for some in count_passes(columns, n_states, groups, threads=threads, cancelled=cancelled):
+        for place, group in enumerate(some.groups):
+            table = some.counts[some.offsets[place] : some.offsets[place + 1]]
+            yield group, table.reshape([n_states[c] for c in group])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Counted:
+    """What one pass counted.
+
+    Attributes:
+        groups: in the caller's order.
+        offsets: (G + 1,), where the table of each starts in `counts`.
+        counts: the tables, one after the other, each in C order; int64.
+    """
+
+    groups: Sequence[Group]
+    offsets: Ints
+    counts: Ints
+
+
+def count_passes(
+    columns: Sequence[Codes],
+    n_states: Sequence[int],
+    groups: Sequence[Group],
+    *,
+    threads: int | None = None,
+    cancelled: Callable[[], None] | None = None,
+) -> Iterator[Counted]:
+    """Count groups of columns; see `count_groups`, whose tables these are, pass by pass."""
     n = len(columns[0])
     if threads is None:
         much = n * len(groups) >= _THREADED_FROM
@@ -94,9 +124,7 @@ def count_groups(
             last, cells = last + 1, cells + more
         job = _arranged(n_states, groups[first:last])
         tables = _count(columns, n_states, job, threads if cells <= PASS_CELLS else 1, cancelled)
-        for place, group in enumerate(groups[first:last]):
-            table = tables[job.offsets[place] : job.offsets[place + 1]]
-            yield group, table.reshape([n_states[c] for c in group])
+        yield Counted(groups=groups[first:last], offsets=job.offsets, counts=tables)
         first = last
 
 

@@ -26,7 +26,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.counting import MAX_PAIR_CELLS, all_pair_tables, family_counts
+from verticil.miner.learning.counting import MAX_PAIR_CELLS, all_pair_tables, family_counts, family_tables
 from verticil.miner.learning.scores import PairScores
 from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.arrays import Codes, Counts, Floats
@@ -44,6 +44,8 @@ from verticil.shared.release.shares import no_records
 from verticil.shared.release.synthesis import sample_codes
 
 BLOCKS: Final = 20
+MOST_PAIRS: Final = 2**15
+"""Pairs that are compared: of more than 256 units every second, third, .. one, so that a wide table's counts stay in memory."""
 _INDEPENDENT: Final = 1e-3
 _FLOOR: Final = 1e-6
 
@@ -99,12 +101,17 @@ class HeldOut:
     def _counted(self, columns: Sequence[Codes]) -> Iterator[tuple[tuple[int, ...], Counts]]:
         sizes = [unit.channel.n_states for unit in self._units]
         d = len(sizes)
-        pairs: list[tuple[int, ...]] = list(itertools.combinations(range(d), 2)) if d > 1 else [(0,)]
+        step = max(math.ceil(math.comb(d, 2) / MOST_PAIRS), 1)
+        some = itertools.islice(itertools.combinations(range(d), 2), 0, None, step)
+        pairs: list[tuple[int, ...]] = list(some) if d > 1 else [(0,)]
         # A compound also says something about its own variables' pairs.
         alone = [(index,) for index, unit in enumerate(self._units) if unit.domain is not None and d > 1]
         single = all(unit.channel.codes_per_record == 1 for unit in self._units)
         cells = (sum(sizes) ** 2 - sum(k * k for k in sizes)) // 2
-        if d > 1 and single and cells <= MAX_PAIR_CELLS:
+        if step > 1 and single:
+            yield from zip(pairs, family_tables(columns, sizes, pairs, method="kernel"), strict=True)
+            pairs = []
+        elif d > 1 and single and cells <= MAX_PAIR_CELLS:
             tables = all_pair_tables(columns, sizes)
             yield from ((pair, tables.table(*pair)) for pair in tables.pairs())
             pairs = []
@@ -166,6 +173,7 @@ def _mixed(table: Floats) -> Floats:
 Sample = Sequence[NDArray[np.unsignedinteger]]
 
 _SAMPLED: Final = 100_000
+_COVERED: Final = 4  # pairs that are counted by one increment, where all are
 _LEFT: Final = 0.25
 """A pair is missing where the network has less than this part of its information."""
 _STRONG: Final = 0.5
@@ -212,10 +220,12 @@ def check_pairs(sample: Sample, n_states: Sequence[int], pairs: PairScores) -> P
     worst: tuple[int, int] | None = None
     distance = noise = strong = 0.0
     missing: list[tuple[int, int, float]] = []
-    tables = all_pair_tables(sample, n_states) if pairs.links else None
-    for (a, b), link in pairs.links.items():
-        assert tables is not None
-        of_network = tables.table(a, b)
+    few = _COVERED * len(pairs.links) < math.comb(len(n_states), 2)  # of a wide table most pairs are independent
+    tables = None if few else all_pair_tables(sample, n_states)
+    counted = (
+        family_tables(sample, n_states, pairs.links) if tables is None else itertools.starmap(tables.table, pairs.links)
+    )
+    for ((a, b), link), of_network in zip(pairs.links.items(), counted, strict=True):
         apart = 0.5 * float(np.abs(of_network / max(of_network.sum(), 1) - link.table).sum())
         if worst is None or apart - link.noise > distance - noise:
             worst, distance, noise = (a, b), apart, link.noise

@@ -51,7 +51,7 @@ from verticil.shared.arrays import Codes, Counts, Floats
 from verticil.shared.estimation.axes import plogp
 from verticil.shared.estimation.design import ColumnUnit, FamilyDesign, as_design, family_design
 from verticil.shared.estimation.estimators import em_projection
-from verticil.shared.estimation.independence import dependence_p_value, independence_p_value
+from verticil.shared.estimation.independence import dependence_p_value, independence_p_value, independence_p_values
 from verticil.shared.estimation.information import Link, links
 from verticil.shared.estimation.unit_axis import contrast_factor
 
@@ -105,29 +105,30 @@ def pair_scores(
     level = ALPHA / max(d * (d - 1) // 2, 1)
     single = sorted(alone(units), key=lambda index: units[index].variables)
     variables = [units[index].variables[0] for index in single]
-    p_values: dict[tuple[int, int], float] = {}
+    information, p_value = np.zeros((d, d)), np.ones((d, d))
     linked: dict[tuple[int, int], tuple[Counts, FamilyDesign]] = {}
     if len(single) > 1 or d == 1:
         tables = all_pair_tables([columns[i] for i in single], [n_states[v] for v in variables], cancelled=cancelled)
-        for a, b in tables.pairs():
-            pair, observed = (variables[a], variables[b]), tables.table(a, b)
-            p_values[pair] = independence_p_value(observed)
-            if p_values[pair] < level:
-                linked[pair] = observed, as_design([units[single[a]].channel, units[single[b]].channel])
+        margins = [np.bincount(columns[i], minlength=n_states[v]) for i, v in zip(single, variables, strict=True)]
+        for a, of_a in enumerate(independence_p_values(tables.counts, margins)):
+            others = variables[a + 1 :]
+            p_value[variables[a], others] = p_value[others, variables[a]] = of_a
+            for b in (np.flatnonzero(of_a < level) + a + 1).tolist():
+                design = as_design([units[single[a]].channel, units[single[b]].channel])
+                linked[variables[a], variables[b]] = tables.table(a, b), design
     by_index: Mapping[int, Codes] = dict(enumerate(columns))
-    for pair in itertools.combinations(range(d), 2):
-        if pair in p_values:
+    tested = frozenset(variables)
+    # Among those of the tables of all pairs there is nothing left to do, and with a thousand columns they are many.
+    for pair in itertools.combinations(range(d), 2) if len(tested) < d else ():
+        if tested.issuperset(pair):
             continue
         if cancelled is not None:
             cancelled()
         design = family_design(units, n_states, pair)
         counted = family_counts(by_index, design)
-        p_values[pair] = dependence_p_value(counted, design)
-        if p_values[pair] < level:
+        p_value[pair] = p_value[pair[::-1]] = p = dependence_p_value(counted, design)
+        if p < level:
             linked[pair] = counted, design
-    information, p_value = np.zeros((d, d)), np.ones((d, d))
-    for (a, b), p in p_values.items():
-        p_value[a, b] = p_value[b, a] = p
     found = dict(zip(linked, links(list(linked.values()), cancelled=cancelled), strict=True))
     for (a, b), link in found.items():
         information[a, b] = information[b, a] = link.information

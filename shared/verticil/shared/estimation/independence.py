@@ -21,7 +21,8 @@ subset column has w entries, so an entry is in w times as many records as its sh
 from __future__ import annotations
 
 import math
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,8 @@ _TESTED_CELLS: Final = 256
 """Wald's test merges categories until it has at most so many cells: it inverts the covariance of all of them."""
 
 _RANK: Final = 1e-9
+
+FloatOrFloats = TypeVar("FloatOrFloats", float, Floats)
 
 
 def independence_p_value(observed: Counts) -> float:
@@ -53,7 +56,46 @@ def independence_p_value(observed: Counts) -> float:
         return 1.0
     expected = np.outer(table.sum(axis=1) / n, table.sum(axis=0))
     statistic = float(((table - expected) ** 2 / expected).sum())
-    return _chi_square_tail(statistic, (rows - 1) * (columns - 1))
+    return float(_chi_square_tail(statistic, (rows - 1) * (columns - 1)))
+
+
+def independence_p_values(counts: Counts, margins: Sequence[Counts]) -> Iterator[Floats]:
+    """`independence_p_value` of all pairs of columns, the same numbers.
+
+    How the categories of a column are merged depends on nothing but its own counts, so tables of one shape are tested together.
+
+    Args:
+        counts: the tables (a, b), a < b, one after the other, each (K_a, K_b) in C order.
+        margins: of each column (K_a,), its counts.
+
+    Yields:
+        Of each column a its p-values with the columns behind it: (d - a - 1,).
+    """
+    n = float(margins[0].sum())
+    states = np.array([len(margin) for margin in margins])
+    merges = [_rare(margin, n) for margin in margins]
+    sizes = np.array([size for _, size in merges])
+    start = 0
+    for a, (rows, merged) in enumerate(merges):
+        behind = np.arange(a + 1, len(margins))
+        starts = start + len(rows) * np.cumsum([0, *states[behind].tolist()])
+        found = np.ones(len(behind))
+        for k, size in sorted(set(zip(states[behind].tolist(), sizes[behind].tolist(), strict=True))):
+            if n <= 0 or min(len(rows) - merged, k - size) < 1:
+                continue
+            alike = np.flatnonzero((states[behind] == k) & (sizes[behind] == size))
+            columns = np.stack([merges[b][0] for b in behind[alike].tolist()])
+            tables = counts[starts[alike, None] + np.arange(len(rows) * k)].reshape(len(alike), len(rows), k)
+            tables = np.add.reduceat(tables[:, rows], [0, *range(merged, len(rows))], axis=1)
+            tables = np.take_along_axis(tables, columns[:, None], axis=2)
+            tables = np.add.reduceat(tables, [0, *range(size, k)], axis=2)
+            # As in the test of one table, whose columns were its rows when they were merged.
+            tables = np.ascontiguousarray(tables.transpose(0, 2, 1))
+            expected = (tables.sum(axis=2) / n)[:, :, None] * tables.sum(axis=1)[:, None]
+            statistic = ((tables - expected) ** 2 / expected).reshape(len(alike), -1).sum(axis=1)
+            found[alike] = _chi_square_tail(statistic, (len(rows) - merged) * (k - size))
+        yield found
+        start = int(starts[-1])
 
 
 def dependence_p_value(observed: Counts, design: Design, *, noise_variance: float = 0.0) -> float:
@@ -122,7 +164,7 @@ def _shares_p_value(observed: Counts, design: FamilyDesign, noise_variance: floa
         )
         variance = variance + np.outer(1 + of_a, 1 + of_b) - 1
     statistic = float((projected**2 / variance).sum())
-    return _chi_square_tail(statistic, projected.size)
+    return float(_chi_square_tail(statistic, projected.size))
 
 
 def _wald_p_value(observed: Counts, design: FamilyDesign, noise_variance: float) -> float:
@@ -174,10 +216,10 @@ def _cell_moments(released: Floats, design: FamilyDesign, merges: list[Floats], 
     return np.asarray(moments + noise_variance * (weights.T @ weights), dtype=np.float64)
 
 
-def _chi_square_tail(statistic: float, degrees: int) -> float:
+def _chi_square_tail(statistic: FloatOrFloats, degrees: int) -> FloatOrFloats:
     from scipy.special import gammaincc
 
-    return float(gammaincc(degrees / 2, statistic / 2))
+    return cast("FloatOrFloats", gammaincc(degrees / 2, statistic / 2))
 
 
 def _merge_rare(table: Counts, n: float) -> Counts:

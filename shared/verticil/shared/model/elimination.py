@@ -14,6 +14,7 @@ The cost is the largest table that is built; beyond `MAX_CLIQUE_CELLS` it is ref
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -173,24 +174,20 @@ def family_shares(network: Network, factors: Sequence[Factor] = ()) -> tuple[dic
     """
     n_states = network.schema.n_states
     reached = _ancestors(network, _union(scope for scope, _ in factors) or range(len(n_states)))
-    tables = [*_factors(network, reached, {}), *factors]
-    passed: list[tuple[list[int], tuple[int, ...], Floats, tuple[int, ...]]] = []
-    there, left = list(range(len(tables))), set(reached)
-    while left:
-        chosen, clique = _cheapest([tables[place] for place in there], left, n_states)
-        inside = [place for place in there if chosen in tables[place][0]]
-        joint = _product([tables[place] for place in inside], clique)
-        kept = tuple(v for v in clique if v != chosen)
-        tables.append((kept, joint.sum(axis=clique.index(chosen))))
-        passed.append((inside, clique, joint, kept))
-        there = [place for place in there if place not in inside] + [len(tables) - 1]
-        left.remove(chosen)
+    elimination = _Elimination(n_states, [*_factors(network, reached, {}), *factors], reached)
+    tables: list[Factor] = list(elimination.factors.values())
+    passed: list[tuple[Sequence[int], tuple[int, ...], Floats]] = []
+    while elimination.left:
+        _, clique, inside, joint = elimination.step()
+        tables.append(elimination.latest)
+        passed.append((inside, clique, joint))
+    there = list(elimination.factors)
     probability = math.prod(float(tables[place][1]) for place in there)
     if not probability > 0:
         return {}, 0.0
     shares: dict[int, Floats] = {place: np.ones(()) for place in there}
-    for number, (inside, clique, joint, kept) in zip(range(len(tables) - 1, -1, -1), reversed(passed), strict=False):
-        sums = tables[number][1]
+    for number, (inside, clique, joint) in zip(range(len(tables) - 1, -1, -1), reversed(passed), strict=False):
+        kept, sums = tables[number]
         rest = np.divide(shares[number], sums, out=np.zeros_like(sums), where=sums > 0)
         whole = joint * _product([(kept, rest)], clique)
         for place in inside:
@@ -340,46 +337,95 @@ def _at(factor: Factor, evidence: Mapping[int, int]) -> Factor:
 def _eliminate(n_states: Sequence[int], factors: list[Factor], left: set[int]) -> tuple[list[ConditionalStep], float]:
     """Eliminate all of `left`; the steps in order of elimination, and what is left: the probability of the evidence."""
     steps: list[ConditionalStep] = []
-    left = set(left)
-    while left:
-        chosen, clique = _cheapest(factors, left, n_states)
-        factors, joint = _summed_out(factors, chosen, clique)
+    elimination = _Elimination(n_states, factors, left)
+    while elimination.left:
+        chosen, clique, _, joint = elimination.step()
         parents = tuple(v for v in clique if v != chosen)
         rows = np.moveaxis(joint, clique.index(chosen), -1).reshape(-1, n_states[chosen])
         totals = rows.sum(axis=1, keepdims=True)
         rows = np.where(totals > 0, rows / np.where(totals > 0, totals, 1.0), 1 / n_states[chosen])
         steps.append(ConditionalStep(child=chosen, parents=parents, probability=rows))
-        left.remove(chosen)
-    return steps, math.prod(float(table) for _, table in factors)
+    return steps, math.prod(float(table) for _, table in elimination.factors.values())
 
 
 def _reduce(n_states: Sequence[int], factors: list[Factor], left: set[int], *, whether: bool = False) -> list[Factor]:
-    left = set(left)
-    while left:
-        chosen, clique = _cheapest(factors, left, n_states)
-        factors, _ = _summed_out(factors, chosen, clique)
-        if whether:
-            factors[-1] = (factors[-1][0], (factors[-1][1] > 0).astype(np.float64))
-        left.remove(chosen)
-    return factors
+    elimination = _Elimination(n_states, factors, left)
+    while elimination.left:
+        elimination.step(whether=whether)
+    return list(elimination.factors.values())
 
 
-def _cheapest(factors: Sequence[Factor], left: set[int], n_states: Sequence[int]) -> tuple[int, tuple[int, ...]]:
-    cliques = {v: _union(scope for scope, _ in factors if v in scope) for v in left}
-    cells = {v: math.prod(n_states[u] for u in clique) for v, clique in cliques.items()}
-    chosen = min(left, key=lambda v: (cells[v], v))
-    if cells[chosen] > MAX_CLIQUE_CELLS:
-        raise TooWideError(
-            f"eliminating variable {chosen} needs a table of {cells[chosen]} cells, expected at most {MAX_CLIQUE_CELLS}"
-        )
-    return chosen, cliques[chosen]
+class _Elimination:
+    """Variables that are summed out of a product of factors, one after the other.
 
+    What the next one would cost is known of every variable, and after a step only that of its clique is computed again: a
+    network of a thousand variables is gone through in a thousand small steps.
 
-def _summed_out(factors: Sequence[Factor], chosen: int, clique: tuple[int, ...]) -> tuple[list[Factor], Floats]:
-    joint = _product([factor for factor in factors if chosen in factor[0]], clique)
-    left = [factor for factor in factors if chosen not in factor[0]]
-    left.append((tuple(v for v in clique if v != chosen), joint.sum(axis=clique.index(chosen))))
-    return left, joint
+    Args:
+        n_states: number of categories of each variable.
+        factors: the product.
+        left: the variables to be summed out, each in a factor.
+
+    Attributes:
+        factors: those that are left, by number: made later, behind.
+        left: the variables that are left.
+        latest: the factor that the last step made.
+    """
+
+    def __init__(self, n_states: Sequence[int], factors: Sequence[Factor], left: Iterable[int]) -> None:
+        self.factors = dict(enumerate(factors))
+        self.left = set(left)
+        self.latest: Factor
+        self._n_states, self._made = n_states, len(factors)
+        self._with: dict[int, set[int]] = {v: set() for v in self.left}
+        for number, (scope, _) in self.factors.items():
+            for v in self.left.intersection(scope):
+                self._with[v].add(number)
+        self._cells = {v: self._cost(v) for v in self.left}
+        self._waiting = [(cells, v) for v, cells in self._cells.items()]
+        heapq.heapify(self._waiting)
+
+    def step(self, *, whether: bool = False) -> tuple[int, tuple[int, ...], Sequence[int], Floats]:
+        """Sum out the variable whose clique has the fewest cells, of equals the smallest.
+
+        Args:
+            whether: see `total`.
+
+        Returns:
+            The variable, its clique, the numbers of the factors that had it, and their product.
+
+        Raises:
+            TooWideError: see there.
+        """
+        cells, chosen = heapq.heappop(self._waiting)
+        while (
+            self._cells.get(chosen) != cells
+        ):  # of a variable that is gone, or of before a step that changed its clique
+            cells, chosen = heapq.heappop(self._waiting)
+        if cells > MAX_CLIQUE_CELLS:
+            raise TooWideError(
+                f"eliminating variable {chosen} needs a table of {cells} cells, expected at most {MAX_CLIQUE_CELLS}"
+            )
+        clique, inside = self._clique(chosen), sorted(self._with[chosen])
+        joint = _product([self.factors.pop(number) for number in inside], clique)
+        table = joint.sum(axis=clique.index(chosen))
+        self.latest = tuple(v for v in clique if v != chosen), (table > 0).astype(np.float64) if whether else table
+        self.factors[self._made] = self.latest
+        self.left.remove(chosen)
+        del self._cells[chosen]
+        for v in self.left.intersection(clique):
+            self._with[v].difference_update(inside)
+            self._with[v].add(self._made)
+            self._cells[v] = self._cost(v)
+            heapq.heappush(self._waiting, (self._cells[v], v))
+        self._made += 1
+        return chosen, clique, inside, joint
+
+    def _clique(self, variable: int) -> tuple[int, ...]:
+        return _union(self.factors[number][0] for number in self._with[variable])
+
+    def _cost(self, variable: int) -> int:
+        return math.prod(self._n_states[v] for v in self._clique(variable))
 
 
 def _union(scopes: Iterable[tuple[int, ...]]) -> tuple[int, ...]:

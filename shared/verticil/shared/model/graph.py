@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -46,18 +47,22 @@ class Dag:
 
     def topological_order(self) -> tuple[int, ...]:
         """The order in which every variable stands behind its parents; ties by the smaller number."""
+        children: list[list[int]] = [[] for _ in self.parents]
+        missing = [len(family) for family in self.parents]
+        for parent, child in self.edges():
+            children[parent].append(child)
+        ready = [v for v, count in enumerate(missing) if not count]  # ascending, so a heap
         order: list[int] = []
-        placed: set[int] = set()
-        waiting = list(range(len(self.parents)))
-        while waiting:
-            ready = next((v for v in waiting if placed.issuperset(self.parents[v])), None)
-            if ready is None:
-                raise ValueError(
-                    f"the graph has a cycle through the variables {', '.join(map(str, self._cycle(placed)))}"
-                )
-            waiting.remove(ready)
-            placed.add(ready)
-            order.append(ready)
+        while ready:
+            variable = heapq.heappop(ready)
+            order.append(variable)
+            for child in children[variable]:
+                missing[child] -= 1
+                if not missing[child]:
+                    heapq.heappush(ready, child)
+        if len(order) < len(self.parents):
+            cycle = self._cycle(set(order))
+            raise ValueError(f"the graph has a cycle through the variables {', '.join(map(str, cycle))}")
         return tuple(order)
 
     def _cycle(self, placed: set[int]) -> list[int]:

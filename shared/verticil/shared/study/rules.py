@@ -21,6 +21,7 @@ from verticil.shared.channels.subset import LARGEST_EPSILON, LEAST_STATES, Subse
 from verticil.shared.channels.transition import validate_matrix
 from verticil.shared.estimation.estimators import ESTIMATORS
 from verticil.shared.knowledge.checking import check_knowledge
+from verticil.shared.model.constraints import Constraints
 from verticil.shared.model.schema import Missing, Variable
 from verticil.shared.study.codebook import bin_labels, check_letters, check_text
 from verticil.shared.study.document import StructureRule, Study, Unit
@@ -32,6 +33,7 @@ from verticil.shared.study.vocabulary import (
     MAX_CELLS,
     MAX_COMBINATIONS,
     MAX_EXACT,
+    MAX_GREEDY_FAMILIES,
     MAX_PURPOSE,
     MAX_SAFE,
     MAX_TEXT,
@@ -228,6 +230,12 @@ class _Rules:
                 )
         if len({frozenset(pair) for pair in pairs if pair[0] != pair[1]}) < len(pairs):
             self.fail("release.pairs", "a pair stands there twice, or is one variable, expected different pairs")
+
+
+def _greedy_families(constraints: Constraints, max_parents: int) -> int:
+    """Families that the greedy search looks at, about: of a set with a child the child must be placed last."""
+    parents = constraints.allowed.sum(axis=0).tolist()
+    return sum(math.comb(n, size := min(n, max_parents)) // (size + 1) for n in parents)
 
 
 def _check_units(study: Study, *, source: str) -> None:
@@ -472,6 +480,16 @@ class _Structure:
             for child, name in enumerate(self.study.schema.names):
                 if len(needed := constraints.parents_required(child)) > 1:
                     self.fail("required", f"'{name}' has {len(needed)} required parents, a {rule.method} admits one")
+        if (
+            rule.method == "greedy"
+            and (families := _greedy_families(constraints, rule.max_parents)) > MAX_GREEDY_FAMILIES
+        ):
+            self.fail(
+                "method",
+                f"the greedy search would count some {families} families of {len(self.study.schema)} variables with "
+                f"{rule.max_parents} parents each, expected at most {MAX_GREEDY_FAMILIES}",
+                hint="use the method 'order' or 'tree', which look at pairs only; or allow fewer parents, or declare tiers",
+            )
         if rule.order.exact and (widest := max(map(len, constraints.blocks))) > MAX_EXACT:
             self.fail(
                 "order.exact",

@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 from verticil.shared.errors import Misuse
 
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-MAX_VARIABLES: Final = 1000
+MAX_VARIABLES: Final = 1024
 MAX_CELLS: Final = 700_000
 """Cells of all matrices together. Written out in decimal they then stay below 16 MiB."""
 MAX_COMBINATIONS: Final = 100_000
@@ -64,6 +64,8 @@ METHODS: Final = {
     "auto": Method(scores=("auto",), on_pairs=True, keys=("prefer",)),
 }
 PREFERENCES: Final = ("synthesis", "structure")
+MAX_GREEDY_FAMILIES: Final = 2**24
+"""Families that the greedy search may have to count: with two parents those of some 460 variables."""
 MAX_EXACT: Final = 15
 """Most variables that may stand in any order, for the exact search over orders."""
 PRIORS: Final = ("dirichlet",)

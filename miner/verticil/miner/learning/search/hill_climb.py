@@ -50,6 +50,9 @@ _MOST_ROUNDS: Final = 64
 
 _DELETE, _ADD, _REVERSE = range(3)
 
+_AT_ONCE: Final = 64
+"""Of so many parts of the variables one has its gains computed in a step."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ClimbState:
@@ -160,21 +163,20 @@ class HillClimbSearch:
         )
 
     def step(self, state: ClimbState) -> ClimbState:
-        """Compute one child's gains where they are not known, else make the best move, else begin the next climb."""
+        """Compute a few children's gains where they are not known, else make the best move, else begin the next climb."""
         if state.finished:
             return state
         if state.stale:
-            child, *stale = state.stale
+            some = max(len(state.edges) // _AT_ONCE, 1)
             gains, leaves = state.gains.copy(), state.leaves.copy()
-            gains[:, child], leaves[:, child] = self._gains(state, child)
-            return dataclasses.replace(state, gains=gains, leaves=leaves, stale=tuple(stale))
+            opened = self._open(state.problem, state.stage, state.kept_edges)
+            for child in state.stale[:some]:
+                gains[:, child], leaves[:, child] = self._gains(state, child, opened[:, child])
+            return dataclasses.replace(state, gains=gains, leaves=leaves, stale=state.stale[some:])
         d = len(state.edges)
-        gain = _moves(state.edges, state.gains)
-        held = (state.tabu_until > state.moves) & ~(state.score + gain > state.best_score)
-        gain[held] = -np.inf
-        move, parent, child = (int(i) for i in np.unravel_index(int(np.argmax(gain)), gain.shape))
-        if not np.isfinite(gain[move, parent, child]):
+        if (found := _best_move(state)) is None:
             return self._following(state)
+        move, parent, child, gain = found
         edges, tabu_until = state.edges.copy(), state.tabu_until.copy()
         until = state.moves + 1 + min(self.tabu_length, d * (d - 1) // 4)
         edges[parent, child] = move == _ADD
@@ -184,7 +186,7 @@ class HillClimbSearch:
         if move != _DELETE and (old := int(state.leaves[new, gets])) >= 0:
             edges[old, gets] = False
             tabu_until[old, gets] = tabu_until[gets, old] = until
-        score = state.score + float(gain[move, parent, child])
+        score = state.score + gain
         better = score > state.best_score
         moved = dataclasses.replace(
             state,
@@ -260,12 +262,12 @@ class HillClimbSearch:
             finished=bool(finished),
         )
 
-    def _gains(self, state: ClimbState, child: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    def _gains(self, state: ClimbState, child: int, opened: Bools) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """What the child's score gains by one parent more, or less; and the parent that goes for the one that comes."""
         problem, d = state.problem, len(state.edges)
         parents, required = tuple(np.flatnonzero(state.edges[:, child]).tolist()), problem.required_parents(child)
         possible: list[tuple[int, int, tuple[int, ...]]] = []
-        looked_at = self._open(problem, state.stage, state.kept_edges)[:, child] | state.edges[:, child]
+        looked_at = opened | state.edges[:, child]
         for v in np.flatnonzero(looked_at).tolist():
             if v in required:
                 continue
@@ -359,23 +361,42 @@ def _changed(problem: SearchProblem, kept: Bools, v: int, *, trade: bool) -> Boo
     return edges
 
 
-def _moves(edges: Bools, gains: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(3, d, d), float64: what deleting, adding and reversing parent -> child gains; -inf where there would be a cycle."""
+def _best_move(state: ClimbState) -> tuple[int, int, int, float] | None:
+    """Deleting, adding or reversing which edge (parent, child) gains most, and what; None where no move is possible.
+
+    Moves that would close a cycle are none, nor those of tabu pairs, unless they lead to the best score so far.
+    """
+    edges, gains = state.edges, state.gains
     descends = _ancestors(edges)
-    result = np.full((3, *edges.shape), -np.inf)
-    result[_DELETE][edges] = gains[edges]
-    free = ~edges & ~descends.T
-    result[_ADD][free] = gains[free]
-    # Reversed, the edge closes a cycle when another parent of the child is, or descends from, the parent.
-    routes = descends.astype(np.float64) @ edges
-    turn = edges & (routes == 1)
-    result[_REVERSE][turn] = gains[turn] + gains.T[turn]
-    return result
+    parents, children = np.nonzero(edges)
+    # Reversed, an edge closes a cycle when another parent of the child is, or descends from, the parent.
+    turned = gains[parents, children] + gains[children, parents]
+    for place, (parent, child) in enumerate(zip(parents.tolist(), children.tolist(), strict=True)):
+        if np.count_nonzero(descends[parent, edges[:, child]]) > 1:
+            turned[place] = -np.inf
+
+    def allowed(gain: NDArray[np.float64], until: NDArray[np.int64]) -> NDArray[np.float64]:
+        held = (until > state.moves) & ~(state.score + gain > state.best_score)
+        return np.where(held, -np.inf, gain)
+
+    until = state.tabu_until[parents, children]
+    added = np.where(edges | descends.T, -np.inf, allowed(gains, state.tabu_until))
+    best: tuple[int, int, int, float] | None = None
+    for move, gain in ((_DELETE, gains[parents, children]), (_ADD, added), (_REVERSE, turned)):
+        some = gain if move == _ADD else allowed(gain, until)
+        place = int(np.argmax(some)) if some.size else -1
+        if place < 0 or not np.isfinite(most := float(some.flat[place])) or (best is not None and most <= best[3]):
+            continue
+        parent, child = divmod(place, len(edges)) if move == _ADD else (int(parents[place]), int(children[place]))
+        best = move, parent, child, most
+    return best
 
 
 def _ancestors(edges: Bools) -> Bools:
-    """``[a, v]``: a is v or an ancestor of it."""
-    reach = edges | np.eye(len(edges), dtype=np.bool_)
-    for via in range(len(edges)):
-        reach |= reach[:, via, None] & reach[None, via, :]
-    return reach
+    """``[a, v]``: a is v or an ancestor of it; the edges have no cycle."""
+    families = [tuple(np.flatnonzero(column).tolist()) for column in edges.T]
+    reached = np.eye(len(edges), dtype=np.bool_)  # [v, a]
+    for v in Dag(parents=tuple(families)).topological_order():
+        for parent in families[v]:
+            reached[v] |= reached[parent]
+    return reached.T

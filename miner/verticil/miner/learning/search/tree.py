@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,44 +125,84 @@ def maximum_branching(weights: NDArray[np.float64]) -> NDArray[np.int64]:
         (d,), int64: the parent of each variable, -1 for a root.
     """
     d = len(weights)
-    best = np.argmax(weights, axis=0)
-    parent = np.where(weights[best, np.arange(d)] > 0, best, -1).astype(np.int64)
-    cycle = _a_cycle(parent)
-    if not cycle:
-        return parent
-    # Contract the cycle to one variable, the last of the smaller problem. An edge into the cycle at v replaces v's edge in
-    # it; what that costs is measured against the cheapest edge of the cycle, which goes when nobody comes in.
-    inside = np.array(cycle)
-    outside = np.setdiff1d(np.arange(d), inside)
-    within = weights[parent[inside], inside]
-    gain = weights[np.ix_(outside, inside)] - within + within.min()
-    gain[weights[np.ix_(outside, inside)] <= 0] = 0.0
-    entry, leave = np.argmax(gain, axis=1), np.argmax(weights[np.ix_(inside, outside)], axis=0)
-    m = len(outside)
-    smaller = np.zeros((m + 1, m + 1))
-    smaller[:m, :m] = weights[np.ix_(outside, outside)]
-    smaller[:m, m] = np.maximum(gain.max(axis=1, initial=0.0), 0.0)
-    smaller[m, :m] = weights[inside[leave], outside]
-    chosen = maximum_branching(smaller)
-    result = parent.copy()
-    for number, variable in enumerate(outside.tolist()):
-        source = int(chosen[number])
-        result[variable] = inside[leave[number]] if source == m else (outside[source] if source >= 0 else -1)
-    if chosen[m] >= 0:
-        result[inside[entry[chosen[m]]]] = outside[chosen[m]]
-    else:
-        result[inside[np.argmin(within)]] = -1
-    return result
+    # Every contracted cycle is one variable more, behind all others, so that nothing is copied: at most d - 1 of them.
+    held = np.zeros((2 * d - 1, 2 * d - 1))
+    held[:d, :d] = weights
+    active = np.zeros(2 * d - 1, dtype=np.bool_)
+    active[:d] = True
+    parent = np.full(2 * d - 1, -1, dtype=np.int64)
+    parent[:d] = _heaviest(held[:, :d])
+    contracted: list[_Cycle] = []
+    while cycle := _a_cycle(parent, active):
+        new = d + len(contracted)
+        inside = np.array(cycle)
+        active[inside] = False
+        outside = np.flatnonzero(active)
+        # An edge into the cycle at v replaces v's edge in it; what that costs is measured against the cheapest edge of the
+        # cycle, which goes when nobody comes in.
+        within = held[parent[inside], inside]
+        incoming = held[np.ix_(outside, inside)]
+        gain = np.where(incoming > 0, incoming - within + within.min(), 0.0)
+        leaving = held[np.ix_(inside, outside)]
+        entry, leave = np.zeros(new, dtype=np.int64), np.zeros(new, dtype=np.int64)
+        entry[outside] = inside[np.argmax(gain, axis=1)]
+        leave[outside] = inside[np.argmax(leaving, axis=0)]
+        around = parent[inside]
+        contracted.append(
+            _Cycle(inside=inside, around=around, cheapest=int(np.argmin(within)), entry=entry, leave=leave)
+        )
+        held[outside, new] = np.maximum(gain.max(axis=1, initial=0.0), 0.0)
+        held[new, outside] = leaving.max(axis=0)
+        held[inside] = 0.0
+        active[new] = True
+        parent[new] = _heaviest(held[:, [new]])[0]
+        cut = outside[np.isin(parent[outside], inside)]
+        parent[cut] = _heaviest(held[:, cut])
+    for number, of in reversed(list(enumerate(contracted, start=d))):
+        into = parent[number]
+        left = np.flatnonzero(parent[:number] == number)
+        left = left[active[left]]
+        parent[left] = of.leave[left]
+        active[number] = False
+        active[of.inside] = True
+        parent[of.inside] = of.around
+        if into >= 0:
+            parent[of.entry[into]] = into
+        else:
+            parent[of.inside[of.cheapest]] = -1
+    return parent[:d]
 
 
-def _a_cycle(parent: NDArray[np.int64]) -> list[int]:
-    colour = [-1] * len(parent)
-    for start in range(len(parent)):
+class _Cycle(NamedTuple):
+    """A cycle that became one variable.
+
+    Attributes:
+        inside, around: its variables, and the parent of each in the cycle.
+        cheapest: the place in `inside` of the variable whose parent costs the least to give up.
+        entry, leave: by variable outside: where its best edge into the cycle ends, and where the best one to it begins.
+    """
+
+    inside: NDArray[np.int64]
+    around: NDArray[np.int64]
+    cheapest: int
+    entry: NDArray[np.int64]
+    leave: NDArray[np.int64]
+
+
+def _heaviest(columns: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Of each column the first row with the largest weight; -1 where none is positive."""
+    best = np.argmax(columns, axis=0)
+    return np.where(columns[best, np.arange(columns.shape[1])] > 0, best, -1).astype(np.int64)
+
+
+def _a_cycle(parent: NDArray[np.int64], active: NDArray[np.bool_]) -> list[int]:
+    above, colour = parent.tolist(), [-1] * len(parent)
+    for start in np.flatnonzero(active).tolist():
         variable, path = start, list[int]()
         while variable >= 0 and colour[variable] < 0:
             colour[variable] = start
             path.append(variable)
-            variable = int(parent[variable])
+            variable = above[variable]
         if variable >= 0 and colour[variable] == start:
             return sorted(path[path.index(variable) :])
     return []
