@@ -113,6 +113,29 @@ def test_a_published_study_does_not_end_otherwise(catalogue):
     assert (record.failure, record.withdrawn, record.expired) == (None, False, False)
 
 
+def test_columns_are_those_of_now(catalogue):
+    for unit in range(3):
+        catalogue.add_column(STUDY, column(unit=unit, upload_id=f"u{unit}"))
+        assert list(catalogue.study(STUDY).columns) == list(range(unit + 1))
+    catalogue.lose_column(STUDY, 1)
+    lost = catalogue.study(STUDY)
+    assert (list(lost.columns), list(lost.damaged)) == ([0, 2], [1])
+    catalogue.add_column(STUDY, column(unit=1, upload_id="u1"))
+    assert catalogue.study(STUDY).columns[1] == column(unit=1, upload_id="u1")
+
+    def undone() -> None:
+        with catalogue.database.transaction():
+            catalogue.add_column(STUDY, column(unit=3, upload_id="gone"))
+            assert 3 in catalogue.study(STUDY).columns
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        undone()
+    assert list(catalogue.study(STUDY).columns) == [0, 1, 2]
+    catalogue.add_column(STUDY, column(unit=3, upload_id="u3"))  # the version is now what it was in the transaction
+    assert catalogue.study(STUDY).columns[3].upload_id == "u3"
+
+
 def test_another_upload_of_a_unit_replaces_the_one_in_transit(catalogue):
     catalogue.uploads.begin(STUDY, "u0", unit=0, size=20, sha256=b"a" * 32)
     catalogue.uploads.commit("u0", 12)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from verticil.shared.arrays import Codes
 from verticil.shared.formats import posterior
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from verticil.shared.evaluation.fidelity import Comparison
     from verticil.shared.model.schema import Variable
     from verticil.simulation.provision import Provisioned
+
+_LISTED: Final = 10
+"""Pairs that are named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,8 +150,9 @@ def pairs_text(release: Path) -> str:
             f"{check['distance']:.3f} from its estimated table; noise explains {check['distance_that_noise_explains']:.3f}"
         )
     if missing := check["left_nearly_independent"]:
-        pairs = ", ".join(f"{a} x {b} ({nats:.2f} nats)" for a, b, nats in missing)
-        lines.append(f"linked, but nearly independent in the network: {pairs}")
+        pairs = ", ".join(f"{a} x {b} ({nats:.2f} nats)" for a, b, nats in missing[:_LISTED])
+        more = f" and {len(missing) - _LISTED} more, in model.json" if missing[_LISTED:] else ""
+        lines.append(f"linked, but nearly independent in the network: {pairs}{more}")
     return "\n".join(lines)
 
 

@@ -58,11 +58,6 @@ def timestamp(moment: dt.datetime) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def _approval(body: bytes) -> approval.Approval:
-    return approval.parse_approval(body)
-
-
-@functools.lru_cache(maxsize=1024)
 def _serial(certificate: bytes) -> int:
     return x509.load_der_x509_certificate(certificate).serial_number
 
@@ -217,7 +212,9 @@ class Session:
     def _approvals(self, record: StudyRecord) -> list[approval.Approval]:
         """Those of the parties that the study is carried out with."""
         absent = {item.party for item in blocking_parties.left_out(record)}
-        return [_approval(signed.body) for party, signed in record.approvals.items() if party not in absent]
+        return [
+            approval.held_approval(signed.body) for party, signed in record.approvals.items() if party not in absent
+        ]
 
     def minimum(self, record: StudyRecord) -> int:
         """The smallest common count that the study and every approval accept."""
@@ -357,7 +354,7 @@ class Session:
         """Refuse a declaration that would make the effective study too large to be sent to the parties."""
         units = dict(statement.declarations())
         for signed in record.approvals.values():
-            units.update(_approval(signed.body).declarations())
+            units.update(approval.held_approval(signed.body).declarations())
         size = len(canonical.to_bytes(self.proposal(record).with_declaration(units)))
         if size > MAX_EFFECTIVE_BYTES:
             raise PeerFault(
@@ -377,7 +374,7 @@ class Session:
         if record.effective_digest or not given >= set(study.parties):
             return
         effective = approval.effective_study(
-            study, [_approval(record.approvals[party].body) for party in study.parties]
+            study, [approval.held_approval(record.approvals[party].body) for party in study.parties]
         )
         self.catalogue.set_effective(digest, canonical.to_bytes(effective), canonical.digest(effective))
 

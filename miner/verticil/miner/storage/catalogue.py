@@ -51,6 +51,8 @@ from verticil.shared.storage.rows import Cell
 
 R = TypeVar("R")
 
+_STUDIES_KNOWN: Final = 8
+"""Studies whose stored columns are kept in memory."""
 _FAIL: Final = "UPDATE study SET failure_code = ?, failure_message = ?, failure_hint = ? WHERE digest = ? AND "
 
 
@@ -80,6 +82,7 @@ class Catalogue(Table):
     def __init__(self, path: Path) -> None:
         self.database = Database(path, SCHEMA)
         super().__init__(self.database)
+        self._columns: dict[bytes, tuple[int, dict[int, StoredColumn]]] = {}
         self.scores = ScoreTable(self.database)
         self.deletions = DeletionTable(self.database)
         self.reviews = ReviewTable(self.database)
@@ -149,13 +152,10 @@ class Catalogue(Table):
         def reasons(table: str, what: str = "reason") -> dict[str, str]:
             return database.by(str, str, f"SELECT party, {what} FROM {table} WHERE study = ?", of_study)  # noqa: S608 constants
 
-        def columns(which: str) -> dict[int, StoredColumn]:
-            query = f"SELECT unit, * FROM stored_column WHERE study = ? AND {which}"  # noqa: S608 constants
-            return database.by(int, StoredColumn, query, of_study)
-
         with database.view():
-            if not database.has("SELECT 1 FROM study WHERE digest = ?", of_study):
+            if (version := database.first(int, "SELECT version FROM study WHERE digest = ?", of_study)) is None:
                 return None
+            columns = self._columns_at(digest, version)
             blinded = "SELECT * FROM blinded WHERE study = ? ORDER BY owner, hop"
             hops = zip(
                 database.read(Hop, blinded, of_study), database.read(StoredBlinded, blinded, of_study), strict=True
@@ -169,8 +169,8 @@ class Catalogue(Table):
                 lists=by_party(StoredList, "pseudonyms"),
                 bitmaps=by_party(Bitmap, "bitmap"),
                 confirmed=frozenset(database.read(str, "SELECT party FROM confirmation WHERE study = ?", of_study)),
-                columns=columns("column_sha256 <> x''"),
-                damaged=columns("column_sha256 = x''"),
+                columns={unit: column for unit, column in columns.items() if column.column_sha256},
+                damaged={unit: column for unit, column in columns.items() if not column.column_sha256},
                 failure=database.first(
                     Failure,
                     "SELECT failure_code AS code, failure_message AS message, failure_hint AS hint FROM study"
@@ -190,6 +190,31 @@ class Catalogue(Table):
                 closure=database.first(Closure, "SELECT * FROM closure WHERE study = ?", of_study),
                 void_approvals=reasons("void_approval", "revoked_at"),
             )
+
+    def _columns_at(self, digest: bytes, version: int) -> dict[int, StoredColumn]:
+        """The stored columns of a study, within a view of the database.
+
+        A study has up to a thousand, and is asked for several times while each of them arrives: those that are known are not
+        read again. Nothing of a column but its `column_sha256` changes, and the study's version with it.
+        """
+        known_at, known = self._columns.pop(digest, (0, dict[int, StoredColumn]()))
+        if known_at != version:
+            names = "SELECT unit, column_sha256 FROM stored_column WHERE study = ?"
+            there = self.database.by(int, bytes, names, (digest,))
+            kept = {unit: column for unit, column in known.items() if column.column_sha256 == there.get(unit)}
+            query = "SELECT * FROM stored_column WHERE study = ?"
+            if kept:
+                for unit in there.keys() - kept.keys():
+                    kept[unit] = self.database.only(StoredColumn, f"{query} AND unit = ?", (digest, unit))
+                known = {unit: kept[unit] for unit in there}
+            else:
+                known = {column.unit: column for column in self.database.read(StoredColumn, query, (digest,))}
+        if self.database.may_roll_back:
+            return known
+        self._columns[digest] = version, known
+        if len(self._columns) > _STUDIES_KNOWN:
+            self._columns.pop(next(iter(self._columns)))
+        return known
 
     # -- the study's life ----------------------------------------------------------------------------------------------------
 

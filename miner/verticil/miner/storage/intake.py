@@ -54,7 +54,7 @@ from verticil.shared.alignment.statements import sender
 from verticil.shared.artifact import packed_size, unpack
 from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.storage.rows import Cell
-from verticil.shared.study.approval import parse_approval
+from verticil.shared.study.approval import held_approval
 from verticil.shared.study.document import Study, Unit
 
 L = TypeVar("L", bound=StoredList)
@@ -543,7 +543,7 @@ class Intake:
 def _approved_by(record: StudyRecord, party: str) -> dict[str, str]:
     """Who approved at a party, in its own words."""
     held = record.approvals.get(party)
-    return {} if held is None else {"approved_by": parse_approval(held.body).approver}
+    return {} if held is None else {"approved_by": held_approval(held.body).approver}
 
 
 def _problem_of_list(path: Path, held: StoredList) -> str:

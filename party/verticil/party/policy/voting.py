@@ -44,7 +44,7 @@ from verticil.shared.audit import DAEMON
 from verticil.shared.disk import FollowedFiles
 from verticil.shared.errors import Misuse, Refusal, VerticilError
 from verticil.shared.record import encode
-from verticil.shared.study.approval import Approval, parse_approval
+from verticil.shared.study.approval import Approval, held_approval
 from verticil.shared.study.document import Study
 
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9@._-]{0,80}", re.ASCII)
@@ -159,7 +159,7 @@ class Voting:
         Raises:
             Refusal: APPROVAL_VOID, STUDY_EXPIRED, POLICY_REFUSED and the other objections of the present policy.
         """
-        given = parse_approval(record.approval or b"")
+        given = held_approval(record.approval or b"")
         study = approval.parsed(record.task.proposal)
         approved = approval.check_binding(self.config, study, given, record.digest, today)
         approvers = self.approvers.now()

@@ -41,7 +41,7 @@ from verticil.shared.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import SigningKey, verify_signed
 from verticil.shared.progress import Meter
-from verticil.shared.study.approval import Approval, parse_approval
+from verticil.shared.study.approval import Approval, held_approval
 from verticil.shared.study.document import Study
 from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
 from verticil.shared.vitals import Waiting
@@ -151,7 +151,7 @@ def agreement(site: Site, record: StudyRecord, today: dt.date) -> Agreed:
             approved or, without the parties that were left out, as it is carried out.
         PeerFault: STUDY_MISMATCH.
     """
-    given = parse_approval(record.approval or b"")
+    given = held_approval(record.approval or b"")
     approved = site.voting.check_binding(record, today)
     task = record.task
     effective = approval.check_effective(approved, task.effective, task.effective_digest, site.config.name)

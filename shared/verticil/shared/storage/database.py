@@ -229,6 +229,11 @@ class Database:
             finally:
                 self._connection.execute("ROLLBACK")
 
+    @property
+    def may_roll_back(self) -> bool:
+        """Whether a transaction is under way, so that what is read may never have been."""
+        return self._depth > 0
+
     def undo_with(self, undo: Callable[[], None]) -> None:
         """Have `undo` called if the transaction that is under way is rolled back: it takes back what is not in the database."""
         self._undo.append(undo)
