@@ -25,8 +25,9 @@ which an error of it is in proportion to: so each cell counts as in that sum.
 
 The blend is weighted records. Where the joint model is the network's own records, weighed, it is the mean of both weights of the
 same records; else records of both, drawn in that proportion. Then they are weighed until they have the tables N + b D, so that
-the scatter of what was drawn is not published. Everything is a function of what the models were made of and the study's seed: of
-noisy tables alone, where tables have noise.
+the scatter of what was drawn is not published. Wide tables have more cells than there are records to weigh, so no weights give
+that: then the nearer one is taken alone, b rounded. Everything is a function of what the models were made of and the study's
+seed: of noisy tables alone, where tables have noise.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from verticil.shared.arrays import Codes, Floats
 from verticil.shared.estimation.estimators import inverse_estimate
 from verticil.shared.joint import atoms
 from verticil.shared.joint.count import from_columns
-from verticil.shared.joint.estimate import JointEstimate, estimate, exactly
+from verticil.shared.joint.estimate import JointEstimate, estimate, exactly, too_few_records
 from verticil.shared.joint.noisy_tables import NoisyTables
 from verticil.shared.joint.replicates import MOST, people, redrawn
 from verticil.shared.joint.work import Work
@@ -108,6 +109,8 @@ def blended(
         chances.append(drawn.people / tables.people * chance)
         progress((1 + world) / WORLDS)
     share = share_of_joint(seen - statistics.median(chances), apart)
+    if too_few_records(tables):
+        share = float(share >= 0.5)
     if share in (0.0, 1.0):
         return dataclasses.replace(joint, share=share)
     pairs = itertools.combinations(range(len(tables.n_states)), 2)
