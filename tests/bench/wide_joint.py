@@ -6,8 +6,8 @@ randomized (epsilon 3), as it is, or with noise on the tables of all pairs (epsi
 or the network, for wide tables the one that `learning.blend` estimates to be nearer (`--alone`: not that).
 
 Printed are CPU seconds and the most memory of the process that learned, and the mean total variation distance to the people's
-tables, of pairs and of 300 triples, of as many records of the joint model, of the network, and of that `default`, beside
-independent columns with the shares that the same measurements give. Each cell has a process of its own.
+tables, of `PAIRS` pairs and 300 triples, of as many records of the joint model, of the network, and of that `default`, beside
+independent columns with the shares that the same measurements give. Each cell is learned in a process of its own.
 
 Bounds: `MEMORY` GiB, as for any table of up to 4,000 categories in all. `SECONDS` for the study with a joint model: 60 CPU
 seconds are asked for the pairs of 100 columns, and 300 have nine times as many; the default makes three estimates more, in so
@@ -20,33 +20,39 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
-import json
 import math
+import pickle
 import resource
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import joint_data
 import numpy as np
 from joint import DELTA, channels_of, drawn, from_network, independent, noised, note_of, released, sigma_for, study_of
 from joint_data import Data, Truth
+from numpy.typing import NDArray
 
 from verticil.experiments.hittmeir.synthesizer import warm_up
 from verticil.miner.learning.blend import blended
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import learn
 from verticil.miner.learning.measured import counted_tables
+from verticil.shared.channels.transition import Transition
 from verticil.shared.joint.count import from_columns
+from verticil.shared.joint.estimate import JointEstimate
 from verticil.shared.joint.prediction import predict
+from verticil.shared.model.network import Network
 from verticil.shared.study.document import ReleaseRule, StructureRule, TablesRule
 
 MEMORY = 2.0
 SECONDS = 60.0 * math.comb(300, 2) / math.comb(100, 2)
 SLACK = 1.03
+PAIRS = 3_000
 LEVELS = ("3", "none", "tables")
-WAYS = ("joint", "network", "default", "independent")
 
 
 def people(d: int, n: int) -> Data:
@@ -56,7 +62,7 @@ def people(d: int, n: int) -> Data:
     age = base.schema.index("AGEP")
     alike = [np.flatnonzero(rows[:, age] == group) for group in range(states[age])]
     generator = np.random.default_rng([d, n])
-    blocks: list[np.ndarray] = []
+    blocks: list[NDArray[np.uint16]] = []
     while sum(block.shape[1] for block in blocks) < d:
         chosen = generator.integers(0, len(rows), n)
         if blocks:
@@ -73,7 +79,7 @@ def hailfinder(d: int, n: int) -> Data:
     """Copies of hailfinder; with probability .7 the root of one goes by the last column of the one before."""
     net = joint_data.read_bif(joint_data.TESTS / "data" / "networks" / "hailfinder.bif")
     generator = np.random.default_rng([d, n, 1])
-    copies: list[np.ndarray] = []
+    copies: list[NDArray[np.uint16]] = []
     root = next(place for place, parents in enumerate(net.parents) if not parents)
     while len(copies) * len(net.n_states) < d:
         copy = np.stack(net.sample(n, generator), axis=1).astype(np.uint16)
@@ -101,7 +107,7 @@ def chain(d: int, n: int) -> Data:
     return _cut("chain", np.stack(columns, axis=1), (10,) * d, d)
 
 
-def _cut(name: str, codes: np.ndarray, states: tuple[int, ...], d: int) -> Data:
+def _cut(name: str, codes: NDArray[np.uint16], states: tuple[int, ...], d: int) -> Data:
     """The first d columns."""
     schema = joint_data.schema_of([f"v{place}" for place in range(d)], states[:d])
     return Data(name=name, schema=schema, columns=[np.ascontiguousarray(codes[:, place]) for place in range(d)])
@@ -115,7 +121,7 @@ class Cell:
     """The figures of a cell: distances by way, in pairs and triples; CPU seconds of the study and of the default; GiB."""
 
     distances: dict[str, tuple[float, float]]
-    share: float
+    share: float | None
     seconds: float
     of_default: float
     memory: float
@@ -136,66 +142,110 @@ class Cell:
         return found
 
 
-def run(name: str, level: str, d: int, n: int, method: str, alone: bool) -> Cell:
-    """One cell, in this process."""
-    data = DATA[name](d, n)
-    n_states = data.schema.n_states
-    channels = channels_of(n_states, float(level) if level not in ("none", "tables") else None)
-    study = study_of(data, channels)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Learned:
+    """What the first process of a cell found."""
+
+    joint: JointEstimate
+    network: Network
+    default: JointEstimate | None
+    seconds: float
+    of_default: float
+    memory: float
+
+
+def learned(name: str, level: str, options: argparse.Namespace) -> Learned:
+    """Learn a cell's study, and what it publishes where that is left open."""
+    data = DATA[name](options.columns, options.people)
     study = dataclasses.replace(
-        study,
-        structure=StructureRule(method=method, score="mutual-information", seed=1),
+        study_of(data, _channels(data, level)),
+        structure=StructureRule(method=options.method, score="mutual-information", seed=1),
         release=ReleaseRule(sample_from="joint"),
     )
-    columns = [column.astype(np.uint8) for column in released(data.columns, channels, 1)]
+    columns = [column.astype(np.uint8) for column in released(data.columns, _channels(data, level), 1)]
+    tables = None
     warm_up()
     before = time.process_time()
     if level == "tables":
         study = dataclasses.replace(study, tables=TablesRule(epsilon=1.0, delta=DELTA))
-        sigma = sigma_for(1.0, math.comb(d, 2), "replace")
-        tables = noised(counted_tables(columns, study), sigma, "replace", 1)
+        tables = noised(counted_tables(columns, study), _sigma(data, level), "replace", 1)
         result = learn_from_tables(tables, study)
     else:
-        sigma = 0.0
-        tables = None
         result = learn(columns, study)
     seconds = time.process_time() - before
-    joint = result.joint
+    joint, default = result.joint, None
     assert joint is not None
-    default = joint
-    if tables is None and not alone:
-        units = [study.column_unit(place) for place in range(d)]
-        tables = from_columns(columns, units, n_states)
-    if tables is not None and not alone:
+    if not options.alone:
+        if tables is None:
+            units = [study.column_unit(place) for place in range(options.columns)]
+            tables = from_columns(columns, units, data.schema.n_states)
         default = blended(joint, result.network, tables, seed=study.structure.seed)
-    of_default = time.process_time() - before - seconds
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    truth = Truth(n_states, data.columns)
-    of_joint, of_network = drawn(joint.model, n, 1), from_network(result.network, n, 1)
-    records = {"joint": of_joint, "network": of_network}
-    if not alone:
-        records["default"] = (
-            of_network if default.share == 0 else of_joint if default.share == 1 else drawn(default.model, n, 1)
-        )
+    return Learned(
+        joint=joint,
+        network=result.network,
+        default=default,
+        seconds=seconds,
+        of_default=time.process_time() - before - seconds,
+        memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+    )
+
+
+def measured(name: str, level: str, options: argparse.Namespace, found: Learned) -> Cell:
+    """How far records of each kind are from the people."""
+    data, n = DATA[name](options.columns, options.people), options.people
+    truth = Some(data.schema.n_states, data.columns)
+    joint, default = found.joint, found.default
+    records = {"joint": drawn(joint.model, n, 1), "network": from_network(found.network, n, 1)}
     distances = {way: truth.to_records(made) for way, made in records.items()}
+    if default is not None:
+        distances["default"] = distances["joint" if default.share == 1 else "network"]
+        if 0 < default.share < 1:
+            distances["default"] = truth.to_records(drawn(default.model, n, 1))
     distances["independent"] = independent(joint, truth, n, 1)
-    known = predict(channels, n, sigma=sigma)
+    known = predict(_channels(data, level), n, sigma=_sigma(data, level))
     assert known is not None
     return Cell(
-        distances=distances, share=default.share, seconds=seconds, of_default=of_default, memory=memory,
-        categories=sum(n_states), predicted=known.two_way,
+        distances=distances, share=None if default is None else default.share, seconds=found.seconds,
+        of_default=found.of_default, memory=found.memory, categories=sum(data.schema.n_states), predicted=known.two_way,
         note=f"{note_of(joint)}, {len(joint.model.weights)} parts, {joint.steps} steps, discrepancy {joint.discrepancy:.3f}",
     )  # fmt: skip
+
+
+def _channels(data: Data, level: str) -> list[Transition]:
+    return channels_of(data.schema.n_states, float(level) if level not in ("none", "tables") else None)
+
+
+def _sigma(data: Data, level: str) -> float:
+    return sigma_for(1.0, math.comb(len(data.schema), 2), "replace") if level == "tables" else 0.0
+
+
+class Some(Truth):
+    """The tables of `PAIRS` pairs and of the triples: all pairs of 300 columns would take longer than what is measured."""
+
+    def of(self, columns: Sequence[NDArray[np.generic]]) -> Mapping[tuple[int, ...], NDArray[np.float64]]:
+        """The shares of these tables among some records."""
+        pairs = list(itertools.combinations(range(len(self.n_states)), 2))
+        chosen = np.random.default_rng(2).permutation(len(pairs))[:PAIRS]
+        found = {}
+        for key in [*(pairs[place] for place in sorted(chosen.tolist())), *self.triples]:
+            shape = [self.n_states[variable] for variable in key]
+            cells = np.ravel_multi_index([columns[variable].astype(np.intp) for variable in key], shape)
+            found[key] = np.bincount(cells, minlength=math.prod(shape)) / len(cells)
+        return found
 
 
 def text(title: str, cell: Cell) -> str:
     """A cell in words."""
     distances = "; ".join(f"{way} {two:.4f} / {three:.4f}" for way, (two, three) in cell.distances.items())
     missed = cell.missed()
+    opened = (
+        ""
+        if cell.share is None
+        else f"share of the joint model {cell.share:.2f}, for {cell.of_default:.0f} CPU s more; "
+    )
     return (
-        f"{title}, {cell.categories} categories: {distances}\n    joint model's share {cell.share:.2f}; CPU s {cell.seconds:.0f} "
-        f"and {cell.of_default:.0f} for the default; {cell.memory:.2f} GiB; predicted / measured "
-        f"{cell.predicted / cell.distances['joint'][0]:.2f}; {cell.note}\n    bounds: "
+        f"{title}, {cell.categories} categories: {distances}\n    CPU s {cell.seconds:.0f}; {cell.memory:.2f} GiB; {opened}"
+        f"predicted / measured {cell.predicted / cell.distances['joint'][0]:.2f}; {cell.note}\n    bounds: "
         + (f"MISSED {', '.join(missed)}" if missed else "met")
     )
 
@@ -209,22 +259,29 @@ def main() -> int:
     parser.add_argument("--people", type=int, default=100_000)
     parser.add_argument("--method", default="tree")
     parser.add_argument("--alone", action="store_true", help="joint model and network only")
-    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)  # a cell, in this process
+    parser.add_argument("--keep", type=Path, help="a folder for what cells learned; what is there is not learned again")
+    parser.add_argument("--stop", action="store_true", help="when what is asked for is learned")
+    parser.add_argument(
+        "--one", nargs=3, help=argparse.SUPPRESS
+    )  # a cell, in this process, and the file for what it learned
     options = parser.parse_args()
     if options.one:
-        cell = run(*options.one, options.columns, options.people, options.method, options.alone)
-        print(json.dumps(dataclasses.asdict(cell)))
+        name, level, file = options.one
+        Path(file).write_bytes(pickle.dumps(learned(name, level, options)))
         return 0
     missed = 0
     sizes = ["--columns", str(options.columns), "--people", str(options.people), "--method", options.method]
     sizes += ["--alone"] * options.alone
-    for name, level in itertools.product(options.data, options.levels):
-        made = subprocess.run(
-            [sys.executable, __file__, *sizes, "--one", name, level], stdout=subprocess.PIPE, check=True
-        )
-        cell = Cell(**json.loads(made.stdout.splitlines()[-1]))
-        missed += len(cell.missed())
-        print(text(f"{name}, {options.columns} columns, {level}", cell), flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, level in itertools.product(options.data, options.levels):
+            file = (options.keep or Path(folder)) / "-".join([name, level, *sizes[1::2], *["alone"] * options.alone])
+            if not file.exists():
+                subprocess.run([sys.executable, __file__, *sizes, "--one", name, level, str(file)], check=True)
+            if options.stop:
+                continue
+            cell = measured(name, level, options, pickle.loads(file.read_bytes()))
+            missed += len(cell.missed())
+            print(text(f"{name}, {options.columns} columns, {level}", cell), flush=True)
     print(f"{missed} bounds missed")
     return 1 if missed else 0
 

@@ -163,3 +163,20 @@ def test_the_tables_of_a_wide_network_are_read_from_a_sample(monkeypatch) -> Non
     for one, other in zip(exact, sampled, strict=True):
         assert not np.array_equal(one, other)
         assert (np.abs(one - other) <= 5 * np.sqrt(one * (1 - one) / 1e6)).all()
+
+
+@pytest.mark.parametrize(("b", "share"), [(0.4, 0.0), (0.6, 1.0)])
+def test_of_wide_tables_the_nearer_model_is_taken_alone(b: float, share: float, monkeypatch) -> None:
+    """There are too few weighted records for a blend."""
+    columns = of_chain(500, 2)
+    found = learned(columns, dataclasses.replace(given(None), release=ReleaseRule(sample_from="joint")))
+    assert found.joint is not None
+    units = [given(None).column_unit(index) for index in range(len(columns))]
+    monkeypatch.setattr(blend, "WORLDS", 1)
+    monkeypatch.setattr(blend, "share_of_joint", lambda _above, _below: b)
+    tables = from_columns(columns, units, N_STATES)
+    blended_so = blended(found.joint, found.network, tables, seed=1)
+    assert (blended_so.share, blended_so.model is found.joint.model) == (b, False)
+    monkeypatch.setattr(blend, "too_few_records", lambda _: True)
+    alone = blended(found.joint, found.network, tables, seed=1)
+    assert (alone.share, alone.model is found.joint.model) == (share, True)

@@ -7,8 +7,9 @@ shows, a mixture is nearer to all pairs. With noise on the tables, without a net
 there are records to weigh (`too_few_records`), the model is the mixture itself. Where combinations are impossible, in the domain
 of a compound or declared so, the mixture's own records are weighed so that they have its tables.
 
-A mixture that does not reach the tables is too small for them. Then a larger one is fitted, of as many components as can be
-published, and is taken where it is nearer, by the estimate that each of them stops at (`stopping`).
+Of such wide tables a mixture of the usual size is too small, too, where it does not reach them. Then a larger one is fitted, of
+as many components as can be published, and with noise it is taken where it is nearer by the estimate that each of them stops at
+(`stopping`).
 
 How much of it to believe is for `guard`. All of it is a function of the tables, the network and the seed: where those are of an
 account that is paid, it spends nothing.
@@ -203,16 +204,14 @@ class _Estimate:
         return self._possible(mixture), "records", found
 
     def _mixture(self) -> Arrays:
-        """The mixture that is published: the larger one where the other does not reach the tables, and is farther from them.
-
-        With noise by a standard error at least, as in `_is_nearer_shrunk`. Where there are too few records to weigh, no other one
-        is tried.
+        """The mixture that is published: of wide tables a larger one in the place of records to weigh, and with noise where the
+        other one does not reach the tables and the larger is nearer by a standard error at least, as in `_is_nearer_shrunk`.
         """
         fits, components = larger(self._tables.n_states)
-        noisy, first = self._tables.has_noise, None
-        if noisy or self._records is None or not too_few_records(self._tables):
+        noisy, wide, first = self._tables.has_noise, too_few_records(self._tables), None
+        if noisy or not wide:
             first = _mixture(self._tables, self._layout, self._work, "mixture", seed=[self._seed], shrunk=self._shrunk)
-            if first["reached"] or components < _LARGER[0]:
+            if first["reached"] or not wide or components < _LARGER[0]:
                 return first
         steps = STEPS if self._tables.is_randomized and not noisy else _SIDE_STEPS
         found = _mixture(
@@ -226,10 +225,9 @@ class _Estimate:
             steps=steps,
             shrunk=self._shrunk,
         )
-        if first is None:
+        if first is None or float(first["risk"]) - float(found["risk"]) > math.sqrt(2 * _cells(self._tables)):
             return found
-        gain, cells = float(first["risk"]) - float(found["risk"]), _cells(self._tables)
-        return found if gain > (math.sqrt(2 * cells) if noisy else 0.0) else first
+        return first
 
     def _of_exact(self, records: atoms.Records) -> tuple[Arrays, Kind]:
         def do() -> Arrays:

@@ -1,0 +1,108 @@
+"""Wide tables, with fewer records that can be published than cells: a larger mixture in the place of weighted records.
+
+What a mixture can be is made small here (`small`), so that a few columns are wide.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from verticil.shared.channels.transition import identity, quantize
+from verticil.shared.estimation.design import ColumnUnit
+from verticil.shared.formats import joint as published
+from verticil.shared.joint import atoms, estimate
+from verticil.shared.joint.count import from_columns
+from verticil.shared.joint.noise import noised
+from verticil.shared.joint.noisy_tables import NoisyTables
+from verticil.shared.model.joint import JointModel
+from verticil.shared.model.schema import Schema, Variable
+
+D, K, N = 16, 4, 20_000
+PAIRS = tuple(itertools.combinations(range(D), 2))
+
+
+def _columns() -> list[NDArray[np.uint8]]:
+    """Each a copy of one of the three before it with probability .8."""
+    generator = np.random.default_rng(5)
+    columns = [generator.integers(0, K, N)]
+    for place in range(1, D):
+        before = columns[generator.integers(max(place - 3, 0), place)]
+        columns.append(np.where(generator.random(N) < 0.8, before, generator.integers(0, K, N)))
+    return [column.astype(np.uint8) for column in columns]
+
+
+COLUMNS = _columns()
+
+
+def _tables() -> NoisyTables:
+    units = [ColumnUnit(variables=(v,), domain=None, channel=quantize(identity(K))) for v in range(D)]
+    return from_columns(COLUMNS, units, (K,) * D)
+
+
+def _of_no_use(n: int, generator: np.random.Generator) -> list[NDArray[np.uint8]]:
+    """Records of a network without an edge."""
+    return [generator.integers(0, K, n).astype(np.uint8) for _ in range(D)]
+
+
+def _distance(model: JointModel, tables: NoisyTables) -> float:
+    """The mean total variation distance of all pairs."""
+    by_units = {table.units: table.counts / N for table in tables.tables}
+    return float(np.mean([0.5 * np.abs(model.shares(pair) - by_units[pair]).sum() for pair in PAIRS]))
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(atoms, "CELLS", 500 * (D * K + 26))
+    monkeypatch.setattr(estimate, "_COMPONENT_CELLS", 400 * (D * K + 26))
+
+
+@pytest.mark.usefixtures("small")
+def test_fewer_records_than_cells_are_not_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = _tables()
+    assert estimate.too_few_records(tables)
+    assert (
+        sum(table.counts.size for table in tables.tables) == len(PAIRS) * K * K > atoms.n_atoms(tables.n_states) == 500
+    )
+    mixture = estimate.estimate(tables, seed=1, records=_of_no_use)
+    monkeypatch.setattr(estimate, "too_few_records", lambda _: False)
+    weighted = estimate.estimate(tables, seed=1, records=_of_no_use)
+    assert (mixture.kind, weighted.kind) == ("mixture", "hybrid")
+    assert len(mixture.model.weights) == math.prod(estimate.larger(tables.n_states)) == 400
+    assert _distance(mixture.model, tables) < 0.5 * _distance(weighted.model, tables)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(("sigma", "taken"), [(20.0, True), (2_000.0, False)])
+def test_a_mixture_that_misses_noisy_tables_gives_way_to_a_larger_one(
+    sigma: float, taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(estimate, "FITS", 1)
+    monkeypatch.setattr(estimate, "COMPONENTS", 10)
+    tables = _tables()
+    measured = noised(tables, sigma, bytes(32))
+    pieces: set[str] = set()
+    found = estimate.estimate(measured, seed=1, progress=lambda piece, _done, _most: pieces.add(piece))
+    assert ("larger mixture" in pieces) == taken
+    assert len(found.model.weights) in ((400, 401) if taken else (50, 51, 10, 11))
+    if taken:
+        monkeypatch.setattr(estimate, "larger", lambda _: (1, 1))
+        small = estimate.estimate(measured, seed=1)
+        assert not small.reached
+        assert _distance(found.model, tables) < 0.7 * _distance(small.model, tables)
+
+
+@pytest.mark.parametrize("n_states", [(2,) * 300, (4,) * 300, (3, 9) * 100, (10,) * 100, (20,) * 88])
+def test_a_larger_mixture_can_be_published(n_states: tuple[int, ...]) -> None:
+    """With the product of margins beside it, and labels of forty letters."""
+    schema = Schema(variables=tuple(
+        Variable(name=f"variable {v}", owner="hospital", labels=tuple(f"{code:040}" for code in range(k)))
+        for v, k in enumerate(n_states)
+    ))  # fmt: skip
+    fits, components = estimate.larger(n_states)
+    assert components >= 200
+    assert fits * components + 1 <= published.most_components(schema)
