@@ -28,6 +28,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import joint_data
@@ -75,9 +76,9 @@ def people(d: int, n: int) -> Data:
     return _cut("people", np.concatenate(blocks, axis=1), states * len(blocks), d)
 
 
-def hailfinder(d: int, n: int) -> Data:
-    """Copies of hailfinder; with probability .7 the root of one goes by the last column of the one before."""
-    net = joint_data.read_bif(joint_data.TESTS / "data" / "networks" / "hailfinder.bif")
+def copies_of(network: str, d: int, n: int) -> Data:
+    """Copies of a network; with probability .7 the root of one goes by the last column of the one before."""
+    net = joint_data.read_bif(joint_data.TESTS / "data" / "networks" / f"{network}.bif")
     generator = np.random.default_rng([d, n, 1])
     copies: list[NDArray[np.uint16]] = []
     root = next(place for place, parents in enumerate(net.parents) if not parents)
@@ -94,7 +95,7 @@ def hailfinder(d: int, n: int) -> Data:
             arranged[loose] = arranged[generator.permutation(loose)]
             copy = arranged
         copies.append(copy)
-    return _cut("hailfinder", np.concatenate(copies, axis=1), tuple(net.n_states) * len(copies), d)
+    return _cut(network, np.concatenate(copies, axis=1), tuple(net.n_states) * len(copies), d)
 
 
 def chain(d: int, n: int) -> Data:
@@ -113,7 +114,12 @@ def _cut(name: str, codes: NDArray[np.uint16], states: tuple[int, ...], d: int) 
     return Data(name=name, schema=schema, columns=[np.ascontiguousarray(codes[:, place]) for place in range(d)])
 
 
-DATA: dict[str, Callable[[int, int], Data]] = {"people": people, "hailfinder": hailfinder, "chain": chain}
+DATA: dict[str, Callable[[int, int], Data]] = {
+    "people": people,
+    "hailfinder": partial(copies_of, "hailfinder"),
+    "alarm": partial(copies_of, "alarm"),
+    "chain": chain,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

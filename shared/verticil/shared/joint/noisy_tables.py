@@ -80,7 +80,10 @@ class NoisyTables:
     tables: tuple[MeasuredTable, ...]
     n_records: int | None
     relation: Relation = "replace"
+    has_noise: bool = field(init=False)
+    """Whether a table has noise on its cells."""
     _by_units: Mapping[tuple[int, ...], MeasuredTable] = field(init=False, repr=False)
+    _of_unit: Mapping[int, tuple[MeasuredTable, ...]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         variables = sorted(itertools.chain.from_iterable(unit.variables for unit in self.units))
@@ -95,8 +98,14 @@ class NoisyTables:
                 raise ValueError(
                     f"the table of the units {table.units} has shape {table.counts.shape}, expected {expected}"
                 )
-        if {unit for table in self.tables for unit in table.units} != set(range(len(self.units))):
+        of_unit: dict[int, list[MeasuredTable]] = {}
+        for table in self.tables:
+            for unit in table.units:
+                of_unit.setdefault(unit, []).append(table)
+        if set(of_unit) != set(range(len(self.units))):
             raise ValueError("a unit is in no table")
+        object.__setattr__(self, "has_noise", any(table.sigma > 0 for table in self.tables))
+        object.__setattr__(self, "_of_unit", {unit: tuple(own) for unit, own in of_unit.items()})
         object.__setattr__(self, "_by_units", by_units)
 
     @property
@@ -113,11 +122,6 @@ class NoisyTables:
         weights = np.array([1 / (table.counts.size * table.sigma**2) for table in self.tables])
         sums = np.array([table.counts.sum() for table in self.tables])
         return max(float(weights @ sums / weights.sum()), 1.0)
-
-    @property
-    def has_noise(self) -> bool:
-        """Whether a table has noise on its cells."""
-        return any(table.sigma > 0 for table in self.tables)
 
     @property
     def is_randomized(self) -> bool:
@@ -164,9 +168,7 @@ class NoisyTables:
         """
         total: Counts = np.zeros(self.units[unit].channel.n_states)
         weight = 0.0
-        for table in self.tables:
-            if unit not in table.units:
-                continue
+        for table in self._of_unit[unit]:
             axis = table.units.index(unit)
             others = tuple(place for place in range(table.counts.ndim) if place != axis)
             counts = table.counts.sum(axis=others)
