@@ -141,6 +141,7 @@ async def run_miner(
 
     async with node, contextlib.AsyncExitStack() as ending:
         window = asyncio.create_task(LocalControl(desk, config.state_directory).run(), name="window")
+        compiling = asyncio.create_task(executor.compile_first(), name="compiling")
         try:
             ending.callback(_note_knowledge, audit, node)
             look = functools.partial(_note, audit, followed, node)
@@ -157,7 +158,8 @@ async def run_miner(
         finally:
             node.changes.close()
             window.cancel()
-            await asyncio.wait({window})
+            compiling.cancel()
+            await asyncio.wait({window, compiling})
             await server.stop(grace_seconds=grace_seconds)
 
 

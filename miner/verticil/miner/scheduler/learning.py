@@ -28,6 +28,7 @@ from verticil.shared.record import encode
 
 _log: Final = logging.getLogger(__name__)
 _WORKER: Final = "verticil.miner.scheduler.worker"
+_COMPILING: Final = "verticil.miner.learning.compiling"
 _STOP_SECONDS: Final = 1.0
 """Far longer than a step of a search takes, with its checkpoint."""
 _LINE_BYTES: Final = 16 * 2**20
@@ -117,14 +118,47 @@ class SpawnedLearning:
         async with self._slots:
             return bytes.fromhex(await self._run(await asyncio.to_thread(encode, job), progress))
 
-    async def _run(self, line: bytes, progress: Progress) -> str:
-        """Have the line's job done; what the process returned, empty for a learning job."""
+    async def compile_first(self) -> None:
+        """Compile what studies need into an empty cache, in a process that gives way to every other; nothing fails with it.
+
+        Where the environment names a cache, it is its owner's to fill.
+        """
+        if "NUMBA_CACHE_DIR" in os.environ or (self._cache.is_dir() and any(self._cache.iterdir())):
+            return
+        nothing = asyncio.subprocess.DEVNULL
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", _COMPILING, stdin=nothing, stdout=nothing, stderr=nothing,
+                env=await self._environment(), start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            _log.warning(
+                "compiled code is made when a study needs it: no process (%s)", errno.errorcode.get(error.errno or 0)
+            )
+            return
+        try:
+            if await process.wait() != 0:
+                _log.warning(
+                    "compiled code is made when a study needs it: the process ended with %s", process.returncode
+                )
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+
+    async def _environment(self) -> dict[str, str]:
+        """What a process gets, whose cache there is then."""
         # OpenBLAS takes memory for each of its threads and tries for ever when the limit leaves it none; our products are small.
         # Arrow's own pool asks for a gibibyte at once.
         ours = {"OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
         environment = {"NUMBA_CACHE_DIR": str(self._cache), **ours, **os.environ}
         await asyncio.to_thread(Path(environment["NUMBA_CACHE_DIR"]).mkdir, parents=True, exist_ok=True)
-        process = await self._started(environment)
+        return environment
+
+    async def _run(self, line: bytes, progress: Progress) -> str:
+        """Have the line's job done; what the process returned, empty for a learning job."""
+        process = await self._started(await self._environment())
         try:
             return await self._talk(process, line, progress)
         except asyncio.CancelledError:

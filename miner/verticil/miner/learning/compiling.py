@@ -1,0 +1,49 @@
+"""Compiling what the first studies of a miner need, before one waits for it: ``python -m verticil.miner.learning.compiling``.
+
+Every kernel is called once with the types that studies have, on a few records; numba keeps what it made (`shared.compiled`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import Final
+
+import numpy as np
+
+from verticil.miner.learning.counting import all_pair_tables
+from verticil.miner.learning.search.genetic import GeneticSearch
+from verticil.miner.learning.search.order import OrderSearch
+from verticil.miner.learning.search.protocol import SearchProblem, run_search
+from verticil.shared.channels.transition import quantize, symmetric
+from verticil.shared.estimation.design import ColumnUnit
+from verticil.shared.joint import atoms
+from verticil.shared.joint.count import from_columns
+from verticil.shared.release.joint_records import joint_codes
+
+_STATES: Final = (2, 3, 2, 3)
+
+
+def compile_kernels() -> None:
+    """Call the kernels of counting, searching, weighing and drawing."""
+    generator, d = np.random.default_rng(0), len(_STATES)
+    columns = [generator.integers(0, k, 64, dtype=np.uint8) for k in _STATES]
+    all_pair_tables(columns, _STATES, method="kernel")
+    all_pair_tables([column.astype(np.uint16) for column in columns], _STATES, method="kernel")
+    weights = np.ones((d, d)) - np.eye(d)
+    problem = SearchProblem(weights=weights, n_states=_STATES, max_parents=2, max_family_cells=64)
+    run_search(GeneticSearch(population=4, selected=2, generations=1), problem, seed=0)
+    run_search(OrderSearch(chains=1, moves=10, rounds=1), problem, seed=0)
+    units = [
+        ColumnUnit(variables=(place,), domain=None, channel=quantize(symmetric(k, epsilon=1.0)))
+        for place, k in enumerate(_STATES)
+    ]
+    codes = np.array(list(itertools.product(*map(range, _STATES))), dtype=np.uint16)
+    tables = from_columns(columns, units, _STATES)
+    raked = atoms.rake(tables, codes, np.full(len(codes), 1 / len(codes)), sweeps=1, goal=0.0)
+    joint_codes(raked.model, 64, generator=generator, path="compiled")
+
+
+if __name__ == "__main__":
+    os.nice(19)  # whatever else there is to do goes first
+    compile_kernels()

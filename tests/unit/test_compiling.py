@@ -1,0 +1,74 @@
+"""What is compiled before a study waits for it: with the types that studies have, and into an empty cache only."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from verticil.miner.learning import kernels as counting_kernels
+from verticil.miner.learning.compiling import compile_kernels
+from verticil.miner.learning.counting import all_pair_tables
+from verticil.miner.learning.search.compiled import genetic, orders
+from verticil.miner.learning.search.genetic import GeneticSearch
+from verticil.miner.learning.search.order import OrderSearch
+from verticil.miner.learning.search.protocol import SearchProblem, run_search
+from verticil.miner.scheduler import learning
+from verticil.miner.scheduler.learning import SpawnedLearning
+
+KERNELS: tuple[Any, ...] = (
+    orders.anneal, orders.descend, orders.perturb,
+    genetic.first_generation, genetic.next_generation, counting_kernels.count_groups,
+)  # fmt: skip
+
+
+def test_studies_need_no_other_types() -> None:
+    """Searches and counts of another size compile nothing more: a kernel that was called with other types would have two."""
+    compile_kernels()
+    made = [list(kernel.signatures) for kernel in KERNELS]
+    assert all(made)
+    d = 9
+    rng = np.random.default_rng(1)
+    problem = SearchProblem(
+        weights=rng.random((d, d)) * (1 - np.eye(d)), n_states=(4,) * d, max_parents=3, max_family_cells=1024
+    )
+    run_search(GeneticSearch(population=20, selected=4, generations=3), problem, seed=1)
+    run_search(OrderSearch(chains=2, moves=100, rounds=2), problem, seed=1)
+    all_pair_tables([rng.integers(0, 4, 1000, dtype=np.uint8) for _ in range(d)], (4,) * d, method="kernel")
+    assert [list(kernel.signatures) for kernel in KERNELS] == made
+
+
+@pytest.mark.parametrize(
+    ("named", "there", "starts"), [(False, False, True), (False, True, False), (True, False, False)]
+)
+def test_an_empty_cache_of_ones_own_is_filled(
+    named: bool, there: bool, starts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, seen = tmp_path / "cache", tmp_path / "seen"
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "noting.py").write_text(
+        f"import os; open({str(seen)!r}, 'w').write(os.environ['NUMBA_CACHE_DIR'])\n", encoding="utf-8"
+    )
+    monkeypatch.setattr(learning, "_COMPILING", "noting")
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    if named:
+        monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    if there:
+        cache.mkdir()
+        (cache / "kernels.nbi").touch()
+    asyncio.run(SpawnedLearning(cache).compile_first())
+    assert seen.exists() == starts
+    if starts:
+        assert seen.read_text(encoding="utf-8") == str(cache)
+
+
+def test_a_miner_goes_on_where_nothing_can_be_compiled_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setattr(learning, "_COMPILING", "verticil.no_such_module")
+    asyncio.run(SpawnedLearning(tmp_path / "cache").compile_first())
+    assert "compiled code is made when a study needs it" in caplog.text
