@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from support import miner_service as service
+from verticil.miner.rules.quorum import at_deadline
 from verticil.miner.storage.records import StudyRecord
 from verticil.party.dataset.linkage import order_key, order_tree
 from verticil.shared import durable
@@ -503,6 +504,33 @@ def test_feature_32_a_part_that_comes_while_it_is_decided_is_not_left_out(federa
         digest, version=stale.version, effective=b"{}", digest=b"e" * 32, statement=statement, at="2026-11-21T10:00:00Z"
     )
     assert record(federation, digest).sub_model is None
+
+
+def test_feature_32_what_is_accepted_while_the_deadline_passes_is_not_missing(federation, monkeypatch) -> None:
+    """The clock is asked before the record is read: an approval that was accepted before it answers is in the record."""
+    study = dataclasses.replace(service.make_study(), quorum=QuorumRule(deadline_seconds=3600))
+
+    async def prepared() -> bytes:
+        async with federation.node:
+            digest = await federation.submit(study)
+            for party in federation.parties:
+                if party.name != "south":
+                    await party.approve(study)
+            return digest
+
+    digest = asyncio.run(prepared())
+    federation.node = federation.make()
+    session, catalogue = federation.node.scheduler._session, federation.node.catalogue
+    statement = next(iter(record(federation, digest).approvals.values()))
+
+    def accepted_meanwhile() -> dt.datetime:
+        catalogue.add_approval(digest, "south", statement)
+        return LATE
+
+    monkeypatch.setattr(session, "clock", accepted_meanwhile)
+    assert not at_deadline(session, digest)
+    found = record(federation, digest)
+    assert (found.failure, found.sub_model, "south" in found.approvals) == (None, None, True)
 
 
 def test_feature_32_countersignatures_fit_into_the_smallest_sub_model() -> None:

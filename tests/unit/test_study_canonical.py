@@ -187,8 +187,8 @@ def test_foreign_bytes_are_refused_cleanly(data: bytes, words: str):
 def test_sizes_are_limited():
     with pytest.raises(PeerFault, match="expected at most 16777216"):
         canonical.from_bytes(b" " * (MAX_BYTES + 1))
-    with pytest.raises(PeerFault, match="expected at most 1000"):
-        canonical.from_bytes(edit(put("variables", to=[{}] * 1001)))
+    with pytest.raises(PeerFault, match="expected at most 1024"):
+        canonical.from_bytes(edit(put("variables", to=[{}] * 1025)))
 
 
 def test_the_callers_own_document_is_its_own_fault():

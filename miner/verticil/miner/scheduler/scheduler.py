@@ -222,7 +222,7 @@ class Scheduler:
             catalogue.expire(digest)
         if state is State.ALIGNING and record.n_common is None:
             self._align(record)
-        at_deadline(session, session.record(digest))
+        at_deadline(session, digest)
         record = session.record(digest)
         if record.sub_model is not None and not is_final(session.state(record)):
             discard_left_out(session, record)
