@@ -122,6 +122,7 @@ SEX = ':sex a k:Attribute ; k:column "sex" .\n'
         (SEX + ":m skos:inScheme :sex ; skos:notation 'Male' ; skos:broader :n . :n skos:notation 'n' .", r"'Female' is in no g"),
         ("(" * 5000, r"nested too deep|not Turtle"),
         (b"\xff\xfe", r"not UTF-8 at byte"),
+        ("@prefix d: <{rn:d:> .\nd:s a d:t .", r"line 8: not Turtle: '{' stands in the address '{rn:d:\w', expected none"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_the_file_and_where_it_can_be_found_the_line(tmp_path, graph, words):

@@ -43,6 +43,7 @@ _TERMS: Final = {
 }
 """What is understood, or says something to people only."""
 _DEEPEST: Final = 50
+_NO_ADDRESS: Final = re.compile(r'[\x00-\x20<>"{}|\\^`]')
 Literal = tuple[bool, str, frozenset[str]]
 """Whether a variable is to have one of some values, or none of them (False)."""
 
@@ -127,6 +128,7 @@ class _Reader:
         self._graph, self._text, self._source, self._values = graph, text, source, values
         self._iri = URIRef
         self._used: set[Node] = set()
+        self._addresses()
         self._known_terms()
         self._columns = {node: self._one(node, K + "column") for node in self._typed(K + "Attribute")}
 
@@ -144,6 +146,19 @@ class _Reader:
         return found
 
     # ---- what is there
+
+    def _addresses(self) -> None:
+        """Refuse an address with a character that none has (RFC 3987): the parser lets it through, and nothing can write it."""
+        for triple in self._graph:
+            for term in triple:
+                if isinstance(term, self._iri) and (found := _NO_ADDRESS.search(term)) is not None:
+                    begun = re.compile(rf"<[^>]*{re.escape(found[0])}")
+                    line = next((n for n, line in enumerate(self._text.splitlines(), 1) if begun.search(line)), None)
+                    where = f"{self._source}: " + (f"line {line}: " if line is not None else "")
+                    problem = f"not Turtle: {found[0]!r} stands in the address {str(term)[:100]!r}, expected none of it"
+                    raise Misuse(
+                        "STUDY_INVALID", where + problem, hint="mend the address, or the @prefix that it begins with"
+                    )
 
     def _known_terms(self) -> None:
         """Refuse what is in these vocabularies and is not understood, by name and line."""
