@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.miner.learning.compiling import compile_kernels
 from verticil.miner.learning.counting import all_pair_tables, family_counts
 from verticil.miner.learning.scores import JointInformation, pair_scores
 from verticil.miner.learning.search.genetic import GeneticSearch
@@ -177,14 +178,14 @@ def randomized(columns: Sequence[Codes], schema: Schema, epsilon: float, *, seed
 
 def warm_up() -> None:
     """Load what is compiled, so that nothing is compiled while the clock runs."""
-    generator = np.random.default_rng(0)
-    columns: list[Codes] = [generator.integers(0, 2, 4, dtype=np.uint8) for _ in range(3)]
-    all_pair_tables(columns, (2, 2, 2), method="kernel")
-    problem = SearchProblem(weights=np.ones((3, 3)) - np.eye(3), n_states=(2, 2, 2), max_parents=1, max_family_cells=8)
-    run_search(GeneticSearch(population=4, selected=2, generations=1), problem, seed=0)
+    compile_kernels()
     constraints = declared_constraints("abc", (2, 2, 2), max_parents=1, max_family_cells=8, target="a", sensitive=["b"])
     held = SearchProblem(
-        weights=problem.weights, n_states=(2, 2, 2), max_parents=1, max_family_cells=8, constraints=constraints
+        weights=np.ones((3, 3)) - np.eye(3),
+        n_states=(2, 2, 2),
+        max_parents=1,
+        max_family_cells=8,
+        constraints=constraints,
     )
     run_search(GeneticSearch(population=4, selected=2, generations=1), held, seed=0)
 

@@ -50,8 +50,8 @@ AtomCodes = NDArray[np.uint16]
 ATOMS: Final = 100_000
 SWEEPS: Final = 20
 CELLS: Final = 9_600_000
-"""Most atoms times categories and `_EACH`: atoms are published, as the classes of a network's root, at two bytes for each."""
-_EACH: Final = 26  # categories that an atom's own line and weight take as many bytes as
+"""Most atoms times categories and `OVERHEAD`: atoms are published, as the classes of a network's root, at two bytes for each."""
+OVERHEAD: Final = 26  # categories that an atom's own line and weight take as many bytes as
 _TIMES: Final = 20
 """How often records are drawn at most where rules throw some away."""
 _FEW: Final = 0.1  # of the atoms; so many less will do
@@ -84,7 +84,7 @@ class Raked:
 
 def n_atoms(n_states: Sequence[int]) -> int:
     """How many atoms a model of these variables is made of."""
-    return min(ATOMS, CELLS // (sum(n_states) + _EACH))
+    return min(ATOMS, CELLS // (sum(n_states) + OVERHEAD))
 
 
 def draw(

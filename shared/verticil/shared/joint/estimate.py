@@ -41,9 +41,8 @@ Kind = Literal["mixture", "records", "hybrid"]
 
 _LARGE: Final = 500  # released entries; above, half as many mixtures are fitted, which then take seconds each
 _COMPONENT_CELLS: Final = 720_000
-"""Components times categories (and `_EACH`) of a larger mixture: at 24 bytes for each probability that is what can be published
-(`formats.joint`), with a tenth left for long labels."""
-_EACH: Final = 26
+"""Components times categories (and `atoms.OVERHEAD`) of a larger mixture: at 24 bytes for each probability that is what can be
+published (`formats.joint`), with a tenth left for long labels."""
 _LARGER: Final = (200, 2, 4)
 """Components in a fit of a larger mixture at least, and how many fits there are at least and at most. Of 96 columns in blocks of
 ma2018, two copies of hailfinder, and 80 columns of eight categories that are copies of one another (.7), several fits are nearer
@@ -400,7 +399,7 @@ def larger(n_states: Sequence[int]) -> tuple[int, int]:
     >>> larger((4,) * 250)
     (3, 233)
     """
-    most, (each, least, many) = _COMPONENT_CELLS // (sum(n_states) + _EACH), _LARGER
+    most, (each, least, many) = _COMPONENT_CELLS // (sum(n_states) + atoms.OVERHEAD), _LARGER
     fits = min(max(most // each, least), many)
     return fits, max(most // fits, 1)
 
