@@ -4,7 +4,8 @@
 distance is the mean total variation distance of all two-way tables, and of all three-way ones (of 300 above 13 columns), to
 those of the real records; `joint_data` says which and how they are cut. Every line is of some seeds of whatever is drawn at
 random; each seed's figure is printed. A bound is met when the mean + 1 standard error is at most the bound, CPU seconds (of this
-process, what was compiled before excluded) when the mean is. Ends with 1 where a bound is missed.
+process, what was compiled before excluded) when the mean is. Ends with 1 where a bound is missed. Set OPENBLAS_NUM_THREADS=1: on
+a busy machine threads wait for each other, and waiting counts.
 
 Lines: ``joint`` the joint model's own tables; ``sampled`` as many records as there are people, drawn from it and swapped;
 ``network`` records of the network alone; ``independent`` columns drawn on their own, with the shares that the same noisy tables
