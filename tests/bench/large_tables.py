@@ -123,12 +123,13 @@ class Watched:
 
     Attributes:
         peak: bytes.
-        anonymous: bytes at most, by phase.
+        anonymous, resident: bytes at most, by phase; the second with pages of files.
         seconds: by phase.
     """
 
     peak: int = 0
     anonymous: dict[str, int] = field(default_factory=dict)
+    resident: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -140,13 +141,16 @@ class Watched:
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def of_process(pid: int) -> tuple[int, float, float, int, int]:
-    """Parent; CPU seconds of its own, and of children that it has waited for; peak and present anonymous memory, bytes."""
+Told = tuple[int, float, float, int, int, int]
+
+
+def of_process(pid: int) -> Told:
+    """Parent; CPU seconds of its own, and of children that it has waited for; peak, anonymous and all memory now, bytes."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
-    peak, anonymous = (1024 * int(status.get(name, "0").split()[0]) for name in ("VmHWM", "RssAnon"))
+    peak, anonymous, resident = (1024 * int(status.get(name, "0").split()[0]) for name in ("VmHWM", "RssAnon", "VmRSS"))
     own, waited = (sum(map(int, fields[i : i + 2])) / TICKS for i in (11, 13))
-    return int(fields[1]), own, waited, peak, anonymous
+    return int(fields[1]), own, waited, peak, anonymous, resident
 
 
 class Watch:
@@ -190,7 +194,7 @@ class Watch:
                 told[int(path.name)] = of_process(int(path.name))
         names = {pid: name for name, pid in self._pids.items()}
         seconds = dict.fromkeys(self._pids, 0.0)
-        for pid, (parent, own, waited, peak, anonymous) in told.items():
+        for pid, (parent, own, waited, peak, anonymous, resident) in told.items():
             name = names.get(pid)
             place = name
             if name is None and (owner := self._owner(parent, told, names)) is not None:
@@ -201,10 +205,11 @@ class Watch:
             watched = self.found.setdefault(place, Watched())
             watched.peak = max(watched.peak, peak)
             watched.anonymous[self._phase] = max(watched.anonymous.get(self._phase, 0), anonymous)
+            watched.resident[self._phase] = max(watched.resident.get(self._phase, 0), resident)
         return {name: value for name, value in seconds.items() if value}
 
     @staticmethod
-    def _owner(pid: int, told: dict[int, tuple[int, float, float, int, int]], names: dict[int, str]) -> str | None:
+    def _owner(pid: int, told: dict[int, Told], names: dict[int, str]) -> str | None:
         while pid in told and pid not in names:
             pid = told[pid][0]
         return names.get(pid)
@@ -305,6 +310,7 @@ def lines_of(
     rows("CPU s", timed, lambda name, phase: found[name].seconds.get(phase, 0.0), 0.05)
     lines.append(f"{'all':22}" + "".join(f"{found[name].total:16.1f}" for name in timed))
     rows("anonymous MiB", [*found], lambda name, phase: found[name].anonymous.get(phase, 0) / 2**20, 1)
+    rows("MiB, files included", [*found], lambda name, phase: found[name].resident.get(phase, 0) / 2**20, 1)
     lines.append(f"{'peak, files included':22}" + "".join(f"{item.peak / 2**20:16.1f}" for item in found.values()))
     met = True
 

@@ -41,6 +41,7 @@ EXEMPT: Mapping[str, str] = {
     "shared.disk.read_only_fault": "makes an error, and reads nothing",
     "cli.pki.install": "reads with install",
     "cli.release.verify": "reads with verify_release",
+    "shared.artifact.unpacked": "what unpack reads with, part by part",
     "shared.study.reading.read_study_text": "is read_study of a text that its own user wrote",
     "shared.release.verification.verify_release_with": "reads with verify_release",
     "shared.release.synthetic.read_both": "reads with read_records, and what read_records reads with",

@@ -54,6 +54,8 @@ import verticil.shared.release.report.page
 import verticil.shared.transport.fetch
 import verticil.shared.transport.in_memory
 import verticil.simulation.analyst
+from verticil.party.audit import common_sets
+from verticil.party.protocol.central import alignment
 from verticil.party.protocol.peer.artifact_store import kept_after
 from verticil.shared import durable, nameless, sorting
 from verticil.shared.release import records, synthesis, written
@@ -71,6 +73,8 @@ MOST_DEATHS = 500
 FEW = 16
 SPILLED: tuple[tuple[Any, str, int], ...] = (
     (verticil.party.local_dataset, "MEMORY_ROWS", FEW),
+    (alignment, "MEMORY_ROWS", FEW),
+    (common_sets, "MEMORY_PEOPLE", FEW),
     (verticil.miner.storage.linkage, "_TOKENS_IN_MEMORY", FEW),
     (records, "PIECE", FEW),
     (written, "PIECE", FEW),

@@ -99,8 +99,8 @@ def test_commands_on_a_full_disk(
 
 
 def spool(folder: Path) -> Callable[[], object]:
-    Spool(folder).put(b"earlier")
-    return lambda: Spool(folder).put(NOISE)
+    Spool(folder).put([b"earlier"])
+    return lambda: Spool(folder).put([NOISE])
 
 
 def ledger(folder: Path) -> Callable[[], object]:
@@ -289,11 +289,11 @@ def test_the_largest_size_of_a_file_is_a_full_disk_too(tmp_path: Path, largest_f
     spool = Spool(tmp_path)
     largest_file(PAGE)
     with pytest.raises(DataFault) as caught:
-        spool.put(NOISE)
+        spool.put([NOISE])
     largest_file(1 << 30)
     assert caught.value.code == "DISK_FULL"
     assert contents(tmp_path) == {}
-    assert spool.holds(spool.put(NOISE))
+    assert spool.holds(spool.put([NOISE]))
 
 
 def test_what_counts_as_full() -> None:

@@ -10,20 +10,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from verticil.party.protocol.randomization import Spool
+from verticil.party.protocol.randomization import OtherBytesError, Spool
 from verticil.party.storage.secret import create_secret, read_secret, secret_id
 from verticil.shared.errors import DataFault, Misuse
 
 
 def test_bytes_are_named_by_their_digest_and_stored_once(tmp_path):
     spool = Spool(tmp_path / "spool")
-    sha256 = spool.put(b"released")
+    sha256 = spool.put([b"released"])
     assert sha256 == hashlib.sha256(b"released").digest()
     assert spool.path(sha256).read_bytes() == b"released"
-    before = spool.path(sha256).stat()
-    assert spool.put(b"released") == sha256
-    assert spool.path(sha256).stat().st_ino == before.st_ino
-    assert before.st_mode & 0o777 == 0o600
+    assert spool.put([b"rel", b"eased"], expected=sha256) == sha256
+    assert [*(tmp_path / "spool").iterdir()] == [spool.path(sha256)]
+    assert spool.path(sha256).stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "spool").stat().st_mode & 0o777 == 0o700
 
 
@@ -37,18 +36,25 @@ def test_feature_36_room_is_asked_for_before_anything_is_drawn(tmp_path, monkeyp
     assert "5001 bytes are to be sent, the disk has 5000 above the reserve of 1048576" in caught.value.message
 
 
+def test_other_bytes_than_those_that_are_expected_are_not_stored(tmp_path):
+    spool = Spool(tmp_path)
+    with pytest.raises(OtherBytesError):
+        spool.put([b"released"], expected=hashlib.sha256(b"sent").digest())
+    assert not [*tmp_path.iterdir()]
+
+
 def test_a_damaged_file_is_noticed_and_written_again(tmp_path):
     spool = Spool(tmp_path)
-    sha256 = spool.put(b"released")
+    sha256 = spool.put([b"released"])
     spool.path(sha256).write_bytes(b"releasee")
     assert not spool.holds(sha256)
-    spool.put(b"released")
+    spool.put([b"released"])
     assert spool.holds(sha256)
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path):
     spool = Spool(tmp_path)
-    sha256 = spool.put(b"whole")
+    sha256 = spool.put([b"whole"])
     (tmp_path / ("0" * 64 + ".part")).write_bytes(b"half")
     again = Spool(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [sha256.hex()]
@@ -57,7 +63,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
 
 def test_discarding_twice_is_discarding_once(tmp_path):
     spool = Spool(tmp_path)
-    sha256 = spool.put(b"released")
+    sha256 = spool.put([b"released"])
     spool.discard(sha256)
     spool.discard(sha256)
     assert not spool.holds(sha256)
@@ -66,7 +72,7 @@ def test_discarding_twice_is_discarding_once(tmp_path):
 @pytest.mark.parametrize("call", ["fsync", "replace"])
 def test_a_full_disk_leaves_the_spool_as_it_was(tmp_path, monkeypatch, call):
     spool = Spool(tmp_path)
-    first = spool.put(b"first")
+    first = spool.put([b"first"])
 
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -74,10 +80,10 @@ def test_a_full_disk_leaves_the_spool_as_it_was(tmp_path, monkeypatch, call):
     with monkeypatch.context() as patched:
         patched.setattr(os, call, full)
         with pytest.raises(DataFault) as caught:
-            spool.put(b"second")
+            spool.put([b"second"])
     assert caught.value.code == "DISK_FULL"
     assert [path.name for path in tmp_path.iterdir()] == [first.hex()]
-    assert spool.holds(spool.put(b"second"))
+    assert spool.holds(spool.put([b"second"]))
 
 
 def test_the_site_secret_is_random_private_and_never_overwritten(tmp_path):

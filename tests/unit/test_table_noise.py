@@ -53,7 +53,7 @@ def columns_in(files: StudyFiles, study: Study, change: int = 0) -> list[ColumnF
     for unit in range(len(study.units)):
         codes = codes_of(unit)
         codes[0] = (codes[0] + change * (unit == 0)) % 3
-        path = files.write_column(unit, codes)
+        path = files.write_column(unit, codes.itemsize, [codes])
         columns.append(ColumnFile(path=path, item_bytes=1, sha256=hashlib.sha256(path.read_bytes()).digest()))
     return columns
 

@@ -20,12 +20,13 @@ of records that is expected. Packing works on 64-bit words, eight (or four) code
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.arrays import Codes
+from verticil.shared.arrays import Codes, give_back
 from verticil.shared.errors import PeerFault
 from verticil.shared.model.schema import MAX_STATES
 
@@ -65,23 +66,40 @@ def pack(codes: Codes, n_states: int) -> bytes:
     Raises:
         ValueError: shape or dtype does not fit, or a code is not less than K.
     """
-    bits = bits_per_code(n_states)
-    if codes.ndim != 1 or codes.dtype not in (np.dtype(np.uint8), np.dtype(np.uint16)):
-        raise ValueError(f"codes {codes.dtype}{codes.shape}, expected uint8 or uint16 of one dimension")
-    if codes.size and int(codes.max()) >= n_states:
-        raise ValueError(f"a code is not less than the number of categories, {n_states}")
-    artifact = np.zeros(packed_size(codes.size, n_states), dtype=np.uint8)
-    artifact[:HEADER_BYTES] = np.frombuffer(_header(bits, codes.size), dtype=np.uint8)
-    body = artifact[HEADER_BYTES:]
-    for start in range(0, codes.size, _PART):
-        packed = _pack_part(codes[start : start + _PART], bits)
-        offset = start * bits // 8
-        n_bytes = min(packed.size, body.size - offset)
-        body[offset : offset + n_bytes] = packed[:n_bytes]
-    return artifact.tobytes()
+    return b"".join(packed([codes], codes.size, n_states))
 
 
-def unpack(artifact: bytes | memoryview, n_states: int, n_expected: int, *, codes_per_record: int = 1) -> Codes:
+def packed(parts: Iterable[Codes], n_codes: int, n_states: int) -> Iterator[bytes]:
+    """The artifact of codes that come in parts, piece by piece.
+
+    Args:
+        parts: as `pack` has them; of each but the last a multiple of 8 codes.
+        n_codes: of all parts.
+        n_states: K.
+
+    Raises:
+        ValueError: as `pack`; the parts are not of so many codes.
+    """
+    bits, n_done = bits_per_code(n_states), 0
+    yield _header(bits, n_codes)
+    for codes in parts:
+        if codes.ndim != 1 or codes.dtype not in (np.dtype(np.uint8), np.dtype(np.uint16)):
+            raise ValueError(f"codes {codes.dtype}{codes.shape}, expected uint8 or uint16 of one dimension")
+        if codes.size and int(codes.max()) >= n_states:
+            raise ValueError(f"a code is not less than the number of categories, {n_states}")
+        if n_done % 8:
+            raise ValueError(f"{n_done} codes before the last part, expected a multiple of 8")
+        n_done += codes.size
+        for start in range(0, codes.size, _PART):
+            part = codes[start : start + _PART]
+            yield _pack_part(part, bits)[: -(-part.size * bits // 8)].tobytes()
+    if n_done != n_codes:
+        raise ValueError(f"{n_done} codes, expected {n_codes}")
+
+
+def unpack(
+    artifact: bytes | memoryview | NDArray[np.uint8], n_states: int, n_expected: int, *, codes_per_record: int = 1
+) -> Codes:
     """The codes in an artifact.
 
     Args:
@@ -96,9 +114,23 @@ def unpack(artifact: bytes | memoryview, n_states: int, n_expected: int, *, code
     Raises:
         PeerFault: ARTIFACT_INVALID: the length, the header, the padding, a code or the order within a record is wrong.
     """
+    parts = unpacked(artifact, n_states, n_expected, codes_per_record=codes_per_record)
+    part, n_done, n_codes = next(parts, None), 0, n_expected * codes_per_record
+    codes: Codes = np.empty(n_codes, np.uint8) if bits_per_code(n_states) <= 8 else np.empty(n_codes, np.uint16)
+    while part is not None:
+        codes[n_done : n_done + part.size] = part
+        n_done += part.size
+        part = next(parts, None)
+    return codes
+
+
+def unpacked(
+    artifact: bytes | memoryview | NDArray[np.uint8], n_states: int, n_expected: int, *, codes_per_record: int = 1
+) -> Iterator[Codes]:
+    """`unpack`, part by part, of whole records; that a code is wrong is said when all parts were given."""
     bits = bits_per_code(n_states)
     n_codes = n_expected * codes_per_record
-    raw = np.frombuffer(artifact, dtype=np.uint8)
+    raw = artifact if isinstance(artifact, np.ndarray) else np.frombuffer(artifact, dtype=np.uint8)
     records = f"{n_expected} records of {bits if codes_per_record == 1 else f'{codes_per_record} times {bits}'} bits"
     if raw.size != (expected := packed_size(n_expected, n_states, codes_per_record=codes_per_record)):
         raise _invalid(f"{raw.size} bytes, expected {expected} for {records}")
@@ -108,29 +140,26 @@ def unpack(artifact: bytes | memoryview, n_states: int, n_expected: int, *, code
     spare = -n_codes * bits % 8
     if spare and int(body[-1]) >> (8 - spare):
         raise _invalid(f"the last {spare} bits are padding and not all zero")
-    codes: Codes = np.empty(n_codes, np.uint8) if bits <= 8 else np.empty(n_codes, np.uint16)
-    for start in range(0, n_codes, _PART):
-        part = codes[start : start + _PART]
-        part[:] = _unpack_part(body[start * bits // 8 : (start + _PART) * bits // 8], bits)[: part.size]
-    if n_states < 1 << bits and (n_wrong := int(np.count_nonzero(codes >= n_states))):
-        raise _invalid(f"{n_wrong} of {n_codes} codes are not less than the number of categories, {n_states}")
-    if codes_per_record > 1:
-        _check_sets(codes.reshape(n_expected, codes_per_record))
-    return codes
-
-
-def _check_sets(sets: Codes) -> None:
-    n_wrong, first = 0, -1
-    step = max(1, _PART // sets.shape[1])
-    for start in range(0, len(sets), step):
-        part = sets[start : start + step]
-        wrong = np.flatnonzero((part[:, 1:] <= part[:, :-1]).any(axis=1))
-        if wrong.size and first < 0:
-            first = start + int(wrong[0])
-        n_wrong += wrong.size
+    n_wrong = n_disordered = 0
+    first = -1
+    step = max(_PART // codes_per_record // 8, 1) * 8 * codes_per_record  # a part begins at a byte, and at a record
+    for start in range(0, n_codes, step):
+        some = body[start * bits // 8 : -(-min(start + step, n_codes) * bits // 8)]
+        part = _unpack_part(some, bits)[: n_codes - start]
+        give_back(some)
+        if n_states < 1 << bits:
+            n_wrong += int(np.count_nonzero(part >= n_states))
+        if codes_per_record > 1:
+            sets = part.reshape(-1, codes_per_record)
+            wrong = np.flatnonzero((sets[:, 1:] <= sets[:, :-1]).any(axis=1))
+            n_disordered += wrong.size
+            first = start // codes_per_record + int(wrong[0]) if wrong.size and first < 0 else first
+        yield part
     if n_wrong:
+        raise _invalid(f"{n_wrong} of {n_codes} codes are not less than the number of categories, {n_states}")
+    if n_disordered:
         raise _invalid(
-            f"{n_wrong} of {len(sets)} records are not {sets.shape[1]} categories in strictly ascending order,"
+            f"{n_disordered} of {n_expected} records are not {codes_per_record} categories in strictly ascending order,"
             f" the first is record {first} (counted from 0)"
         )
 

@@ -165,12 +165,12 @@ def create_files(files: Mapping[Path, tuple[bytes, int]], *, exists_hint: str) -
         raise
 
 
-def replace_file(path: Path, content: bytes | memoryview, *, part: Path) -> None:
+def replace_file(path: Path | Callable[[], Path], content: bytes | Iterable[bytes | memoryview], *, part: Path) -> None:
     """Put a file of mode 0600 in its place whole or not at all, flushed to the disk.
 
     Args:
-        path: the file; one that exists is replaced.
-        content: of it.
+        path: the file; one that exists is replaced. Where its name follows from its content: what tells it when that is written.
+        content: of it, in one piece or in several.
         part: where it is written first, in the same folder; what a killed process leaves there is overwritten.
 
     Raises:
@@ -178,12 +178,14 @@ def replace_file(path: Path, content: bytes | memoryview, *, part: Path) -> None
     """
     try:
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(content)
+            for piece in (content,) if isinstance(content, bytes) else content:
+                file.write(piece)
             file.flush()
+            target = path if isinstance(path, Path) else path()
             sync_file(file.fileno(), part)
-        rename(part, path)
-        sync_directory(path.parent)
-    except OSError:
+        rename(part, target)
+        sync_directory(target.parent)
+    except BaseException:
         with contextlib.suppress(OSError):
             part.unlink()
         raise

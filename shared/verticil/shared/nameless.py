@@ -11,12 +11,14 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+T = TypeVar("T", bound=np.generic)
 
 Rows = NDArray[np.uint8]
 
@@ -48,6 +50,25 @@ def check_room(folder: Path, n_bytes: int) -> None:
     """
     if shutil.disk_usage(folder).free < n_bytes + RESERVE:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def kept(folder: Path | None, n: int, parts: Iterable[NDArray[T]], dtype: np.dtype[T]) -> NDArray[T]:
+    """An array that comes in parts, read-only: in memory, or in a file without a name.
+
+    Args:
+        folder: for that file; None: it is in memory.
+        n: how long all parts are together.
+        parts: of that type.
+        dtype: of the array.
+
+    Raises:
+        OSError: the disk.
+    """
+    rows, at = KeptRows(folder, n, {"": dtype.itemsize}), 0
+    for part in parts:
+        rows.write("", at, part)
+        at += len(part)
+    return rows.arrays()[""].reshape(-1).view(dtype)
 
 
 class KeptRows:

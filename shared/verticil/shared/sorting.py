@@ -6,7 +6,8 @@ nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Final
 
@@ -103,12 +104,15 @@ class Sorter:
             return
         self._write_run()
         self._file.flush()
-        width = self._held.shape[1]
-        room = len(self._held)
+        width, room, ends = self._held.shape[1], len(self._held), self._ends
         self._held = np.empty((0, width), dtype=np.uint8)
-        whole: Rows = np.memmap(self._file, dtype=np.uint8, mode="r", shape=(self._ends[-1], width))
-        runs = [whole[start:end] for start, end in zip([0, *self._ends], self._ends, strict=False)]
-        yield from _merged(runs, self._key_bytes, max(_LEAST_OF_A_RUN, room // (2 * len(runs))))
+        descriptor = self._file.fileno()
+
+        def read(start: int, stop: int) -> Rows:  # of a mapped file every page that was looked at would count as ours
+            raw = os.pread(descriptor, (stop - start) * width, start * width)
+            return np.frombuffer(raw, dtype=np.uint8).reshape(-1, width)
+
+        yield from _merged(read, ends, self._key_bytes, max(_LEAST_OF_A_RUN, room // (2 * len(ends))))
 
     def _write_run(self) -> None:
         held = self._held[: self._n_held]
@@ -122,14 +126,20 @@ class Sorter:
         self._n_held = 0
 
 
-def _merged(runs: Sequence[Rows], key_bytes: int, at_once: int) -> Iterator[Rows]:
-    """Ascending runs as one, in blocks: of each run as many rows are looked at together as `at_once` says."""
-    done = [0] * len(runs)
-    while left := [i for i, run in enumerate(runs) if done[i] < len(run)]:
-        heads = {i: np.asarray(runs[i][done[i] : done[i] + at_once]) for i in left}
+def _merged(read: Callable[[int, int], Rows], ends: Sequence[int], key_bytes: int, at_once: int) -> Iterator[Rows]:
+    """Ascending runs as one, in blocks: of each run as many rows are looked at together as `at_once` says.
+
+    Args:
+        read: rows from one to before another, of all runs one behind the other.
+        ends: of the runs.
+        key_bytes, at_once: see above.
+    """
+    done = [0, *ends[:-1]]
+    while left := [i for i, end in enumerate(ends) if done[i] < end]:
+        heads = {i: read(done[i], min(done[i] + at_once, ends[i])) for i in left}
         keys = {i: keys_of(head, key_bytes) for i, head in heads.items()}
         # Rows above the last one that is looked at of a run that goes on may still come before others of that run.
-        goes_on = [keys[i][-1] for i in left if done[i] + len(heads[i]) < len(runs[i])]
+        goes_on = [keys[i][-1] for i in left if done[i] + len(heads[i]) < ends[i]]
         bound = min(goes_on) if goes_on else None
         for i in left:
             size = len(heads[i]) if bound is None else int(np.searchsorted(keys[i], bound, side="right"))

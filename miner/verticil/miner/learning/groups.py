@@ -11,7 +11,6 @@ on any number of threads. No group is counted twice in a pass and none is left o
 from __future__ import annotations
 
 import math
-import mmap
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,7 @@ from typing import Final, cast
 
 import numpy as np
 
-from verticil.shared.arrays import Codes, Ints
+from verticil.shared.arrays import Codes, Ints, give_back
 
 Group = tuple[int, ...]
 
@@ -157,7 +156,7 @@ def blocks(
                 _check_codes(piece, n_states[c])
             np.copyto(row, piece, casting="unsafe")
             _check_codes(cast("Codes", row), n_states[c])
-            _give_back(columns[c])
+            give_back(piece)
         yield cast("Codes", block)
 
 
@@ -227,17 +226,3 @@ def _count(
 def _check_codes(codes: Codes, n_states: int) -> None:
     if len(codes) and (highest := int(codes.max())) >= n_states:
         raise ValueError(f"code {highest} in a column of {n_states} categories")
-
-
-def _give_back(column: Codes) -> None:
-    """Let the system take back the pages of a memory map that is only read: they are in the file.
-
-    Without this a pass ends with all columns in the memory of the process. A map that can be written is left alone.
-    """
-    owner = cast("object", column)
-    while isinstance(owner, np.ndarray):
-        if owner.flags.writeable:
-            return
-        owner = cast("object", owner.base)
-    if isinstance(owner, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-        owner.madvise(mmap.MADV_DONTNEED)

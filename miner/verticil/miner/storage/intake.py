@@ -51,7 +51,7 @@ from verticil.miner.storage.store import (
 )
 from verticil.miner.storage.tables import ListTable
 from verticil.shared.alignment.statements import sender
-from verticil.shared.artifact import packed_size, unpack
+from verticil.shared.artifact import packed_size, unpacked
 from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.storage.rows import Cell
 from verticil.shared.study.approval import held_approval
@@ -500,8 +500,8 @@ class Intake:
             )
         artifact = np.memmap(path, dtype=np.uint8, mode="r")
         channel = unit.transition
-        codes = unpack(artifact.data, channel.n_states, n_common, codes_per_record=channel.codes_per_record)
-        return _sha256(files.write_column(upload.unit, codes))
+        parts = unpacked(artifact, channel.n_states, n_common, codes_per_record=channel.codes_per_record)
+        return _sha256(files.write_column(upload.unit, _item_bytes(unit), parts))
 
     def lose_damaged(self, record: StudyRecord) -> tuple[int, ...]:
         """Find the units whose stored column is not what was receipted; what is left of it is deleted, the receipt stays.

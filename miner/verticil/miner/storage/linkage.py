@@ -30,6 +30,7 @@ from verticil.miner.storage.records import StudyRecord
 from verticil.miner.storage.store import StudyFiles, full_disk_is_an_error, write_durably
 from verticil.shared.alignment.merkle import common_tree
 from verticil.shared.alignment.statements import parse_common, sender
+from verticil.shared.arrays import give_back
 from verticil.shared.errors import PeerFault
 from verticil.shared.sorting import Sorter, keys_of
 from verticil.shared.study.document import Study
@@ -72,6 +73,7 @@ def first_disorder(pseudonyms: Pseudonyms) -> int | None:
     for start in range(1, len(pseudonyms), _BLOCK):
         block = pseudonyms[start - 1 : start + _BLOCK]
         wrong = np.flatnonzero(block[1:] <= block[:-1])
+        give_back(block)
         if len(wrong):
             return start + int(wrong[0])
     return None
@@ -132,6 +134,7 @@ def _as_they_stand(pseudonyms: Pseudonyms) -> Iterator[_Block]:
     for start in range(0, len(pseudonyms), _BLOCK):
         block = np.asarray(pseudonyms[start : start + _BLOCK])
         yield block, np.arange(start, start + len(block), dtype=np.int64)
+        give_back(block)
 
 
 def _ascending(tokens: Pseudonyms, folder: Path) -> Iterator[_Block]:
@@ -151,7 +154,7 @@ def _strictly(blocks: Iterator[_Block], problem: str) -> Iterator[_Block]:
     for block, places in blocks:
         if bool((block[1:] <= block[:-1]).any()) or (last is not None and bool((block[:1] <= last).any())):
             raise ValueError(problem)
-        last = block[-1:]
+        last = block[-1:].copy()  # the block is given back meanwhile
         yield block, places
 
 

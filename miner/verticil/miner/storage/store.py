@@ -20,11 +20,9 @@ import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Final
-
-import numpy as np
 
 from verticil.shared.arrays import Codes
 from verticil.shared.disk import is_disk_full, unwritable
@@ -87,19 +85,20 @@ def replace_durably(source: Path, target: Path) -> None:
         sync_directory(source.parent)
 
 
-def write_durably(path: Path, data: bytes | memoryview) -> None:
-    """Write a whole file: beside it, fsync, rename, fsync of the folder.
+def write_durably(path: Path, data: bytes | Iterable[bytes | memoryview]) -> None:
+    """Write a whole file, in one piece or in several: beside it, fsync, rename, fsync of the folder.
 
     Raises:
-        DataFault: DISK_FULL; the file is as it was.
+        DataFault: DISK_FULL; the file is as it was, as it is where the pieces fail.
     """
     beside = path.with_name(path.name + ".new")
     with full_disk_is_an_error(path.name):
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
-            _write_all(descriptor, data)
+            for piece in (data,) if isinstance(data, bytes) else data:
+                _write_all(descriptor, piece)
             sync_file(descriptor, beside)
-        except OSError:
+        except BaseException:
             with contextlib.suppress(OSError):
                 beside.unlink()  # on a full disk every block counts
             raise
@@ -212,11 +211,10 @@ class StudyFiles:
         for name in ("tables", "columns"):
             remove_durably(self.root / name)
 
-    def write_column(self, unit: int, codes: Codes) -> Path:
+    def write_column(self, unit: int, item_bytes: int, parts: Iterable[Codes]) -> Path:
         """Store a unit's codes; the same codes written twice give the same file."""
-        little = codes.astype(codes.dtype.newbyteorder("<"), copy=False)
-        path = self.column(unit, codes.dtype.itemsize)
-        write_durably(path, np.ascontiguousarray(little).data)
+        path = self.column(unit, item_bytes)
+        write_durably(path, (part.astype(f"<u{item_bytes}", copy=False).data.cast("B") for part in parts))
         return path
 
 

@@ -20,7 +20,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
@@ -32,16 +32,22 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from verticil.party.storage.database import Database
+from verticil.shared.arrays import give_back, taken
 from verticil.shared.disk import replace_file
+from verticil.shared.nameless import kept
+from verticil.shared.sorting import Sorter
 from verticil.shared.storage.database import disk_faults
 
 MAX_SETS: Final = 64
+MEMORY_PEOPLE: Final = 1 << 20
+"""People from which on their keys are sorted, and kept, outside memory: 8 MB."""
 
 _BLOCK_BYTES: Final = 16
 _PEOPLE_AT_ONCE: Final = 1 << 16
 _log = logging.getLogger(__name__)
 
 Keys = NDArray[np.uint64]
+_KEY: Final = np.dtype("<u8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +69,16 @@ def difference(ours: Keys, theirs: Keys) -> int:
     >>> difference(np.array([1, 2, 5], np.uint64), np.array([2, 5, 9, 11], np.uint64))
     3
     """
-    both = np.intersect1d(ours, theirs, assume_unique=True).size
-    return int(ours.size + theirs.size - 2 * both)
+    both = one = other = 0
+    while one < len(ours) and other < len(theirs):
+        some, others = ours[one : one + _PEOPLE_AT_ONCE], theirs[other : other + _PEOPLE_AT_ONCE]
+        bound = min(some[-1], others[-1])
+        some, others = (keys[: np.searchsorted(keys, bound, side="right")] for keys in (some, others))
+        both += np.intersect1d(some, others, assume_unique=True).size
+        one, other = one + len(some), other + len(others)
+        give_back(some)
+        give_back(others)
+    return len(ours) + len(theirs) - 2 * both
 
 
 class CommonSets:
@@ -87,17 +101,23 @@ class CommonSets:
         Args:
             tags: (n, 14), uint8; see `verticil.party.dataset.perturb.record_tags`.
             rows: (m,) the people whose keys they are; None: all.
+
+        Raises:
+            DataFault: DISK_FULL, STATE_CORRUPT.
         """
         n = len(tags) if rows is None else len(rows)
-        hashed = np.empty(n, dtype=np.uint64)
+        sorter = Sorter(self._directory.parent, width=8, key_bytes=8, memory_rows=min(n, MEMORY_PEOPLE))
         encryptor = Cipher(algorithms.AES(self._key), modes.ECB()).encryptor()  # noqa: S305 (a PRF of single blocks)
         for start in range(0, n, _PEOPLE_AT_ONCE):
-            part = slice(start, min(start + _PEOPLE_AT_ONCE, n))
-            blocks = np.zeros((part.stop - start, _BLOCK_BYTES), dtype=np.uint8)
-            blocks[:, : tags.shape[1]] = tags[part if rows is None else rows[part]]
-            hashed[part] = np.frombuffer(encryptor.update(blocks.data), dtype="<u8").reshape(-1, 2)[:, 0]
-        hashed.sort()  # two are equal in one of 37 million sets of a million
-        return hashed
+            stop = min(start + _PEOPLE_AT_ONCE, n)
+            blocks = np.zeros((stop - start, _BLOCK_BYTES), dtype=np.uint8)
+            blocks[:, : tags.shape[1]] = taken(tags, np.arange(start, stop) if rows is None else rows[start:stop])
+            hashed = np.frombuffer(encryptor.update(blocks.data), dtype=_KEY).reshape(-1, 2)[:, 0]
+            with disk_faults(self._directory):
+                sorter.add(hashed.astype(">u8").view(np.uint8).reshape(-1, 8))
+        ascending = (block.view(">u8").reshape(-1).astype(_KEY) for block in sorter.blocks())
+        with disk_faults(self._directory):  # two are equal in one of 37 million sets of a million
+            return kept(self._directory.parent if n > MEMORY_PEOPLE else None, n, ascending, _KEY)
 
     def similar(self, digest: bytes, keys: Keys, *, minimum: int) -> tuple[Similar, ...]:
         """Earlier studies whose people are not the same, but nearly: fewer than `minimum` are in one of the two only."""
@@ -107,7 +127,7 @@ class CommonSets:
             " WHERE c.digest <> ? ORDER BY c.rowid",
             (digest,),
         )
-        own = hashlib.sha256(_packed(keys)).digest()
+        own = _sha256(keys)
         for other, sha256, size, study_id in rows:
             if sha256 == own or abs(cast("int", size) - keys.size) >= minimum:
                 continue
@@ -119,7 +139,7 @@ class CommonSets:
     def keeps(self, digest: bytes, keys: Keys, similar: Sequence[Similar]) -> bool:
         """Whether `remember` has kept this very set of the study, with these similar ones."""
         rows = self._database.rows("SELECT sha256, near FROM common_set WHERE digest = ?", (digest,))
-        return rows == [(hashlib.sha256(_packed(keys)).digest(), _near(similar))] and self._path(digest).is_file()
+        return rows == [(_sha256(keys), _near(similar))] and self._path(digest).is_file()
 
     def remember(self, digest: bytes, keys: Keys, similar: Sequence[Similar]) -> tuple[bytes, ...]:
         """Keep the set of a study; on the disk when it returns. Repeating it changes nothing.
@@ -130,15 +150,15 @@ class CommonSets:
         Raises:
             DataFault: DISK_FULL, STATE_CORRUPT.
         """
-        target, data = self._path(digest), _packed(keys)
+        target = self._path(digest)
         with disk_faults(target):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_file(target, data, part=target.with_suffix(".part"))
+            replace_file(target, _pieces(keys), part=target.with_suffix(".part"))
         with self._database.transaction():
             self._database.write(
                 "INSERT INTO common_set VALUES (?, ?, ?, ?) ON CONFLICT (digest) DO UPDATE"
                 " SET sha256 = excluded.sha256, size = excluded.size, near = excluded.near",
-                (digest, hashlib.sha256(data).digest(), keys.size, _near(similar)),
+                (digest, _sha256(keys), keys.size, _near(similar)),
             )
             query = "SELECT digest FROM common_set ORDER BY rowid DESC LIMIT -1 OFFSET ?"
             dropped = tuple(self._database.read(bytes, query, (MAX_SETS,)))
@@ -162,18 +182,29 @@ class CommonSets:
 
     def _read(self, digest: bytes, sha256: bytes) -> Keys | None:
         try:
-            data = self._path(digest).read_bytes()
+            with self._path(digest).open("rb") as file:
+                if hashlib.file_digest(file, "sha256").digest() == sha256:
+                    return np.memmap(file, dtype=_KEY, mode="r") if file.tell() else np.empty(0, dtype=_KEY)
         except OSError:
-            data = b""
-        if hashlib.sha256(data).digest() != sha256:
-            _log.warning("%s: lost or changed; nothing can be compared with it", os.fspath(self._path(digest)))
-            return None
-        return np.frombuffer(data, dtype="<u8").astype(np.uint64, copy=False)
+            pass
+        _log.warning("%s: lost or changed; nothing can be compared with it", os.fspath(self._path(digest)))
+        return None
 
 
 def _near(similar: Sequence[Similar]) -> str:
     return json.dumps([item.digest.hex() for item in similar])
 
 
-def _packed(keys: Keys) -> memoryview:
-    return keys.astype("<u8", copy=False).data.cast("B")
+def _pieces(keys: Keys) -> Iterator[memoryview]:
+    """Their bytes, as they are kept."""
+    for start in range(0, len(keys), _PEOPLE_AT_ONCE):
+        some = keys[start : start + _PEOPLE_AT_ONCE]
+        yield some.astype(_KEY, copy=False).data.cast("B")
+        give_back(some)
+
+
+def _sha256(keys: Keys) -> bytes:
+    digest = hashlib.sha256()
+    for piece in _pieces(keys):
+        digest.update(piece)
+    return digest.digest()

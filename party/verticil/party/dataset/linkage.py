@@ -30,7 +30,7 @@ import hashlib
 import re
 import struct
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 
 from verticil.party.dataset.macs import Macs, PackedIds
 from verticil.shared.alignment.merkle import BLOCK_RECORDS, Tree
+from verticil.shared.arrays import taken
 from verticil.shared.errors import PeerFault, Refusal
 
 PSEUDONYM_BYTES: Final = 16
@@ -122,6 +123,16 @@ def pseudonym_macs(key: bytes, context: bytes) -> Macs:
     return Macs(key, prefix=context, size=PSEUDONYM_BYTES)
 
 
+Keep = Callable[[int, Iterable[NDArray[np.int64]]], NDArray[np.int64]]
+
+
+def _in_memory(n: int, parts: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
+    del n
+    whole = np.concatenate([np.empty(0, dtype=np.int64), *parts])
+    whole.setflags(write=False)
+    return whole
+
+
 def common_from_bitmap(
     values: NDArray[np.uint8],
     bitmap: bytes | memoryview,
@@ -129,6 +140,7 @@ def common_from_bitmap(
     expected_sha256: bytes,
     n_common: int,
     minimum: int,
+    keep: Keep = _in_memory,
 ) -> NDArray[np.int64]:
     """Which of the own pseudonyms all parties have, in the common order (ascending).
 
@@ -138,6 +150,7 @@ def common_from_bitmap(
         expected_sha256: of the common pseudonyms one after the other, as the miner tells all parties.
         n_common: number of common records, as the miner tells it.
         minimum: the larger of the study's and the policy's smallest number.
+        keep: see `marked_positions`.
 
     Returns:
         (n_common,), int64, read-only.
@@ -146,11 +159,10 @@ def common_from_bitmap(
         PeerFault: ALIGNMENT_MISMATCH, the miner's answer contradicts this party's own list.
         Refusal: LINKAGE_TOO_SMALL.
     """
-    positions = marked_positions(bitmap, n_records=len(values), n_common=n_common)
+    positions = marked_positions(bitmap, n_records=len(values), n_common=n_common, keep=keep)
     if digest_of(values, positions) != expected_sha256:
         raise _mismatch("the marked pseudonyms are not the common list that the miner announced")
     check_common_size(n_common, minimum)
-    positions.setflags(write=False)
     return positions
 
 
@@ -158,17 +170,23 @@ def digest_of(values: NDArray[np.uint8], positions: NDArray[np.int64]) -> bytes:
     """SHA-256 of some rows one after the other."""
     digest = hashlib.sha256()
     for start in range(0, len(positions), _ROWS):
-        digest.update(values[positions[start : start + _ROWS]].data)
+        digest.update(taken(values, positions[start : start + _ROWS]).data)
     return digest.digest()
 
 
-def marked_positions(bitmap: bytes | memoryview, *, n_records: int, n_common: int) -> NDArray[np.int64]:
+def marked_positions(
+    bitmap: bytes | memoryview, *, n_records: int, n_common: int, keep: Keep = _in_memory
+) -> NDArray[np.int64]:
     """The places of a list that a bitmap marks.
 
     Args:
         bitmap: bit i of byte j is place 8j + i; unused bits of the last byte are 0.
         n_records: length of the list.
         n_common: number of marked places, as the miner tells it.
+        keep: makes one array, read-only, of so many places that come in parts.
+
+    Returns:
+        (n_common,), int64, ascending, read-only.
 
     Raises:
         PeerFault: ALIGNMENT_MISMATCH.
@@ -176,13 +194,18 @@ def marked_positions(bitmap: bytes | memoryview, *, n_records: int, n_common: in
     packed = np.frombuffer(bitmap, dtype=np.uint8)
     if packed.size != (n_records + 7) // 8:
         raise _mismatch(f"bitmap of {packed.size} bytes for {n_records} records, expected {(n_records + 7) // 8}")
-    bits = np.unpackbits(packed, bitorder="little")
-    if bits[n_records:].any():
+    if n_records % 8 and packed[-1] >> n_records % 8:
         raise _mismatch("the bitmap marks a record behind the end of the list")
-    positions = np.flatnonzero(bits[:n_records])
-    if positions.size != n_common:
-        raise _mismatch(f"the bitmap marks {positions.size} records, the miner tells {n_common}")
-    return positions
+    marked = int(np.bitwise_count(packed).sum(dtype=np.int64))
+    if marked != n_common:
+        raise _mismatch(f"the bitmap marks {marked} records, the miner tells {n_common}")
+
+    def parts() -> Iterator[NDArray[np.int64]]:
+        for start in range(0, packed.size, _ROWS // 8):
+            bits = np.unpackbits(packed[start : start + _ROWS // 8], bitorder="little")
+            yield 8 * start + np.flatnonzero(bits)
+
+    return keep(n_common, parts())
 
 
 def check_own_size(n_records: int, minimum: int) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -34,7 +34,7 @@ from verticil.party.protocol.statistics import charge_published
 from verticil.party.site import Site
 from verticil.party.storage.studies import Artifact, StudyRecord
 from verticil.shared import artifact
-from verticil.shared.arrays import Codes
+from verticil.shared.arrays import Codes, taken
 from verticil.shared.audit import DAEMON
 from verticil.shared.channels.subset import Subset
 from verticil.shared.disk import replace_file
@@ -49,7 +49,7 @@ _PART = ".part"
 _WORTH_COMPILING: Final = 5_000_000
 """Records from which on the compiled kernels win back the seconds of their import."""
 _AT_ONCE: Final = 1 << 18
-"""Records that are drawn for together: of the others nothing is in memory but what is released."""
+"""Records that are drawn for together; a multiple of 8, see `artifact.packed`."""
 _RESERVE = 1 << 20
 """Free space that is left to the ledger and the state: what is written there must never fail for lack of room."""
 
@@ -99,14 +99,15 @@ def fill_spool(
     for (index, release), assessment in zip(releases.items(), assessments, strict=True):
         if index in there:
             continue
-        packed = _packed(
+        pieces = _packed(
             site, effective, holding, rows, index=index, release=release, version_tag=assessment.version_tag
         )
+        channel = effective.units[index].transition
         item = Artifact(
             unit=index,
             effective_digest=record.task.effective_digest,
-            sha256=spool.put(packed),
-            size=len(packed),
+            sha256=spool.put(pieces),
+            size=artifact.packed_size(len(rows), channel.n_states, codes_per_record=channel.codes_per_record),
             facts=release.to_json(),
             version_tag=assessment.version_tag,
         )
@@ -127,11 +128,12 @@ def _packed(
     index: int,
     release: Release,
     version_tag: bytes,
-) -> bytes:
-    codes = randomize(
+) -> Iterator[bytes]:
+    channel = effective.units[index].transition
+    parts = randomized(
         holding, rows, effective, index, release=release, version_tag=version_tag, site_secret=site.site_secret
     )
-    return artifact.pack(codes, effective.units[index].transition.n_states)
+    return artifact.packed(parts, len(rows) * channel.codes_per_record, channel.n_states)
 
 
 def randomize(
@@ -158,6 +160,28 @@ def randomize(
     Returns:
         (len(rows) * codes per record,), uint8 or uint16; see `perturb.perturb` and, for subset selection, `subsets.select`.
     """
+    channel = study.units[index].transition
+    n, done = len(rows) * channel.codes_per_record, 0
+    released: Codes = np.empty(n, np.uint8) if channel.n_states <= 256 else np.empty(n, np.uint16)
+    for part in randomized(
+        holding, rows, study, index, release=release, version_tag=version_tag, site_secret=site_secret
+    ):
+        released[done : done + part.size] = part
+        done += part.size
+    return released
+
+
+def randomized(
+    holding: LocalDataset,
+    rows: NDArray[np.int64],
+    study: Study,
+    index: int,
+    *,
+    release: Release,
+    version_tag: bytes,
+    site_secret: bytes,
+) -> Iterator[Codes]:
+    """What `randomize` gives, of `_AT_ONCE` records after the other: of the others nothing is in memory."""
     unit = study.units[index]
     key = perturb.unit_key(
         site_secret,
@@ -170,20 +194,15 @@ def randomize(
     channel = unit.transition
 
     def drawn(some: NDArray[np.int64]) -> Codes:
-        codes = unit_codes(study, index, {name: holding.codes[name][some] for name in unit.variables})
+        codes = unit_codes(study, index, {name: taken(holding.codes[name], some) for name in unit.variables})
         if isinstance(channel, Subset):
-            return subsets.select(key, holding.tags[some], codes, channel)
+            return subsets.select(key, taken(holding.tags, some), codes, channel)
         # Both give the same bytes; a small table is done before numba has been imported.
         draw = perturb.perturb if len(rows) >= _WORTH_COMPILING else perturb.perturb_numpy
-        return draw(key, holding.tags[some], codes, channel)
+        return draw(key, taken(holding.tags, some), codes, channel)
 
-    each = channel.codes_per_record
-    n = len(rows) * each
-    released: Codes = np.empty(n, np.uint8) if channel.n_states <= 256 else np.empty(n, np.uint16)
     for start in range(0, len(rows), _AT_ONCE):
-        some = rows[start : start + _AT_ONCE]
-        released[start * each : (start + len(some)) * each] = drawn(some)
-    return released
+        yield drawn(rows[start : start + _AT_ONCE])
 
 
 def reserve(site: Site, record: StudyRecord, effective: Study, releases: Mapping[int, Release]) -> None:
@@ -218,12 +237,15 @@ def refill_spool(
     for index, item in site.state.artifacts(record.digest, record.task.effective_digest).items():
         if spool.holds(item.sha256):
             continue
-        packed = _packed(
+        pieces = _packed(
             site, effective, holding, rows, index=index, release=releases[index], version_tag=item.version_tag
         )
-        if hashlib.sha256(packed).digest() != item.sha256:
-            raise Refusal("DATA_CHANGED", f"study '{effective.id}': unit {index} cannot be made again as it was sent")
-        spool.put(packed)
+        try:
+            spool.put(pieces, expected=item.sha256)
+        except OtherBytesError:
+            raise Refusal(
+                "DATA_CHANGED", f"study '{effective.id}': unit {index} cannot be made again as it was sent"
+            ) from None
 
 
 def enter_in_ledger(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: dt.datetime) -> None:
@@ -294,6 +316,10 @@ def unit_event(
     )
 
 
+class OtherBytesError(Exception):
+    """What was to be stored is not what was expected."""
+
+
 class Spool:
     """The folder of released bytes.
 
@@ -330,23 +356,37 @@ class Spool:
                 hint="make room there; a running daemon then goes on by itself",
             )
 
-    def put(self, data: bytes) -> bytes:
+    def put(self, pieces: Iterable[bytes], *, expected: bytes | None = None) -> bytes:
         """Store bytes; when it returns they are on the disk. Storing the same bytes twice is storing them once.
+
+        One at a time: who puts holds `Node.heavy`.
+
+        Args:
+            pieces: of them.
+            expected: their SHA-256, where it is known.
 
         Returns:
             Their SHA-256.
 
         Raises:
             DataFault: DISK_FULL, STATE_CORRUPT; the spool is as it was.
+            OtherBytesError: they have another SHA-256; the spool is as it was.
         """
-        sha256 = hashlib.sha256(data).digest()
-        target = self.path(sha256)
-        if self.holds(sha256):
-            return sha256
-        part = target.with_name(target.name + _PART)
-        with disk_faults(target):
-            replace_file(target, data, part=part)
-        return sha256
+        digest = hashlib.sha256()
+
+        def read() -> Iterator[bytes]:
+            for piece in pieces:
+                digest.update(piece)
+                yield piece
+
+        def named() -> Path:
+            if expected is not None and digest.digest() != expected:
+                raise OtherBytesError
+            return self.path(digest.digest())
+
+        with disk_faults(self.directory):
+            replace_file(named, read(), part=self.directory / f"new{_PART}")
+        return digest.digest()
 
     def holds(self, sha256: bytes) -> bool:
         """Whether the bytes with this digest are there and unharmed (they are read)."""

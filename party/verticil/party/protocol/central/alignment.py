@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -41,11 +41,14 @@ from numpy.typing import NDArray
 
 from verticil.party.dataset.blinding import TOKEN_BYTES, BlindingState, TokenInvalidError, tokens_of
 from verticil.party.dataset.linkage import check_common_size, common_from_bitmap, marked_positions
+from verticil.party.dataset.people import MEMORY_ROWS
 from verticil.party.local_dataset import LocalDataset
 from verticil.party.protocol.central.upload import Alignment, Progress, fetch_alignment, send_all, send_pseudonyms
 from verticil.party.protocol.context import Rows, StudyContext
 from verticil.shared.alignment.statements import blinded_body, check_common, sender
 from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.nameless import kept
+from verticil.shared.storage.database import disk_faults
 from verticil.shared.transport.chunks import make_chunks
 from verticil.shared.transport.fetch import fetch_file
 from verticil.shared.transport.interface import Coordinator
@@ -162,16 +165,23 @@ class Pseudonyms:
     async def _found(self, context: CentralContext) -> tuple[Alignment, Rows]:
         holding = context.holding
         told = await context.alignment(n_records=holding.n_records)
-        rows = await context.node.heavily(
-            lambda: common_from_bitmap(
-                holding.pseudonyms,
-                told.bitmap,
-                expected_sha256=told.common_sha256,
-                n_common=told.n_common,
-                minimum=context.minimum,
-            )
-        )
-        return told, rows
+        folder = context.node.site.config.state_directory
+
+        def keep(n: int, parts: Iterable[Rows]) -> Rows:
+            return kept(folder if n > MEMORY_ROWS else None, n, parts, np.dtype(np.int64))
+
+        def find() -> Rows:
+            with disk_faults(folder):
+                return common_from_bitmap(
+                    holding.pseudonyms,
+                    told.bitmap,
+                    expected_sha256=told.common_sha256,
+                    n_common=told.n_common,
+                    minimum=context.minimum,
+                    keep=keep,
+                )
+
+        return told, await context.node.heavily(find)
 
 
 class RowOrder:

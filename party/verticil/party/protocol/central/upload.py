@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
+import numpy as np
+
+from verticil.shared.arrays import give_back
 from verticil.shared.errors import PeerFault
 from verticil.shared.transport.chunks import STREAM_LIMIT, make_chunks, plain_data
 from verticil.shared.transport.interface import Coordinator
@@ -70,17 +73,20 @@ async def send_pseudonyms(
     Raises:
         PeerFault: those of the connection; OFFSET_MISMATCH when the miner does not get further.
     """
-    size = len(pseudonyms)
-    head = coordinator_pb2.PutPseudonymsRequest(
-        study_digest=study_digest, size=size, sha256=hashlib.sha256(pseudonyms).digest()
-    )
+    raw = np.frombuffer(pseudonyms, dtype=np.uint8)
+    digest = hashlib.sha256()
+    for start in range(0, raw.size, STREAM_LIMIT):
+        digest.update(raw[start : start + STREAM_LIMIT].data)
+        give_back(raw[start : start + STREAM_LIMIT])
+    head = coordinator_pb2.PutPseudonymsRequest(study_digest=study_digest, size=raw.size, sha256=digest.digest())
 
     def stream(offset: int) -> Iterator[coordinator_pb2.PutPseudonymsRequest]:
         yield head
-        for chunk in make_chunks(memoryview(pseudonyms), offset=offset, chunk_bytes=chunk_bytes):
+        for chunk in make_chunks(raw.data, offset=offset, chunk_bytes=chunk_bytes):
             yield coordinator_pb2.PutPseudonymsRequest(chunk=chunk)
+        give_back(raw[offset : offset + STREAM_LIMIT])
 
-    await send_all(coordinator.put_pseudonyms, head, stream, size=size, what="pseudonyms", progress=progress)
+    await send_all(coordinator.put_pseudonyms, head, stream, size=raw.size, what="pseudonyms", progress=progress)
     await progress(100)
 
 

@@ -1,0 +1,156 @@
+"""What goes through very many people leaves no page of a mapped file behind, and gives what it gives of few.
+
+Memory is the pages of mapped files that the kernel counts as this process's (RssFile): of files that stay mapped all the while,
+so that whoever goes through one and gives nothing back holds all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+
+from verticil.miner.storage.linkage import first_disorder, intersect, read_list
+from verticil.party.audit import common_sets
+from verticil.party.audit.common_sets import CommonSets, difference
+from verticil.party.dataset.linkage import common_from_bitmap, digest_of
+from verticil.party.protocol.central import upload
+from verticil.party.storage.database import Database
+from verticil.shared import artifact
+from verticil.shared.arrays import give_back, taken
+from verticil.shared.nameless import kept
+from verticil.wire.v1 import coordinator_pb2
+
+MIB = 1 << 20
+LEFT = 6 * MIB
+"""More than what a pass holds of a file at a time, and less than any of the files here."""
+N = 1 << 20
+
+T = TypeVar("T")
+
+
+def rss_file() -> int:
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssFile"))
+    return 1024 * int(line.split()[1])
+
+
+def flat(work: Callable[[], T]) -> T:
+    """Do it, and check that no more pages of files are here than before."""
+    before = rss_file()
+    found = work()
+    assert rss_file() - before < LEFT
+    return found
+
+
+def mapped(folder: Path, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The same array in a file without a name."""
+    return kept(folder, len(array), [array], array.dtype)
+
+
+def test_pages_of_a_mapped_file_go_and_come_again(tmp_path: Path) -> None:
+    numbers = np.arange(2 * N)
+    array = mapped(tmp_path, numbers)
+    before = rss_file()
+    assert int(array.sum()) == int(numbers.sum())
+    assert rss_file() - before > 14 * MIB
+    flat(lambda: give_back(array[N:]))
+    give_back(array[: N + 5])
+    assert rss_file() - before < LEFT
+    assert np.array_equal(taken(array, np.array([5, 3, 2 * N - 1])), [5, 3, 2 * N - 1])
+    give_back(numbers)  # of no file: nothing happens
+    assert numbers[7] == 7
+
+
+def lists(folder: Path) -> list[np.ndarray[Any, Any]]:
+    generator = np.random.default_rng(1)
+    words = np.cumsum(generator.integers(1, 1 << 30, N))
+    found = []
+    for number in range(3):
+        some = words[generator.random(N) < 0.9]
+        path = folder / f"{number}.list"
+        np.stack([some, some], axis=1).astype(">u8").tofile(path)
+        found.append(read_list(path))
+    return found
+
+
+def test_the_miner_goes_through_lists(tmp_path: Path) -> None:
+    found = lists(tmp_path)
+    flat(lambda: [first_disorder(one) for one in found])
+    told = flat(lambda: intersect(found))
+    expected = set(found[0].tolist()) & set(found[1].tolist()) & set(found[2].tolist())
+    assert told.n_common == len(expected)
+
+
+async def test_a_party_sends_its_pseudonyms(tmp_path: Path) -> None:
+    pseudonyms = mapped(tmp_path, np.arange(2 * N, dtype=np.uint64)).view(np.uint8)
+    sent = 0
+
+    class Miner:
+        async def put_pseudonyms(self, messages: Any) -> Any:
+            nonlocal sent
+            sent += sum(len(artifact_data(message)) for message in messages if message.HasField("chunk"))
+            return coordinator_pb2.PutPseudonymsReply(committed_offset=sent, complete=sent == pseudonyms.size)
+
+    def artifact_data(message: Any) -> bytes:
+        return upload.plain_data(message.chunk)
+
+    async def nothing(_: int) -> None:
+        pass
+
+    before = rss_file()
+    await upload.send_pseudonyms(Miner(), bytes(32), pseudonyms.data, chunk_bytes=2**19, progress=nothing)  # type: ignore[arg-type]
+    assert sent == pseudonyms.size
+    assert rss_file() - before < LEFT
+
+
+def test_a_party_finds_the_common_people(tmp_path: Path) -> None:
+    generator = np.random.default_rng(2)
+    own = mapped(tmp_path, generator.integers(0, 256, 16 * N, dtype=np.uint8)).reshape(-1, 16)
+    marks = generator.random(N - 3) < 0.8
+    own = own[: N - 3]
+    places = np.flatnonzero(marks)
+    told = {"expected_sha256": digest_of(own, places), "n_common": places.size, "minimum": 1}
+    bitmap = np.packbits(marks, bitorder="little").tobytes()
+    in_memory = flat(lambda: common_from_bitmap(own, bitmap, **told))
+
+    def keep(n: int, parts: Iterable[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+        return kept(tmp_path, n, parts, np.dtype(np.int64))
+
+    outside = flat(lambda: common_from_bitmap(own, bitmap, **told, keep=keep))
+    assert np.array_equal(in_memory, places)
+    assert np.array_equal(outside, places)
+    assert not outside.flags.writeable
+
+
+def test_people_are_compared_with_those_of_earlier_studies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tags = mapped(tmp_path, np.random.default_rng(3).integers(0, 256, 14 * N, dtype=np.uint8)).reshape(-1, 14)
+    rows = mapped(tmp_path, np.arange(N - 7, dtype=np.int64))
+    with Database(tmp_path, create=True) as database:
+        database.write(
+            "INSERT INTO study (digest, study_id, proposal, seen_at, version, remote_state, effective, effective_digest,"
+            " remote_approved, pseudonyms_complete, alignment_confirmed, units_received, remote_failure, stage, percent)"
+            " VALUES (?, 'one', x'', '', 0, 0, x'', x'', 0, 0, 0, '[]', '', '', 0)",
+            (bytes(32),),
+        )
+        sets = CommonSets(database, tmp_path, site_secret=b"s" * 32)
+        few = sets.keys(tags, rows)
+        monkeypatch.setattr(common_sets, "MEMORY_PEOPLE", 1 << 16)
+        keys = flat(lambda: sets.keys(tags, rows))
+        assert np.array_equal(few, keys)
+        flat(lambda: sets.remember(bytes(32), keys, ()))
+        assert (tmp_path / "common" / bytes(32).hex()).read_bytes() == few.tobytes()
+        assert flat(lambda: sets.keeps(bytes(32), keys, ()))
+        everybody = sets.keys(tags)
+        assert flat(lambda: difference(keys, everybody)) == 7
+        assert [item.study_id for item in flat(lambda: sets.similar(b"1" * 32, everybody, minimum=8))] == ["one"]
+        assert not sets.similar(b"1" * 32, everybody, minimum=7)
+
+
+def test_a_column_that_arrives_is_unpacked_part_by_part(tmp_path: Path) -> None:
+    codes = np.random.default_rng(4).integers(0, 200, 16 * N, dtype=np.uint8)
+    packed = mapped(tmp_path, np.frombuffer(artifact.pack(codes, 200), dtype=np.uint8))
+    parts = flat(lambda: [part[::1000].copy() for part in artifact.unpacked(packed.data, 200, codes.size)])  # type: ignore[arg-type]
+    assert np.array_equal(parts[0], codes[: 1 << 18 : 1000])
