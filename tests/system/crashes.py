@@ -58,7 +58,7 @@ from verticil.party.audit import common_sets
 from verticil.party.protocol.central import alignment
 from verticil.party.protocol.peer.artifact_store import kept_after
 from verticil.shared import durable, nameless, sorting
-from verticil.shared.release import records, synthesis, written
+from verticil.shared.release import records, synthesis, synthetic, written
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
 from verticil.simulation import peers
@@ -81,6 +81,7 @@ SPILLED: tuple[tuple[Any, str, int], ...] = (
     (records, "CHUNK", FEW),
     (synthesis, "CHUNK", FEW),
     (records, "IN_ONE_PIECE", 0),
+    (synthetic, "IN_MEMORY", FEW),
 )
 """What is made small, so that of `N` people and records most are outside memory."""
 OUTSIDE: tuple[tuple[Any, str], ...] = (

@@ -19,9 +19,16 @@ from verticil.party.audit.common_sets import CommonSets, difference
 from verticil.party.dataset.linkage import common_from_bitmap, digest_of
 from verticil.party.protocol.central import upload
 from verticil.party.storage.database import Database
-from verticil.shared import artifact
+from verticil.shared import artifact, nameless
 from verticil.shared.arrays import give_back, taken
+from verticil.shared.errors import DataFault
+from verticil.shared.model.schema import Variable
 from verticil.shared.nameless import kept
+from verticil.shared.release import synthetic
+from verticil.shared.release.bundle import write_release
+from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.synthetic import read_both
+from verticil.shared.release.written import PiecewiseTable, WrittenColumn, cell_counts
 from verticil.wire.v1 import coordinator_pb2
 
 MIB = 1 << 20
@@ -154,3 +161,37 @@ def test_a_column_that_arrives_is_unpacked_part_by_part(tmp_path: Path) -> None:
     packed = mapped(tmp_path, np.frombuffer(artifact.pack(codes, 200), dtype=np.uint8))
     parts = flat(lambda: [part[::1000].copy() for part in artifact.unpacked(packed.data, 200, codes.size)])  # type: ignore[arg-type]
     assert np.array_equal(parts[0], codes[: 1 << 18 : 1000])
+
+
+def test_the_records_of_a_release_are_written_and_counted(tmp_path: Path) -> None:
+    variable = Variable(name="age", owner="a", labels=("0-1", "1-2"), bins=(0.0, 1.0, 2.0))
+    drawn = np.random.default_rng(5).random(2 * N)
+    column = WrittenColumn(
+        variable=variable,
+        codes=mapped(tmp_path, np.zeros(2 * N, dtype=np.uint8)),
+        numbers=mapped(tmp_path, drawn),
+    )
+    table = PiecewiseTable([column], labelled=False)
+    assert flat(lambda: sum(float(piece["age"].sum()) for piece in table)) == pytest.approx(drawn.sum())
+    codes = [mapped(tmp_path, np.full(8 * N, code, dtype=np.uint8)) for code in (1, 2)]
+    assert flat(lambda: cell_counts(codes, (2, 3))).tolist() == [0, 0, 0, 0, 0, 8 * N]
+
+
+def test_the_tables_of_a_release_are_read_outside_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release_content: ReleaseContent
+) -> None:
+    write_release(tmp_path / "release", release_content)
+    schema, n = release_content.study.schema, len(release_content.synthetic)
+    in_memory, _ = read_both(tmp_path / "release", schema, n)
+    monkeypatch.setattr(synthetic, "IN_MEMORY", 0)
+    before = {path.name for path in (tmp_path / "release").iterdir()}
+    outside, problem = read_both(tmp_path / "release", schema, n)
+    assert problem == ""
+    for one, other in zip(in_memory, outside, strict=True):
+        assert np.array_equal(one, other)
+        assert one.dtype == other.dtype
+    assert {path.name for path in (tmp_path / "release").iterdir()} == before
+    monkeypatch.setattr(nameless, "RESERVE", 1 << 60)
+    with pytest.raises(DataFault) as caught:
+        read_both(tmp_path / "release", schema, n)
+    assert caught.value.code == "DISK_FULL"

@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import NormalDist
@@ -27,7 +29,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.arrays import AnyCodes, Codes, Floats, Ints
+from verticil.shared.arrays import AnyCodes, Codes, Floats, Ints, give_back
 from verticil.shared.errors import GateFailed
 from verticil.shared.knowledge.columns import Columns, columns
 from verticil.shared.knowledge.raking import raked
@@ -37,10 +39,12 @@ from verticil.shared.model.elimination import TooWideError, condition
 from verticil.shared.model.joint import JointModel, WeightedRecords
 from verticil.shared.model.network import Network
 from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.nameless import KeptRows
 from verticil.shared.release.ordered import broken_order
 from verticil.shared.release.synthesis import decimals_of
 from verticil.shared.release.within_bins import Tilts
 from verticil.shared.release.written import PIECE, cell_counts
+from verticil.shared.storage.database import disk_faults
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,6 +52,8 @@ if TYPE_CHECKING:
 
 
 TABLES: Final = ("synthetic.csv", "synthetic.parquet")
+IN_MEMORY: Final = 1 << 26
+"""Most bytes of codes of a table that are held in memory when it is read."""
 _BATCH: Final = 65_536  # records
 _BLOCK_BYTES: Final = 2**20
 _NUMBER: Final = 25  # bytes of a written one
@@ -73,22 +79,32 @@ def read_records(path: Path, schema: Schema, n_records: int, knowledge: Knowledg
         knowledge: what the study states; the table has the columns of `knowledge.columns`. None: nothing.
 
     Returns:
-        (n_records,) codes of each variable.
+        (n_records,) codes of each variable, read-only. Above `IN_MEMORY` bytes they are in a file without a name in the folder
+        of the table or, where that cannot be written to, in the system's for temporary files.
 
     Raises:
         GateFailed: RELEASE_INVALID, it is not such a table.
+        DataFault: DISK_FULL, STATE_CORRUPT, that folder.
     """
-    codes: list[Codes] = [np.empty(n_records, dtype=variable.code_dtype) for variable in schema.variables]
-    for start, part in _parts(path, schema, n_records, knowledge):
-        for target, column in zip(codes, part, strict=True):
-            target[start : start + len(column)] = column
-    return codes
+    widths = {variable.name: np.dtype(variable.code_dtype).itemsize for variable in schema.variables}
+    place = path.parent if os.access(path.parent, os.W_OK) else Path(tempfile.gettempdir())
+    with disk_faults(place):
+        kept = KeptRows(place if n_records * sum(widths.values()) > IN_MEMORY else None, n_records, widths)
+        for start, part in _parts(path, schema, n_records, knowledge):
+            for variable, column in zip(schema.variables, part, strict=True):
+                kept.write(variable.name, start, column.astype(variable.code_dtype, copy=False))
+        found = kept.arrays()
+    return [_typed(found[variable.name], variable) for variable in schema.variables]
+
+
+def _typed(raw: NDArray[np.uint8], variable: Variable) -> Codes:
+    return raw.reshape(-1) if np.dtype(variable.code_dtype).itemsize == 1 else raw.reshape(-1).view(np.uint16)
 
 
 def read_both(
     folder: Path, schema: Schema, n_records: int, knowledge: Knowledge | None = None
 ) -> tuple[list[Codes], str]:
-    """Read both tables of a release, of which one is kept in memory.
+    """Read both tables of a release, of which one is kept.
 
     Args:
         folder: the release.
@@ -98,14 +114,16 @@ def read_both(
         The codes of `read_records`, and what differs between the tables; empty: they hold the same records.
 
     Raises:
-        GateFailed: RELEASE_INVALID, one of them is not such a table.
+        GateFailed, DataFault: as `read_records`.
     """
     text, binary = (folder / name for name in TABLES)
     codes = read_records(text, schema, n_records, knowledge)
     for start, part in _parts(binary, schema, n_records, knowledge):
         for name, one, other in zip(schema.names, codes, part, strict=True):
-            if not np.array_equal(one[start : start + len(other)], other):
+            some = one[start : start + len(other)]
+            if not np.array_equal(some, other):
                 return codes, f"column '{name}': {text.name} and {binary.name} hold different records"
+            give_back(some)
     return codes, ""
 
 
@@ -290,9 +308,11 @@ def unlikely_variables(model: JointModel, codes: Sequence[Codes], level: float) 
     if isinstance(model, WeightedRecords):
         known = _whole(model.codes[model.weights > 0])
         for start in range(0, len(codes[0]), PIECE):
-            drawn = _whole(np.stack([column[start : start + PIECE] for column in codes], axis=1))
-            if not np.isin(np.unique(drawn), known).all():
+            parts = [column[start : start + PIECE] for column in codes]
+            if not np.isin(np.unique(_whole(np.stack(parts, axis=1))), known).all():
                 return tuple(range(len(codes)))
+            for part in parts:
+                give_back(part)
     return ()
 
 
@@ -322,7 +342,7 @@ def record_fault(
         knowledge: what the study states of all records; None: nothing.
 
     Raises:
-        GateFailed: RELEASE_INVALID, a table is none of the study's.
+        GateFailed, DataFault: as `read_records`.
     """
     text, problem = read_both(folder, schema, n_records, knowledge)
     if problem:

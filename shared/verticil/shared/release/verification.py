@@ -222,6 +222,7 @@ def verify_release(
         PeerFault: CERTIFICATE_INVALID, the authority did not sign the deny-list.
         GateFailed: RELEASE_INVALID when something in it does not hold; RELEASE_UNTRUSTED when all holds, but not from an anchor
             that was given (or none was).
+        DataFault: DISK_FULL, STATE_CORRUPT, the folder in which very many records wait (`synthetic.read_records`).
     """
     if not directory.is_dir():
         raise Misuse("FILE_MISSING", f"{directory}: no such folder", hint="give the folder of a release")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.arrays import AnyCodes, Codes, Floats, Ints
+from verticil.shared.arrays import AnyCodes, Codes, Floats, Ints, give_back
 from verticil.shared.model.schema import Variable
 
 if TYPE_CHECKING:
@@ -41,11 +41,14 @@ def cell_counts(codes: Sequence[AnyCodes], n_states: Sequence[int]) -> Ints:
     size = math.prod(n_states)
     counts = np.zeros(size, dtype=np.int64)
     for start in range(0, len(codes[0]), PIECE):
-        cells = codes[0][start : start + PIECE].astype(np.int64)
-        for column, states in zip(codes[1:], n_states[1:], strict=True):
+        parts = [column[start : start + PIECE] for column in codes]
+        cells = parts[0].astype(np.int64)
+        for part, states in zip(parts[1:], n_states[1:], strict=True):
             cells *= states
-            cells += column[start : start + PIECE]
+            cells += part
         counts += np.bincount(cells, minlength=size)
+        for part in parts:
+            give_back(part)
     return counts
 
 
@@ -121,4 +124,9 @@ class PiecewiseTable:
 
     def __iter__(self) -> Iterator[pd.DataFrame]:
         for start in range(0, len(self), PIECE):
-            yield frame([column.part(slice(start, start + PIECE)) for column in self._columns], labelled=self._labelled)
+            parts = [column.part(slice(start, start + PIECE)) for column in self._columns]
+            yield frame(parts, labelled=self._labelled)
+            for part in parts:
+                give_back(part.codes)
+                if part.numbers is not None:
+                    give_back(part.numbers)
