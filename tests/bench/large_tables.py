@@ -9,9 +9,9 @@ and `NOISE` of the values of each column from another row; every party has its c
 
 CPU seconds are those of the process and of what it has started and waited for (``/proc/PID/stat``), in each phase of the study
 as the analyst is told; the sum is held against what the kernel tells of all children that have ended (``getrusage``). Memory is
-the peak of what the kernel counts as resident (VmHWM, so pages of files that it could drop count, too), and of that what it
-could not drop (RssAnon, sampled). Bounds are those of ten million people and more: CPU seconds in proportion. Ends with 1 where
-one is missed.
+the peak of what the kernel counts as resident (VmHWM, so pages of files that it could drop count, too), by phase what it counts
+then, and of that what it could not drop (VmRSS and RssAnon, sampled). Bounds are those of ten million people, of more, too; CPU
+seconds in proportion. Ends with 1 where one is missed.
 """
 
 from __future__ import annotations

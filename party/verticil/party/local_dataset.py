@@ -317,7 +317,7 @@ class People:
         """The people's ids, in the order of the table, where links are numbers of rows."""
         if self.ids is None:
             return iter(())
-        return self.ids.at(self.links.view(">u8").astype(np.uint64).reshape(-1))
+        return self.ids.at(self.links.view(">u8").reshape(-1))
 
 
 def read_people(

@@ -18,7 +18,7 @@ from verticil.shared.nameless import Rows, check_room, nameless_file
 
 BLOCK_ROWS: Final = 1 << 16
 """Most rows of a block that comes out, as long as nothing is merged."""
-_LEAST_OF_A_RUN: Final = 1024  # rows that are looked at together
+_LEAST_OF_A_RUN: Final = 512  # rows that are looked at together
 
 
 def ascending(rows: Rows, key_bytes: int) -> NDArray[np.intp]:

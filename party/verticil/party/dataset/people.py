@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from verticil.party.dataset.macs import PackedIds
 from verticil.party.dataset.perturb import TAG_BYTES, record_blocks
-from verticil.shared.arrays import Codes
+from verticil.shared.arrays import Codes, give_back
 from verticil.shared.nameless import KeptRows, Rows
 from verticil.shared.sorting import Sorter, ascending, keys_of
 
@@ -203,15 +203,19 @@ class IdSpool:
         self._batches.append(len(rows))
 
     def at(self, numbers: NDArray[np.uint64]) -> Iterator[str]:
-        """The ids of rows with ascending numbers, from 0.
+        """The ids of rows with ascending numbers, distinct, from 0.
 
         Raises:
             OSError: the disk.
         """
         self._file.seek(0)
+        done = 0
         for first, behind in pairwise(np.cumsum([0, *self._batches]).tolist()):
             ends = np.frombuffer(self._file.read(8 * (behind - first + 1)), dtype=np.int64)
             data = self._file.read(int(ends[-1]))
-            low, high = np.searchsorted(numbers, [first, behind])
-            for number in (numbers[low:high] - np.uint64(first)).tolist():
+            some = numbers[done : done + behind - first].astype(np.uint64)  # no batch has more of them than rows
+            give_back(numbers[done : done + behind - first])
+            some = some[: np.searchsorted(some, np.uint64(behind))]
+            done += len(some)
+            for number in (some - np.uint64(first)).tolist():
                 yield data[ends[number] : ends[number + 1]].decode("utf-8")

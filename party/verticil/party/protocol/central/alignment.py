@@ -30,10 +30,12 @@ Promises
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Protocol
 
 import numpy as np
@@ -165,23 +167,23 @@ class Pseudonyms:
     async def _found(self, context: CentralContext) -> tuple[Alignment, Rows]:
         holding = context.holding
         told = await context.alignment(n_records=holding.n_records)
-        folder = context.node.site.config.state_directory
+        rows = await context.node.heavily(
+            lambda: common_from_bitmap(
+                holding.pseudonyms,
+                told.bitmap,
+                expected_sha256=told.common_sha256,
+                n_common=told.n_common,
+                minimum=context.minimum,
+                keep=functools.partial(_keep, context.node.site.config.state_directory),
+            )
+        )
+        return told, rows
 
-        def keep(n: int, parts: Iterable[Rows]) -> Rows:
-            return kept(folder if n > MEMORY_ROWS else None, n, parts, np.dtype(np.int64))
 
-        def find() -> Rows:
-            with disk_faults(folder):
-                return common_from_bitmap(
-                    holding.pseudonyms,
-                    told.bitmap,
-                    expected_sha256=told.common_sha256,
-                    n_common=told.n_common,
-                    minimum=context.minimum,
-                    keep=keep,
-                )
-
-        return told, await context.node.heavily(find)
+def _keep(folder: Path, n: int, parts: Iterable[Rows]) -> Rows:
+    """The places of so many people as one array, outside memory where they are many; raises as `disk_faults`."""
+    with disk_faults(folder):
+        return kept(folder if n > MEMORY_ROWS else None, n, parts, np.dtype(np.int64))
 
 
 class RowOrder:
@@ -211,7 +213,9 @@ class RowOrder:
             )
         check_common_size(told.n_common, context.minimum)
         context.signed_by_all(told)
-        return context.holding.everyone
+        n, folder = context.holding.n_records, context.node.site.config.state_directory
+        parts = (np.arange(start, min(start + MEMORY_ROWS, n)) for start in range(0, n, MEMORY_ROWS))
+        return await context.node.heavily(lambda: _keep(folder, n, parts))
 
 
 class Ring:
