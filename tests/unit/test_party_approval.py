@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.documents import FEDERATION, party_toml
+from verticil.party import local_dataset
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.releases import Release, seals
 from verticil.party.local_dataset import origins
@@ -215,7 +216,9 @@ def test_nobody_can_pose_as_the_automatic_approver(site):
         site.voting.approve(site.state.find("heart"), AUTOMATIC, NOW)
 
 
-def test_two_data_sets_are_joined_by_id_and_charged_apart(folder, release_study):
+@pytest.mark.parametrize("memory_rows", [1000, 20])
+def test_two_data_sets_are_joined_by_id_and_charged_apart(folder, release_study, monkeypatch, memory_rows):
+    monkeypatch.setattr(local_dataset, "MEMORY_ROWS", memory_rows)
     rows = people().splitlines()[1:]
     cells = [row.split(",") for row in rows]
     (folder / "people.csv").write_text("\n".join(["id,age", *(f"{c[0]},{c[1]}" for c in cells)]) + "\n")

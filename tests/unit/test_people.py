@@ -142,14 +142,19 @@ def test_nobody(tmp_path: Path) -> None:
     assert found.fingerprints[0] == fingerprint(np.empty((0, 14), dtype=np.uint8), nothing["sex"])
 
 
-def test_in_both() -> None:
+@pytest.mark.parametrize("memory_rows", [1000, 7])
+def test_in_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory_rows: int) -> None:
+    monkeypatch.setattr(sorting, "_LEAST_OF_A_RUN", 3)
     generator = np.random.default_rng(0)
     tags = rows_of(generator, 300, 14, alike=0)
     one, other = tags[:200], generator.permutation(tags[120:])
-    ours, theirs = in_both(one, other)
-    assert ours.tolist() == list(range(120, 200))
+    n, blocks = in_both(one, other, tmp_path, memory_rows=memory_rows)
+    ours, theirs = (np.concatenate(places) for places in zip(*blocks, strict=True))
+    assert (n, ours.tolist()) == (80, list(range(120, 200)))
     assert (one[ours] == other[theirs]).all()
-    assert in_both(one[:0], other)[0].size == in_both(one, other[:0])[0].size == 0
+    for some, others in ((one[:0], other), (one, other[:0]), (one[:100], other)):
+        n, blocks = in_both(some, others, tmp_path, memory_rows=memory_rows)
+        assert n == sum(len(ours) for ours, _ in blocks) == 0
 
 
 @pytest.mark.parametrize("limit", [1 << 20, 10])

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,17 +32,18 @@ from verticil.party.dataset import blinding, linkage, perturb, substitutes
 from verticil.party.dataset.encoding import Compound
 from verticil.party.dataset.linkage import order_key, order_tree
 from verticil.party.dataset.macs import Macs
-from verticil.party.dataset.people import MEMORY_ROWS, ROW_NUMBER_BYTES, Gathering, IdSpool, UnitCodes, in_both
+from verticil.party.dataset.people import MEMORY_ROWS, ROW_NUMBER_BYTES, Gathering, IdSpool, UnitCodes, in_both, typed
 from verticil.party.dataset.releases import Column, Release
 from verticil.party.dataset.source import Batch, read_batches
 from verticil.party.dataset.table import DatasetRule, header
 from verticil.party.storage.secret import SiteSecret, secret_id
 from verticil.shared.alignment.merkle import Tree
-from verticil.shared.arrays import Codes
+from verticil.shared.arrays import Codes, taken
 from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.knowledge.columns import flag_codes, narrowed
 from verticil.shared.knowledge.rules import Flag, Knowledge
 from verticil.shared.model.schema import Variable
+from verticil.shared.nameless import KeptRows
 from verticil.shared.privacy.events import PrivacyEvent, column_reader, planned
 from verticil.shared.privacy.figures import column_event
 from verticil.shared.storage.database import disk_faults
@@ -365,7 +367,7 @@ def read_people(
             progress=functools.partial(_behind, n_before, progress),
         )
         n_before += here.n_rows
-        found = here if found is None else _joined(found, here)
+        found = here if found is None else _joined(found, here, config.state_directory)
     if found is None:
         raise PeerFault(
             "PARTY_UNKNOWN",
@@ -479,14 +481,34 @@ def _substitution(
     return substituted
 
 
-def _joined(one: People, other: People) -> People:
-    """Who is in both data sets, with the columns of both."""
-    ours, theirs = in_both(one.tags, other.tags)
+def _joined(one: People, other: People, folder: Path) -> People:
+    """Who is in both data sets, with the columns of both; raises as `disk_faults`."""
+    with disk_faults(folder):
+        n, places = in_both(one.tags, other.tags, folder, memory_rows=MEMORY_ROWS)
+        ours = {
+            "tags": one.tags,
+            "links": one.links,
+            **{f"codes of {name}": codes for name, codes in one.codes.items()},
+        }
+        theirs = {f"codes of {name}": codes for name, codes in other.codes.items()}
+        widths = {name: array.itemsize * math.prod(array.shape[1:]) for name, array in {**ours, **theirs}.items()}
+        kept = KeptRows(folder if n > MEMORY_ROWS else None, n, widths)
+        done = 0
+        for here, there in places:
+            for name, array in ours.items():
+                kept.write(name, done, taken(array, here))
+            for name, array in theirs.items():
+                kept.write(name, done, taken(array, there))
+            done += len(here)
+        found = kept.arrays()
+    codes = {
+        name: typed(found[f"codes of {name}"].reshape(-1), column.itemsize)
+        for name, column in {**one.codes, **other.codes}.items()
+    }
     return People(
-        tags=one.tags[ours],
-        links=one.links[ours],
-        codes={name: column[ours] for name, column in one.codes.items()}
-        | {name: column[theirs] for name, column in other.codes.items()},
+        tags=found["tags"],
+        links=found["links"],
+        codes=codes,
         fingerprints={**one.fingerprints, **other.fingerprints},
         n_rows=min(one.n_rows, other.n_rows),
         ids=one.ids,

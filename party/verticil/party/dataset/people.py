@@ -28,7 +28,7 @@ from verticil.party.dataset.macs import PackedIds
 from verticil.party.dataset.perturb import TAG_BYTES, record_blocks
 from verticil.shared.arrays import Codes, give_back
 from verticil.shared.nameless import KeptRows, Rows
-from verticil.shared.sorting import Sorter, ascending, keys_of
+from verticil.shared.sorting import Sorter, keys_of
 
 MEMORY_ROWS: Final = 1 << 17
 """People from which on they are sorted, and kept, outside memory."""
@@ -135,19 +135,20 @@ class Gathering:
         return Gathered(
             tags=found["tags"],
             links=found["links"],
-            codes={name: _typed(found[f"codes of {name}"].reshape(-1), size) for name, size in self._columns.items()},
+            codes={name: typed(found[f"codes of {name}"].reshape(-1), size) for name, size in self._columns.items()},
             fingerprints={index: digest.digest() for index, digest in digests.items()},
         )
 
     def _codes(self, rows: Rows) -> dict[str, Codes]:
         at, codes = TAG_BYTES + self._link_bytes, dict[str, Codes]()
         for name, size in self._columns.items():
-            codes[name] = _typed(np.ascontiguousarray(rows[:, at : at + size]).reshape(-1), size)
+            codes[name] = typed(np.ascontiguousarray(rows[:, at : at + size]).reshape(-1), size)
             at += size
         return codes
 
 
-def _typed(raw: NDArray[np.uint8], size: int) -> Codes:
+def typed(raw: NDArray[np.uint8], size: int) -> Codes:
+    """The codes of which these are the bytes, of 1 or 2 each."""
     return raw if size == 1 else raw.view(np.uint16)
 
 
@@ -164,18 +165,45 @@ def single(blocks: Iterator[Rows], key_bytes: int) -> Iterator[Rows]:
         yield held
 
 
-def in_both(tags: NDArray[np.uint8], others: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where people are who have a tag in both lists: ascending places in the first, and the same people's in the other one."""
-    order = ascending(others, TAG_BYTES)
-    known = keys_of(others, TAG_BYTES)[order]
-    ours, theirs = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
-    for start in range(0, len(tags) if len(known) else 0, _BLOCK):
-        wanted = keys_of(tags[start : start + _BLOCK], TAG_BYTES)
-        place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-        there = np.flatnonzero(known[place] == wanted)
-        ours.append(start + there)
-        theirs.append(order[place[there]])
-    return np.concatenate(ours), np.concatenate(theirs)
+Places = NDArray[np.int64]
+
+
+def in_both(
+    tags: NDArray[np.uint8], others: NDArray[np.uint8], folder: Path, *, memory_rows: int
+) -> tuple[int, Iterator[tuple[Places, Places]]]:
+    """Who has a tag in both lists, each of distinct tags.
+
+    Args:
+        tags, others: (n, 14) and (m, 14), uint8.
+        folder: for what does not fit into memory.
+        memory_rows: see `MEMORY_ROWS`.
+
+    Returns:
+        How many there are; and, in blocks, their ascending places in the first list and the same people's in the other one.
+
+    Raises:
+        OSError: the disk; while blocks are taken, too.
+    """
+    by_tag = Sorter(folder, width=TAG_BYTES + 1 + 8, key_bytes=TAG_BYTES + 1, memory_rows=memory_rows)
+    for which, known in enumerate((tags, others)):
+        for start in range(0, len(known), _BLOCK):
+            part = known[start : start + _BLOCK]
+            rows = np.empty((len(part), TAG_BYTES + 1 + 8), dtype=np.uint8)
+            rows[:, :TAG_BYTES] = part
+            rows[:, TAG_BYTES] = which
+            rows[:, TAG_BYTES + 1 :] = np.arange(start, start + len(part)).astype(">i8").view(np.uint8).reshape(-1, 8)
+            by_tag.add(rows)
+            give_back(part)
+    by_place = Sorter(folder, width=2 * 8, key_bytes=8, memory_rows=memory_rows)
+    held = np.empty((0, TAG_BYTES + 1 + 8), dtype=np.uint8)
+    for block in by_tag.blocks():
+        rows = np.concatenate([held, block])
+        keys = keys_of(rows, TAG_BYTES)
+        first = np.flatnonzero(keys[1:] == keys[:-1])
+        by_place.add(np.concatenate([rows[first, TAG_BYTES + 1 :], rows[first + 1, TAG_BYTES + 1 :]], axis=1))
+        held = rows[-1:]
+    pairs = (rows.view(">i8").astype(np.int64) for rows in by_place.blocks())
+    return by_place.n_rows, ((some[:, 0], some[:, 1]) for some in pairs)
 
 
 class IdSpool:
