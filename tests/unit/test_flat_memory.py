@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
+from verticil.miner.learning.scores import pair_scores
 from verticil.miner.storage.linkage import first_disorder, intersect, read_list
 from verticil.party.audit import common_sets
 from verticil.party.audit.common_sets import CommonSets, difference
@@ -21,7 +22,10 @@ from verticil.party.protocol.central import upload
 from verticil.party.storage.database import Database
 from verticil.shared import artifact, nameless
 from verticil.shared.arrays import give_back, taken
+from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import DataFault
+from verticil.shared.estimation.design import ColumnUnit
+from verticil.shared.joint.count import from_columns
 from verticil.shared.model.schema import Variable
 from verticil.shared.nameless import kept
 from verticil.shared.release import synthetic
@@ -71,24 +75,17 @@ def test_pages_of_a_mapped_file_go_and_come_again(tmp_path: Path) -> None:
     assert numbers[7] == 7
 
 
-def lists(folder: Path) -> list[np.ndarray[Any, Any]]:
-    generator = np.random.default_rng(1)
-    words = np.cumsum(generator.integers(1, 1 << 30, N))
-    found = []
-    for number in range(3):
-        some = words[generator.random(N) < 0.9]
-        path = folder / f"{number}.list"
-        np.stack([some, some], axis=1).astype(">u8").tofile(path)
-        found.append(read_list(path))
-    return found
-
-
 def test_the_miner_goes_through_lists(tmp_path: Path) -> None:
-    found = lists(tmp_path)
+    generator, found = np.random.default_rng(1), []
+    words = np.cumsum(generator.integers(1, 1 << 30, N))
+    there = generator.random((3, N)) < 0.9
+    for number, own in enumerate(there):
+        path = tmp_path / f"{number}.list"
+        np.stack([words[own], words[own]], axis=1).astype(">u8").tofile(path)
+        found.append(read_list(path))
     flat(lambda: [first_disorder(one) for one in found])
     told = flat(lambda: intersect(found))
-    expected = set(found[0].tolist()) & set(found[1].tolist()) & set(found[2].tolist())
-    assert told.n_common == len(expected)
+    assert told.n_common == np.count_nonzero(there.all(axis=0))
 
 
 async def test_a_party_sends_its_pseudonyms(tmp_path: Path) -> None:
@@ -161,6 +158,16 @@ def test_a_column_that_arrives_is_unpacked_part_by_part(tmp_path: Path) -> None:
     packed = mapped(tmp_path, np.frombuffer(artifact.pack(codes, 200), dtype=np.uint8))
     parts = flat(lambda: [part[::1000].copy() for part in artifact.unpacked(packed.data, 200, codes.size)])  # type: ignore[arg-type]
     assert np.array_equal(parts[0], codes[: 1 << 18 : 1000])
+
+
+def test_randomized_columns_are_counted(tmp_path: Path) -> None:
+    generator, n = np.random.default_rng(6), 8 * N
+    codes = [generator.integers(0, 2, n, dtype=np.uint8) for _ in range(2)]
+    columns = [mapped(tmp_path, column) for column in codes]
+    units = [ColumnUnit(variables=(v,), domain=None, channel=quantize(symmetric(2, epsilon=2.0))) for v in range(2)]
+    flat(lambda: pair_scores(columns, units, (2, 2)))
+    counted = flat(lambda: from_columns(columns, units, (2, 2)))
+    assert counted.tables[0].counts[1, 1] == np.count_nonzero(codes[0] & codes[1])
 
 
 def test_the_records_of_a_release_are_written_and_counted(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.counting import all_pair_tables, family_counts
+from verticil.miner.learning.counting import all_pair_tables, family_counts, family_table
 from verticil.miner.learning.search.protocol import FamilyValue, remember
 from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.arrays import Codes, Counts, Floats
@@ -109,7 +109,7 @@ def pair_scores(
     linked: dict[tuple[int, int], tuple[Counts, FamilyDesign]] = {}
     if len(single) > 1 or d == 1:
         tables = all_pair_tables([columns[i] for i in single], [n_states[v] for v in variables], cancelled=cancelled)
-        margins = [np.bincount(columns[i], minlength=n_states[v]) for i, v in zip(single, variables, strict=True)]
+        margins = [family_table([columns[i]], [n_states[v]]) for i, v in zip(single, variables, strict=True)]
         for a, of_a in enumerate(independence_p_values(tables.counts, margins)):
             others = variables[a + 1 :]
             p_value[variables[a], others] = p_value[others, variables[a]] = of_a

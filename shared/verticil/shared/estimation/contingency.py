@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.arrays import AnyCodes, Ints
+from verticil.shared.arrays import AnyCodes, Ints, give_back
 from verticil.shared.estimation.design import FamilyDesign
 
 _BLOCK = 4096  # records; of which indicators are held
@@ -68,6 +68,7 @@ def family_table(columns: Sequence[AnyCodes], n_states: Sequence[int]) -> Ints:
                 raise ValueError(f"column {position}: code out of range, expected below {states}")
             index *= states
             index += codes
+            give_back(codes)
         counts += np.bincount(index, minlength=len(counts))
     return counts.reshape(shape)
 
@@ -95,6 +96,7 @@ def design_columns(columns: Mapping[int, AnyCodes], design: FamilyDesign) -> lis
             raise ValueError(f"unit {axis.unit}: code out of range, expected below {axis.channel.n_states}")
         if axis.merged is not None:
             codes = (axis.merged.astype(np.uint8) if axis.n_entries <= 256 else axis.merged.astype(np.uint16))[codes]
+        give_back(columns[axis.unit])
         arranged.append(codes if width == 1 else codes.reshape(-1, width))
     if len({len(codes) for codes in arranged}) != 1:
         raise ValueError(f"columns of {[len(codes) for codes in arranged]} records, expected as many in each")
@@ -137,7 +139,9 @@ def _counts_by_product(arranged: Sequence[NDArray[np.unsignedinteger]], shape: t
         for axes in (range(cut), range(cut, len(shape))):
             half = np.ones((min(_BLOCK, len(arranged[0]) - start), 1))
             for axis in axes:
-                indicators = _indicators(arranged[axis][start : start + _BLOCK], shape[axis])
+                codes = arranged[axis][start : start + _BLOCK]
+                indicators = _indicators(codes, shape[axis])
+                give_back(codes)
                 half = (half[:, :, None] * indicators[:, None, :]).reshape(len(half), -1)
             halves.append(half)
         total += halves[0].T @ halves[1]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from verticil.shared.arrays import AnyCodes, Floats
+from verticil.shared.arrays import AnyCodes, Floats, give_back
 from verticil.shared.estimation.contingency import family_table
 from verticil.shared.estimation.design import ColumnUnit
 from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
@@ -94,6 +94,7 @@ def _by_product(
                 raise ValueError(f"a code out of range, expected below {width}")
             for member in codes.T if codes.ndim > 1 else codes[None]:
                 indicators[np.arange(len(codes)), start + member.astype(np.intp)] = 1
+            give_back(codes)
         total += indicators.T @ indicators
     per_record = [column.shape[1] if column.ndim > 1 else 1 for column in columns]
     return {
