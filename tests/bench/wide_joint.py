@@ -21,6 +21,7 @@ import argparse
 import dataclasses
 import itertools
 import math
+import os
 import pickle
 import resource
 import subprocess
@@ -282,7 +283,8 @@ def main() -> int:
         for name, level in itertools.product(options.data, options.levels):
             file = (options.keep or Path(folder)) / "-".join([name, level, *sizes[1::2], *["alone"] * options.alone])
             if not file.exists():
-                subprocess.run([sys.executable, __file__, *sizes, "--one", name, level, str(file)], check=True)
+                command = [sys.executable, __file__, *sizes, "--one", name, level, str(file)]
+                subprocess.run(command, check=True, env={"OPENBLAS_NUM_THREADS": "1", **os.environ})
             if options.stop:
                 continue
             cell = measured(name, level, options, pickle.loads(file.read_bytes()))

@@ -19,7 +19,7 @@ from verticil.shared.joint import atoms, estimate
 from verticil.shared.joint.count import from_columns
 from verticil.shared.joint.noise import noised
 from verticil.shared.joint.noisy_tables import NoisyTables
-from verticil.shared.model.joint import JointModel
+from verticil.shared.model.joint import JointModel, Mixture
 from verticil.shared.model.schema import Schema, Variable
 
 D, K, N = 16, 4, 20_000
@@ -86,6 +86,23 @@ def test_noisy_tables_keep_the_usual_mixture(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(estimate, "FITS", 1)
     found = estimate.estimate(noised(_tables(), 20.0, bytes(32)), seed=1)
     assert len(found.model.weights) in (50, 51)
+
+
+def test_replicates_of_wide_tables_stop_where_the_estimate_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others find their own stop, whatever the estimate's was."""
+    tables = noised(_tables(), 20.0, bytes(32))
+    monkeypatch.setattr(estimate, "STEPS", 40)
+    product = Mixture(weights=np.ones(1), probability=(np.full((1, K), 1 / K),) * D)
+
+    def again(steps: int) -> JointModel:
+        found = estimate.JointEstimate(
+            model=product, kind="mixture", steps=steps, discrepancy=1.0, reached=True, alpha=1.0, guarded=True, start=()
+        )
+        return estimate.refitted(tables, found, seed=2, fits=1)
+
+    assert _distance(again(2), tables) == _distance(again(30), tables)
+    monkeypatch.setattr(estimate, "_LARGE", 0)
+    assert _distance(again(30), tables) < 0.9 * _distance(again(2), tables)
 
 
 @pytest.mark.parametrize("n_states", [(2,) * 300, (4,) * 300, (3, 9) * 100, (10,) * 100, (20,) * 88])

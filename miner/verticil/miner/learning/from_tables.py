@@ -7,7 +7,8 @@ structure is searched in it, and the network's probabilities are its shares. Two
   unbiased estimate by that table, with the exact variance of people, randomization and noise;
 - of any other, which the model implies: by a parametric bootstrap. People are drawn from the model, randomized and counted as
   they were, noise is drawn anew, and a model is estimated again, `REPLICATES` times; the error is the root of the mean square by
-  which these differ from the model they came from, `_WIDER` times. The family is marked (`Family.implied`).
+  which these differ from the model they came from, `_WIDER` times. The family is marked (`Family.implied`). Of wide tables each
+  replicate's fit stops after as many steps as the estimate's (`joint.estimate.refitted`).
 
 An edge's strength is the share of replicates in which its family has a better BIC with the parent than without. Everything is a
 function of the tables, the number of people and the study.
@@ -103,7 +104,7 @@ def learn_from_tables(
 
     check = interruption.check
     seed, support = study.structure.seed, study.support()
-    tables = tables.without(support.zeros)
+    tables = tables.without(support.zeros) if support.restricts else tables
     allowed = support.holds if support.restricts else None
 
     def step(piece: str, done: int, most: int) -> None:
@@ -261,7 +262,8 @@ def _replicates(
         check()
         progress(number / REPLICATES)
         generator = np.random.Generator(np.random.Philox(key=[seed, number], counter=[0, 0, 0, 1]))
-        drawn = redrawn(tables, joint.model, generator).without(support.zeros)
+        drawn = redrawn(tables, joint.model, generator)
+        drawn = drawn.without(support.zeros) if support.restricts else drawn
         yield refitted(drawn, joint, seed=seed + 1 + number, fits=_FITS, check=check)
     progress(1.0)
 

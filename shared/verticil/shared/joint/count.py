@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -56,10 +56,8 @@ def from_columns(
     found: dict[tuple[int, ...], list[Floats]] = {chosen: [] for chosen in sets}
     for part in range(shares):
         own = [np.asarray(column)[part::shares] for column in columns]
-        pairs = _by_product(own, widths, check) if _product_is_quicker(own, widths) else {}
-        for chosen in sets:
-            check()
-            found[chosen].append(pairs[chosen] if chosen in pairs else _count(own, widths, chosen))
+        for chosen, counts in counted(own, widths, sets, check=check):
+            found[chosen].append(counts)
     return NoisyTables(
         n_states=tuple(n_states),
         units=tuple(units),
@@ -69,6 +67,33 @@ def from_columns(
         ),
         n_records=n,
     )
+
+
+def counted(
+    columns: Sequence[AnyCodes],
+    widths: Sequence[int],
+    sets: Sequence[tuple[int, ...]],
+    *,
+    check: Callable[[], None] = lambda: None,
+) -> Iterator[tuple[tuple[int, ...], Floats]]:
+    """Count some sets of columns, the pairs among them all at once where that is quicker.
+
+    Args:
+        columns: see `from_columns`.
+        widths: released entries of each column.
+        sets: of columns, each ascending.
+        check: is called between short steps, and raises to stop.
+
+    Returns:
+        Each set with its table, in their order.
+
+    Raises:
+        ValueError: a code is out of range.
+    """
+    pairs = _by_product(columns, widths, check) if _product_is_quicker(columns, widths) else {}
+    for chosen in sets:
+        check()
+        yield chosen, pairs[chosen] if chosen in pairs else _count(columns, widths, chosen)
 
 
 def _product_is_quicker(columns: Sequence[AnyCodes], widths: Sequence[int]) -> bool:

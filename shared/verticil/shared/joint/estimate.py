@@ -424,11 +424,12 @@ def _mixture(
     components: int = COMPONENTS,
     steps: int = STEPS,
     shrunk: bool = False,
+    with_twin: bool = True,
 ) -> Arrays:
     def do() -> Arrays:
         start = one_way_shares(tables)
         own = _fits(layout, FITS) if fits is None else fits
-        aims = targets(tables, start, layout=layout, shrunk=shrunk)
+        aims = targets(tables, start, layout=layout, shrunk=shrunk, with_twin=with_twin)
         found = fit(aims, start, seed=seed, fits=own, components=components, steps=steps, work=work)
         return {
             "rows": found.rows,
@@ -493,6 +494,9 @@ def refitted(
 ) -> JointModel:
     """The model that other tables of the same kind give, with as much of the product of margins as an estimate: for a bootstrap.
 
+    Of wide tables, where a fit takes seconds, it stops after as many steps as the estimate did. What tells when to stop, a second
+    fit (`stopping`), is not made again.
+
     Args:
         tables: see `replicates.redrawn`.
         of: the estimate whose uncertainty is asked for.
@@ -502,5 +506,16 @@ def refitted(
     """
     work = Work() if check is None else Work(check=check)
     layout = Layout(tables.n_states, tables.units)
-    found = _mixture(tables, layout, work, "mixture", seed=[seed], fits=_fits(layout, fits), shrunk=of.shrunk)
+    wide = layout.n_entries > _LARGE
+    found = _mixture(
+        tables,
+        layout,
+        work,
+        "mixture",
+        seed=[seed],
+        fits=_fits(layout, fits),
+        steps=of.steps if wide else STEPS,
+        shrunk=of.shrunk,
+        with_twin=not wide,
+    )
     return as_mixture(layout, np.asarray(found["rows"], dtype=np.float32), one_way_shares(tables), of.alpha)

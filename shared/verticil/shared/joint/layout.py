@@ -32,6 +32,7 @@ class Layout:
         entries: the columns of each unit in a row of E.
         n_entries: E.
         segments: (S,) the variable of each column.
+        by_size: for each number K of categories the columns of all variables that have so many, (variables, K).
     """
 
     n_states: tuple[int, ...]
@@ -40,6 +41,7 @@ class Layout:
     entries: tuple[slice, ...] = field(init=False)
     n_entries: int = field(init=False)
     segments: NDArray[np.intp] = field(init=False)
+    by_size: tuple[NDArray[np.intp], ...] = field(init=False)
     _domains: tuple[tuple[NDArray[np.intp], ...], ...] = field(init=False)
     _channels: tuple[Singles | None, ...] = field(init=False)
 
@@ -49,6 +51,10 @@ class Layout:
         object.__setattr__(self, "entries", _slices(width))
         object.__setattr__(self, "n_entries", sum(width))
         object.__setattr__(self, "segments", np.repeat(np.arange(len(self.n_states)), self.n_states))
+        starts = np.cumsum(self.n_states) - self.n_states
+        sizes = np.array(self.n_states)
+        by_size = tuple(starts[sizes == size][:, None] + np.arange(size) for size in sorted(set(self.n_states)))
+        object.__setattr__(self, "by_size", by_size)
         domains = tuple(
             tuple(
                 np.array([codes[place] for codes in unit.domain], dtype=np.intp) + self.variables[variable].start

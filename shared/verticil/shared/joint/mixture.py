@@ -124,18 +124,20 @@ def fit(
 def probabilities(layout: Layout, logits: Singles) -> Singles:
     """The softmax of each variable's logits: (.., S). Logits stay far from where exp overflows."""
     rows = np.exp(logits)
-    for columns in layout.variables:
-        part = rows[..., columns]
+    for columns in layout.by_size:
+        part = rows.take(columns, axis=-1)
         part /= part.sum(axis=-1, keepdims=True)
+        rows[..., columns] = part
     return rows
 
 
 def through_softmax(layout: Layout, rows: Singles, gradient: Singles) -> Singles:
     """The gradient for the logits, from that for the probabilities; overwrites it."""
     gradient *= rows
-    for columns in layout.variables:
-        part = gradient[..., columns]
-        part -= rows[..., columns] * part.sum(axis=-1, keepdims=True)
+    for columns in layout.by_size:
+        part = gradient.take(columns, axis=-1)
+        part -= rows.take(columns, axis=-1) * part.sum(axis=-1, keepdims=True)
+        gradient[..., columns] = part
     return gradient
 
 

@@ -84,6 +84,7 @@ class NoisyTables:
     """Whether a table has noise on its cells."""
     _by_units: Mapping[tuple[int, ...], MeasuredTable] = field(init=False, repr=False)
     _of_unit: Mapping[int, tuple[MeasuredTable, ...]] = field(init=False, repr=False)
+    _one_way: dict[int, tuple[Floats, float]] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         variables = sorted(itertools.chain.from_iterable(unit.variables for unit in self.units))
@@ -166,6 +167,13 @@ class NoisyTables:
         Returns:
             (M,) counts, and the variance of the noise on each; the scatter of the randomization is not in it.
         """
+        if unit not in self._one_way:
+            counts, variance = self._summed(unit)
+            counts.setflags(write=False)
+            self._one_way[unit] = counts, variance
+        return self._one_way[unit]
+
+    def _summed(self, unit: int) -> tuple[Floats, float]:
         total: Counts = np.zeros(self.units[unit].channel.n_states)
         weight = 0.0
         for table in self._of_unit[unit]:

@@ -12,6 +12,7 @@ from verticil.shared.arrays import Floats
 from verticil.shared.channels.subset import Subset
 from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.joint.atoms import categories_of, drawn_from
+from verticil.shared.joint.count import counted
 from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
 from verticil.shared.model.joint import JointModel, WeightedRecords
 
@@ -70,10 +71,11 @@ def redrawn(tables: NoisyTables, model: JointModel, generator: np.random.Generat
     drawn = min(n, MOST)
     released = people(tables, model, drawn, generator)
     measured: list[MeasuredTable] = []
-    for table in tables.tables:
-        shape = table.counts.shape
-        cells = np.ravel_multi_index([released[unit] for unit in table.units], shape)
-        counts: Floats = np.bincount(cells, minlength=table.counts.size).reshape(shape) * np.float64(n / drawn)
+    columns = [codes.astype(np.uint16) for codes in released]
+    widths = [unit.channel.n_states for unit in tables.units]
+    found = counted(columns, widths, [table.units for table in tables.tables])
+    for table, (_, exact) in zip(tables.tables, found, strict=True):
+        counts: Floats = exact * np.float64(n / drawn)
         if drawn < n:
             variables = [tables.units[unit].variables for unit in table.units]
             shares = model.shares([v for of_unit in variables for v in of_unit])
@@ -83,7 +85,7 @@ def redrawn(tables: NoisyTables, model: JointModel, generator: np.random.Generat
                 shares / shares.sum(), [tables.units[unit].channel.probabilities for unit in table.units]
             )
             counts = means + (counts - means) * (drawn / n) ** 0.5
-        noise = table.sigma * generator.standard_normal(shape) if table.sigma else 0.0
+        noise = table.sigma * generator.standard_normal(counts.shape) if table.sigma else 0.0
         measured.append(MeasuredTable(units=table.units, counts=counts + noise, sigma=table.sigma))
     return NoisyTables(
         n_states=tables.n_states,
@@ -99,7 +101,10 @@ def _records(model: JointModel, n: int, generator: np.random.Generator) -> NDArr
     components = np.repeat(np.arange(len(model.weights)), generator.multinomial(n, model.weights))
     if isinstance(model, WeightedRecords):
         return model.codes[components]
-    return np.stack([drawn_from(table, components, generator) for table in model.probability], axis=1).astype(np.uint16)
+    codes = np.empty((n, len(model.probability)), np.uint16, order="F")
+    for variable, table in enumerate(model.probability):
+        codes[:, variable] = drawn_from(table, components, generator)
+    return codes
 
 
 def _cells(tables: NoisyTables, unit: int) -> NDArray[np.intp]:

@@ -100,7 +100,12 @@ class Targets:
 
 
 def targets(
-    tables: NoisyTables, start: Sequence[Floats], *, layout: Layout | None = None, shrunk: bool = False
+    tables: NoisyTables,
+    start: Sequence[Floats],
+    *,
+    layout: Layout | None = None,
+    shrunk: bool = False,
+    with_twin: bool = True,
 ) -> Targets:
     """The targets of a fit.
 
@@ -109,12 +114,12 @@ def targets(
         start: the distribution of each variable (`start.one_way_shares`); the scatter of the randomization follows from it.
         layout: of the same tables, where it is there already.
         shrunk: whether tables of pairs with noise are fitted as `shrinkage` has them.
+        with_twin: whether tables with noise get their twin, without which nothing tells when to stop.
     """
     layout = layout or Layout(tables.n_states, tables.units)
     n, size = tables.people, layout.n_entries
     row = np.concatenate(list(start))[None].astype(np.float32)
     mean, square = layout.released(row)[0], layout.released(row, squared=True)[0]
-    weight = np.zeros((size, size), np.float32)
     margins = np.empty(size, np.float32)
     plain, per_record = np.empty(size, np.float32), np.empty(size, np.float32)
     for unit, columns in enumerate(layout.entries):
@@ -123,46 +128,29 @@ def targets(
         plain[columns] = channel.is_identity
         per_record[columns] = channel.codes_per_record
     others: list[OtherTable] = []
-    chosen: list[MeasuredTable] = []
-    moved: list[MeasuredTable] = []
-    move = np.zeros((size, size) if tables.has_noise else 0, np.float32)
-    rng = np.random.default_rng(0)  # has nothing to do with the noise that the tables have
+    chosen: list[tuple[MeasuredTable, Floats]] = []
+    of_pairs = _pair_weights(tables, layout, n, (mean, square, per_record))
     for table in tables.tables:
         if len(table.units) == 1 and table.sigma == 0 and _in_larger(table, tables):
             continue  # the larger tables say the same
-        parts = [(mean[p], square[p], per_record[p]) for p in (layout.entries[unit] for unit in table.units)]
-        own = _weight(table, n, parts) if tables.has_noise else np.ones(table.counts.shape)
-        chosen.append(table)
-        up = rng.integers(0, 2, own.shape) * 2 - 1 if tables.has_noise else None
-        if up is not None:
-            counts = table.counts + MOVED * n * up / np.sqrt(own)
-            moved.append(MeasuredTable(units=table.units, counts=counts, sigma=table.sigma))
-        if len(table.units) == 2:
-            first, second = (layout.entries[unit] for unit in table.units)
-            weight[first, second], weight[second, first] = own, own.T
-            if up is not None:
-                far = MOVED * up * np.sqrt(own)
-                move[first, second], move[second, first] = far, far.T
-        else:
-            exact = all(tables.units[unit].channel.is_identity for unit in table.units)
-            others.append(OtherTable(table.units, (table.counts / n).astype(np.float32), own.astype(np.float32), exact))
-    observed = shares = _pairs(layout, chosen, n)
+        places = [layout.entries[unit] for unit in table.units]
+        if len(places) == 2:
+            chosen.append((table, of_pairs[places[0], places[1]]))
+            continue
+        own = np.ones(table.counts.shape)
+        if tables.has_noise:
+            own = _weight(table.sigma, n, [(mean[place], square[place], per_record[place]) for place in places])
+        chosen.append((table, own))
+        exact = all(tables.units[unit].channel.is_identity for unit in table.units)
+        others.append(OtherTable(table.units, (table.counts / n).astype(np.float32), own.astype(np.float32), exact))
+    weight = of_pairs.astype(np.float32)
+    weight += weight.T
+    observed = shares = _pairs(layout, [table for table, _ in chosen], n)
     if shrunk:
         shares = toward_independence(layout, observed, weight, mean)
     twin = None
-    if moved:
-        start_of = one_way_shares(dataclasses.replace(tables, tables=tuple(moved), n_records=max(round(n), 1)))
-        beyond = [(table.counts / n).astype(np.float32) for table in moved if len(table.units) != 2]
-        of_twin = _pairs(layout, moved, n)
-        if shrunk:
-            row = np.concatenate(start_of)[None].astype(np.float32)
-            of_twin = toward_independence(layout, of_twin, weight, layout.released(row)[0])
-        twin = Twin(
-            of_twin,
-            move,
-            tuple(dataclasses.replace(one, shares=to) for one, to in zip(others, beyond, strict=True)),
-            np.concatenate(start_of),
-        )
+    if with_twin and tables.has_noise:
+        twin = _twin(tables, chosen, layout, others, weight if shrunk else None)
     return Targets(
         layout,
         n,
@@ -174,9 +162,48 @@ def targets(
         plain,
         per_record,
         tuple(others),
-        sum(table.counts.size for table in chosen),
+        sum(table.counts.size for table, _ in chosen),
         twin,
     )
+
+
+def _twin(
+    tables: NoisyTables,
+    chosen: Sequence[tuple[MeasuredTable, Floats]],
+    layout: Layout,
+    others: Sequence[OtherTable],
+    shrunk_by: Singles | None,
+) -> Twin:
+    """The twin of some of the tables, with the weights of their cells.
+
+    Args:
+        tables: all, with noise.
+        chosen: those that are fitted, each with the weights of its cells.
+        layout: of the same.
+        others: those that are not of pairs.
+        shrunk_by: where tables of pairs are shrunk, the weights of all.
+    """
+    n = tables.people
+    rng = np.random.default_rng(0)  # has nothing to do with the noise that the tables have
+    moved: list[MeasuredTable] = []
+    move = np.zeros((layout.n_entries, layout.n_entries), np.float32)
+    for table, own in chosen:
+        up = rng.integers(0, 2, own.shape) * 2 - 1
+        moved.append(
+            MeasuredTable(units=table.units, counts=table.counts + MOVED * n * up / np.sqrt(own), sigma=table.sigma)
+        )
+        if len(table.units) == 2:
+            first, second = (layout.entries[unit] for unit in table.units)
+            far = MOVED * up * np.sqrt(own)
+            move[first, second], move[second, first] = far, far.T
+    start = one_way_shares(dataclasses.replace(tables, tables=tuple(moved), n_records=max(round(n), 1)))
+    shares = _pairs(layout, moved, n)
+    if shrunk_by is not None:
+        row = np.concatenate(start)[None].astype(np.float32)
+        shares = toward_independence(layout, shares, shrunk_by, layout.released(row)[0])
+    beyond = [(table.counts / n).astype(np.float32) for table in moved if len(table.units) != 2]
+    own_others = tuple(dataclasses.replace(one, shares=to) for one, to in zip(others, beyond, strict=True))
+    return Twin(shares, move, own_others, np.concatenate(start))
 
 
 def _in_larger(table: MeasuredTable, tables: NoisyTables) -> bool:
@@ -194,18 +221,52 @@ def _pairs(layout: Layout, tables: Sequence[MeasuredTable], n: float) -> Singles
     return shares
 
 
-def _weight(table: MeasuredTable, n: float, parts: Sequence[tuple[Singles, Singles, Singles]]) -> Floats:
+def _pair_weights(tables: NoisyTables, layout: Layout, n: float, entries: tuple[Singles, Singles, Singles]) -> Floats:
+    """(E, E): the weights of the cells of all pairs, above the diagonal; 0 where nothing was measured.
+
+    Args:
+        tables: what was measured.
+        layout: of the same.
+        n: people.
+        entries: (E,) each, see `_weight`.
+    """
+    found, at = np.zeros((layout.n_entries, layout.n_entries)), np.arange(layout.n_entries)
+    of_first: dict[int, dict[float, list[int]]] = {}
+    for table in tables.tables:
+        if len(table.units) == 2:
+            first, second = table.units
+            of_first.setdefault(first, {}).setdefault(table.sigma, []).append(second)
+    for first, by_sigma in of_first.items():
+        rows = layout.entries[first]
+        for sigma, seconds in by_sigma.items():
+            columns = np.concatenate([at[layout.entries[second]] for second in seconds])
+            if tables.has_noise:
+                parts = [(mean[rows], square[rows], size[rows]) for mean, square, size in [entries]]
+                parts += [(mean[columns], square[columns], size[columns]) for mean, square, size in [entries]]
+                found[rows, columns] = _weight(sigma, n, parts)
+            else:
+                found[rows, columns] = 1.0
+    return found
+
+
+def _weight(sigma: float, n: float, parts: Sequence[tuple[Singles, Singles, Singles]]) -> Floats:
     """1 over the variance of each cell's share: noise, and the scatter of the randomization where there is any.
 
     A cell that neither moves may be as far off as a cell of an exact count (`EXACT_VARIANCE`).
+
+    Args:
+        sigma: of the noise on a cell, people.
+        n: people.
+        parts: of each axis, what its entries are expected to be, the same through the squared channel, and how many entries a
+            released record has.
     """
     mean, second, square = (np.ones((), np.float64) for _ in range(3))
     for expected, squared, per_record in parts:
         mean = np.multiply.outer(mean, expected.astype(np.float64))
         second = np.multiply.outer(second, (expected / per_record).astype(np.float64))
         square = np.multiply.outer(square, squared.astype(np.float64))
-    variance = (table.sigma / n) ** 2 + np.maximum(second - square, 0.0) / n
-    floor = EXACT_VARIANCE * np.maximum(mean, 0.5 / n) / n if table.sigma == 0 else 0.0
+    variance = (sigma / n) ** 2 + np.maximum(second - square, 0.0) / n
+    floor = EXACT_VARIANCE * np.maximum(mean, 0.5 / n) / n if sigma == 0 else 0.0
     weights: Floats = 1 / np.maximum(variance, floor)
     return weights
 
