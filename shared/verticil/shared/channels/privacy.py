@@ -19,6 +19,7 @@ This says nothing about correlated columns (only the total does) and nothing abo
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -137,8 +138,15 @@ def gamma(transition: Mechanism) -> Fraction | None:
     """
     if isinstance(transition, Subset):
         return transition.gamma
+    return _largest_ratio(transition.weights)
+
+
+@functools.lru_cache(
+    maxsize=4096
+)  # of a wide study many columns have the same matrix, and each step asks for all of them
+def _largest_ratio(weights: tuple[tuple[int, ...], ...]) -> Fraction | None:
     largest = Fraction(1)
-    for column in zip(*transition.weights, strict=True):
+    for column in zip(*weights, strict=True):
         low, high = min(column), max(column)
         if high == 0:
             continue
