@@ -90,6 +90,21 @@ def skeleton(dag: Dag) -> set[frozenset[int]]:
     return {frozenset(edge) for edge in dag.edges()}
 
 
+def test_of_many_variables_hill_climbing_looks_at_candidates_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pair of a parity shows it, so what finds it has looked at every pair."""
+    study = study_of(None, method="hill-climb", score="bic")
+    generator = np.random.default_rng(4)
+    columns = [generator.integers(0, k, 2000).astype(np.uint8) for k in N_STATES]
+    columns[3] = columns[0] ^ columns[2]
+    told = search_columns(columns, study, progress=lambda _stage, _percent: None)
+    assert {(parent, child) for parent, child in told.result.dag.edges()} <= {
+        (a, b) for a in (0, 2, 3) for b in (0, 2, 3)
+    }
+    assert len(told.result.dag.edges()) >= 2
+    monkeypatch.setattr("verticil.miner.learning.structure.ALL_PAIRS", len(N_STATES) - 1)
+    assert not search_columns(columns, study, progress=lambda _stage, _percent: None).result.dag.edges()
+
+
 @pytest.mark.parametrize(("method", "score"), SEARCHED)
 def test_every_method_and_score_finds_a_network_within_every_constraint(method, score):
     epsilon = None if score == "bdeu" else 2.0
@@ -298,6 +313,16 @@ def test_who_prefers_structure_gets_the_penalty_on_noise_or_a_tree_where_little_
     assert len(moderate.candidates) == len(CANDIDATES)
     heavy = study_of(0.5, prefer="structure")
     assert found_by(heavy, columns_of(heavy)).search.method == "tree"
+
+
+def test_of_many_variables_auto_compares_searches_on_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("verticil.miner.learning.selection.ALL_PAIRS", len(N_STATES) - 1)
+    columns = columns_of(study_of(2.0), 4000)
+    found = found_by(study_of(2.0), columns)
+    assert [candidate.search.method for candidate in found.candidates] == ["order", "tree"]
+    assert found_by(study_of(2.0, prefer="structure"), columns).search.method == "tree"
+    required = study_of(2.0, required=(("v1", "v3"), ("v2", "v3")), prefer="structure")
+    assert found_by(required, columns).search.method == "order"
 
 
 def test_auto_has_no_tree_where_two_parents_are_required():

@@ -10,6 +10,9 @@
 - ``structure``: hill climbing with the penalty on noise, which has the most right edges; where the noise leaves so little that
   it does not (`LEAST_CONTRAST`), the tree (methods.md section 2).
 
+Of more than `structure.ALL_PAIRS` variables the candidates are the searches on scores of pairs, order and tree, and for the
+structure the tree: hill climbing takes five times as long there, and finds no more right edges.
+
 The chosen way then searches anew in all records. Held out are the last records: their order is that of pseudonyms, which has
 nothing to do with people (with linkage order-commitment it is that of the tables, so the records are shuffled first). Every
 candidate's likelihood is in the result, whatever was preferred.
@@ -59,7 +62,7 @@ from verticil.miner.learning.search.protocol import (
     SearchProblem,
     SearchResult,
 )
-from verticil.miner.learning.structure import Search, run_method, search_problem
+from verticil.miner.learning.structure import ALL_PAIRS, Search, run_method, search_problem
 from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.arrays import Codes
 from verticil.shared.estimation.design import ColumnUnit, family_design
@@ -362,7 +365,9 @@ def _compare(columns: Sequence[Codes], part: _Part, trail: _Trail, progress: Cal
 
 
 def _can(search: Search, part: _Part) -> bool:
-    """No tree where a variable has two required parents."""
+    """No tree where a variable has two required parents; of more than `ALL_PAIRS` variables searches on scores of pairs only."""
+    if len(part.problem.n_states) > ALL_PAIRS and not METHODS[search.method].on_pairs:
+        return False
     needed = [part.problem.required_parents(child) for child in range(len(part.problem.n_states))]
     return not METHODS[search.method].one_parent or all(len(parents) <= 1 for parents in needed)
 
@@ -379,8 +384,10 @@ def chosen(candidates: Sequence[Candidate], study: Study, units: Sequence[Column
         near = [c for c in candidates if worth(best) - worth(c) <= pairs * c.behind(best)[1]]
         return min(near, key=lambda candidate: candidate.parameters)
     by_search = {candidate.search: candidate for candidate in candidates}
-    climbing, tree = CANDIDATES[1], CANDIDATES[3]
+    climbing, order, tree = CANDIDATES[1:]
     d = len(study.schema)
+    if climbing not in by_search:
+        return by_search.get(tree, by_search[order])
     if d < 2 or tree not in by_search:
         return by_search[climbing]
     factors = [

@@ -44,6 +44,10 @@ with d and not with its square. Where both columns are not randomized, these com
 makes more of a pair than there is, and nothing but the test holds it: there a relation that only shows in the presence of a third
 variable is not found."""
 
+ALL_PAIRS: Final = 200
+"""Most variables of which hill climbing looks at every pair of columns that are not randomized. The families grow with the square
+of their number; of more variables the candidates alone are looked at, as they are of randomized columns."""
+
 _BETWEEN_PEERS: Final = "order"
 
 
@@ -244,7 +248,8 @@ SEARCHES: Final[dict[str, Callable[[Task, Run], SearchResult]]] = {
 def _restricted(
     problem: SearchProblem, study: Study, pairs: PairScores, unrandomized: frozenset[int]
 ) -> tuple[NDArray[np.bool_], SearchProblem]:
-    """The pairs of each variable with its `CANDIDATE_PARENTS`; the problem with them, the required and unrandomized ones."""
+    """The pairs of each variable with its `CANDIDATE_PARENTS`; the problem with them, the required ones, and of up to `ALL_PAIRS`
+    variables the unrandomized ones."""
     constraints = study.constraints() if problem.constraints is None else problem.constraints
     weights = np.where(pairs.significant, np.maximum(pairs.information, np.finfo(np.float64).tiny), 0.0)
     weights[~(constraints.allowed | constraints.allowed.T)] = 0.0
@@ -253,6 +258,6 @@ def _restricted(
         ranked = np.argsort(-column, kind="stable")[:CANDIDATE_PARENTS]
         near[ranked[column[ranked] > 0], child] = True
     near |= near.T
-    plain = np.isin(np.arange(len(near)), list(unrandomized))
+    plain = np.isin(np.arange(len(near)), list(unrandomized) if len(near) <= ALL_PAIRS else [])
     allowed = constraints.allowed & (near | constraints.required | np.outer(plain, plain))
     return near, dataclasses.replace(problem, constraints=dataclasses.replace(constraints, allowed=allowed))

@@ -371,32 +371,40 @@ def _best_move(state: ClimbState) -> tuple[int, int, int, float] | None:
     parents, children = np.nonzero(edges)
     # Reversed, an edge closes a cycle when another parent of the child is, or descends from, the parent.
     turned = gains[parents, children] + gains[children, parents]
-    for place, (parent, child) in enumerate(zip(parents.tolist(), children.tolist(), strict=True)):
-        if np.count_nonzero(descends[parent, edges[:, child]]) > 1:
-            turned[place] = -np.inf
+    turned[np.count_nonzero(descends[parents] & edges.T[children], axis=1) > 1] = -np.inf
 
     def allowed(gain: NDArray[np.float64], until: NDArray[np.int64]) -> NDArray[np.float64]:
         held = (until > state.moves) & ~(state.score + gain > state.best_score)
         return np.where(held, -np.inf, gain)
 
     until = state.tabu_until[parents, children]
-    added = np.where(edges | descends.T, -np.inf, allowed(gains, state.tabu_until))
+    # What may become an edge: of many variables few of all pairs.
+    places = np.flatnonzero(gains > -np.inf)
+    closed = edges.ravel()[places] | descends.T.ravel()[places]
+    added = np.where(closed, -np.inf, allowed(gains.ravel()[places], state.tabu_until.ravel()[places]))
     best: tuple[int, int, int, float] | None = None
     for move, gain in ((_DELETE, gains[parents, children]), (_ADD, added), (_REVERSE, turned)):
         some = gain if move == _ADD else allowed(gain, until)
         place = int(np.argmax(some)) if some.size else -1
-        if place < 0 or not np.isfinite(most := float(some.flat[place])) or (best is not None and most <= best[3]):
+        if place < 0 or not np.isfinite(most := float(some[place])) or (best is not None and most <= best[3]):
             continue
-        parent, child = divmod(place, len(edges)) if move == _ADD else (int(parents[place]), int(children[place]))
+        parent, child = (
+            divmod(int(places[place]), len(edges)) if move == _ADD else (int(parents[place]), int(children[place]))
+        )
         best = move, parent, child, most
     return best
 
 
 def _ancestors(edges: Bools) -> Bools:
     """``[a, v]``: a is v or an ancestor of it; the edges have no cycle."""
-    families = [tuple(np.flatnonzero(column).tolist()) for column in edges.T]
-    reached = np.eye(len(edges), dtype=np.bool_)  # [v, a]
-    for v in Dag(parents=tuple(families)).topological_order():
+    d = len(edges)
+    families: list[list[int]] = [[] for _ in range(d)]
+    for parent, child in np.argwhere(edges).tolist():
+        families[child].append(parent)
+    reached = [1 << v for v in range(d)]  # of each variable, a bit for each of its ancestors
+    for v in Dag(parents=tuple(map(tuple, families))).topological_order():
         for parent in families[v]:
             reached[v] |= reached[parent]
-    return reached.T
+    size = (d + 7) // 8
+    packed = np.frombuffer(b"".join(bits.to_bytes(size, "little") for bits in reached), dtype=np.uint8)
+    return np.unpackbits(packed.reshape(d, size), axis=1, count=d, bitorder="little").astype(np.bool_).T
