@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -131,7 +132,8 @@ def reported(name: str, options: argparse.Namespace) -> dict[str, object]:
     command = [sys.executable, __file__, "--search", name, "--copies", str(options.copies)]
     command += ["--records", str(options.records)]
     command += [] if options.epsilon is None else ["--epsilon", str(options.epsilon)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ}  # as the miner's worker has it
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         return {"search": name, "broke": done.stderr.strip().splitlines()[-1] if done.stderr else str(done.returncode)}
     told: dict[str, object] = json.loads(done.stdout)
