@@ -26,8 +26,8 @@ which an error of it is in proportion to: so each cell counts as in that sum.
 The blend is weighted records. Where the joint model is the network's own records, weighed, it is the mean of both weights of the
 same records; else records of both, drawn in that proportion. Then they are weighed until they have the tables N + b D, so that
 the scatter of what was drawn is not published. Wide tables have more cells than there are records to weigh, so no weights give
-that: then the nearer one is taken alone, b rounded, and one world is enough for C: b has to be known to a half. Everything is a
-function of what the models were made of and the study's seed: of noisy tables alone, where tables have noise.
+that: then the nearer one is taken alone, b rounded. Everything is a function of what the models were made of and the study's
+seed: of noisy tables alone, where tables have noise.
 """
 
 from __future__ import annotations
@@ -100,15 +100,14 @@ def blended(
     apart = _sum(weights, _minus(ours, theirs), _minus(ours, theirs))
     seen = _sum(weights, _minus(ours, theirs), _minus(_looked_at(tables, ours), theirs))
     chances: list[float] = []
-    worlds = 1 if too_few_records(tables) else WORLDS
-    for world in range(worlds):
+    for world in range(WORLDS):
         drawn, again, other = _again(network, tables, own, seed=seed + 1 + world, support=support, check=check)
         found = _shares(again.model)
         chance = _sum(
             weights, _minus(found, _network_shares(other, support, check)), _minus(_looked_at(drawn, found), truth)
         )
         chances.append(drawn.people / tables.people * chance)
-        progress((1 + world) / worlds)
+        progress((1 + world) / WORLDS)
     share = share_of_joint(seen - statistics.median(chances), apart)
     if too_few_records(tables):
         share = float(share >= 0.5)
