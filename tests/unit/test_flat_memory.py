@@ -1,6 +1,6 @@
 """What goes through very many people leaves no page of a mapped file behind, and gives what it gives of few.
 
-Memory is the pages of mapped files that the kernel counts as this process's (RssFile): of files that stay mapped all the while,
+Memory is the pages of mapped files that the kernel counts as this process's (RssFile, RssShmem): of files that stay mapped all the while,
 so that whoever goes through one and gives nothing back holds all of it.
 """
 
@@ -44,8 +44,8 @@ T = TypeVar("T")
 
 
 def rss_file() -> int:
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssFile"))
-    return 1024 * int(line.split()[1])
+    lines = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
+    return 1024 * sum(int(lines[kind].split()[0]) for kind in ("RssFile", "RssShmem"))  # the latter: files of a tmpfs
 
 
 def flat(work: Callable[[], T]) -> T:
