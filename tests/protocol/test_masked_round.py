@@ -76,7 +76,14 @@ def noise_keys(made: Nodes) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("parties", "triples"), [(2, ()), (3, ()), (5, ()), (3, ((0, 2, 3),)), (4, ((0, 2, 4), (1, 2, 5)))]
+    ("parties", "triples"),
+    [
+        (2, ()),
+        (3, ()),
+        pytest.param(5, (), marks=pytest.mark.slow),
+        pytest.param(3, ((0, 2, 3),), marks=pytest.mark.slow),
+        (4, ((0, 2, 4), (1, 2, 5))),
+    ],
 )
 def test_opened_tables_less_the_contributors_noise_are_the_cross_tables(nodes, parties, triples):
     """Triples of unequal sizes, and two that share parties, one with a unit of each of both."""

@@ -42,7 +42,7 @@ def undisturbed(make_module_peers: Callable[..., Any], people: dict[str, Path], 
     return found
 
 
-@pytest.mark.parametrize("victim", ["clinic", "insurer"])
+@pytest.mark.parametrize("victim", [pytest.param("clinic", marks=pytest.mark.slow), "insurer"])
 def test_a_kill_while_a_column_is_read_changes_nothing(
     victim: str,
     make_peers: Callable[..., Any],

@@ -1,7 +1,7 @@
 """What goes through very many people leaves no page of a mapped file behind, and gives what it gives of few.
 
-Memory is the pages of mapped files that the kernel counts as this process's (RssFile, RssShmem): of files that stay mapped all the while,
-so that whoever goes through one and gives nothing back holds all of it.
+Memory is the pages of mapped files that the kernel counts as this process's (RssFile, RssShmem): of files that stay mapped all
+the while, so that whoever goes through one and gives nothing back holds all of it.
 """
 
 from __future__ import annotations
