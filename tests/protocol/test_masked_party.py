@@ -611,7 +611,10 @@ async def test_a_changed_message_ends_the_round_for_all_and_names_its_sender(fed
     failure = federation.record("west").failure
     assert failure is not None
     assert "'south'" in failure.message
-    assert failure.code == "MESSAGE_INVALID"
+    assert failure.code in {
+        "MESSAGE_INVALID",
+        "CERTIFICATE_INVALID",
+    }  # the latter where the bit is one of the sender's certificate
     assert all((federation.folder(name) / "ended").is_file() for name in NAMES)
 
 
