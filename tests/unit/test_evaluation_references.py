@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
+from verticil.shared.evaluation import logistic
 from verticil.shared.evaluation.coded import CodedTable
 from verticil.shared.evaluation.fidelity import (
     conditional_divergence,
@@ -82,6 +83,16 @@ def test_two_samples_of_one_population_have_the_null_of_independent_samples() ->
     found = [logistic_propensity(table(2 * k, 400), table(2 * k + 1, 400)) for k in range(100)]
     assert np.mean([one.ratio(one.independent) for one in found]) == pytest.approx(1.0, abs=0.18)
     assert np.mean([one.ratio(one.conditional) for one in found]) == pytest.approx(2.0, abs=0.36)
+
+
+def test_a_step_of_newtons_is_that_of_least_squares_and_none_where_nothing_is_told() -> None:
+    """Of an information with a direction that says nothing; of one of smallest numbers the step is no number, and not taken."""
+    roots = np.random.default_rng(3).normal(size=(6, 4))
+    information, gradient = roots @ roots.T, roots @ np.arange(4.0)
+    by_least_squares = np.linalg.lstsq(information, gradient, rcond=1e-14)[0]
+    np.testing.assert_allclose(logistic._newton_step(information, gradient), by_least_squares, rtol=1e-9)
+    assert not logistic._newton_step(np.zeros((3, 3)), np.ones(3)).any()
+    assert not np.isfinite(logistic._newton_step(5e-324 * np.eye(3), np.ones(3))).all()
 
 
 def test_records_that_are_told_apart_have_the_largest_pmse() -> None:

@@ -91,7 +91,9 @@ def fit(design: csr_array, target: Floats) -> Fit:
     probabilities, likelihood = _likelihood(design @ (basis @ place), target)
     for _ in range(_MOST_STEPS):
         information = _information(design, basis, probabilities)
-        step = np.linalg.lstsq(information, basis.T @ (design.T @ (target - probabilities)), rcond=_SINGULAR)[0]
+        step = _newton_step(information, basis.T @ (design.T @ (target - probabilities)))
+        if not np.isfinite(step).all():  # the classes are told apart as far as numbers go
+            break
         moved, reached = _likelihood(design @ (basis @ (place + step)), target)
         for _ in range(_MOST_HALVINGS):
             if reached >= likelihood - _LOSS * abs(likelihood):
@@ -124,6 +126,18 @@ def _directions(design: csr_array) -> Floats:
 def _information(design: csr_array, basis: Floats, probabilities: Floats) -> Floats:
     weights = probabilities * (1 - probabilities)
     found: Floats = basis.T @ (design.T @ design.multiply(weights[:, None])).toarray() @ basis
+    return found
+
+
+def _newton_step(information: Floats, gradient: Floats) -> Floats:
+    """What the information makes of the gradient, but for directions in which it says next to nothing.
+
+    By eigenvalues: the singular values of a nearly separable information do not always converge.
+    """
+    lengths, vectors = np.linalg.eigh(information)
+    told = lengths > _SINGULAR * max(lengths[-1], 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found: Floats = vectors[:, told] @ ((vectors[:, told].T @ gradient) / lengths[told])
     return found
 
 
