@@ -32,13 +32,13 @@ from verticil.party.dataset import blinding, linkage, perturb, substitutes
 from verticil.party.dataset.encoding import Compound
 from verticil.party.dataset.linkage import order_key, order_tree
 from verticil.party.dataset.macs import Macs
-from verticil.party.dataset.people import MEMORY_ROWS, ROW_NUMBER_BYTES, Gathering, IdSpool, UnitCodes, in_both, typed
+from verticil.party.dataset.people import MEMORY_ROWS, ROW_NUMBER_BYTES, Gathering, IdSpool, UnitCodes, in_both
 from verticil.party.dataset.releases import Column, Release
 from verticil.party.dataset.source import Batch, read_batches
 from verticil.party.dataset.table import DatasetRule, header
 from verticil.party.storage.secret import SiteSecret, secret_id
 from verticil.shared.alignment.merkle import Tree
-from verticil.shared.arrays import Codes, taken
+from verticil.shared.arrays import Codes, taken, typed
 from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.knowledge.columns import flag_codes, narrowed
 from verticil.shared.knowledge.rules import Flag, Knowledge

@@ -44,6 +44,11 @@ def give_back(array: NDArray[np.generic]) -> None:
     owner.madvise(mmap.MADV_DONTNEED, low, high - low)
 
 
+def typed(raw: NDArray[np.uint8], size: int) -> Codes:
+    """The codes of which these are the bytes, of 1 or 2 each."""
+    return raw if size == 1 else raw.view(np.uint16)
+
+
 def taken(array: A, rows: NDArray[np.int64]) -> A:
     """`array[rows]`, after which no page of either stays in memory where they are mapped; quick where rows are neighbours."""
     found = cast("A", array[rows])

@@ -114,13 +114,11 @@ def unpack(
     Raises:
         PeerFault: ARTIFACT_INVALID: the length, the header, the padding, a code or the order within a record is wrong.
     """
-    parts = unpacked(artifact, n_states, n_expected, codes_per_record=codes_per_record)
-    part, n_done, n_codes = next(parts, None), 0, n_expected * codes_per_record
+    n_codes, n_done = n_expected * codes_per_record, 0
     codes: Codes = np.empty(n_codes, np.uint8) if bits_per_code(n_states) <= 8 else np.empty(n_codes, np.uint16)
-    while part is not None:
+    for part in unpacked(artifact, n_states, n_expected, codes_per_record=codes_per_record):
         codes[n_done : n_done + part.size] = part
         n_done += part.size
-        part = next(parts, None)
     return codes
 
 

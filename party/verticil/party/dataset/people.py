@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from verticil.party.dataset.macs import PackedIds
 from verticil.party.dataset.perturb import TAG_BYTES, record_blocks
-from verticil.shared.arrays import Codes, give_back
+from verticil.shared.arrays import Codes, give_back, typed
 from verticil.shared.nameless import KeptRows, Rows
 from verticil.shared.sorting import Sorter, keys_of
 
@@ -145,11 +145,6 @@ class Gathering:
             codes[name] = typed(np.ascontiguousarray(rows[:, at : at + size]).reshape(-1), size)
             at += size
         return codes
-
-
-def typed(raw: NDArray[np.uint8], size: int) -> Codes:
-    """The codes of which these are the bytes, of 1 or 2 each."""
-    return raw if size == 1 else raw.view(np.uint16)
 
 
 def single(blocks: Iterator[Rows], key_bytes: int) -> Iterator[Rows]:

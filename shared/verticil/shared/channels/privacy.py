@@ -141,10 +141,9 @@ def gamma(transition: Mechanism) -> Fraction | None:
     return _largest_ratio(transition.weights)
 
 
-@functools.lru_cache(
-    maxsize=4096
-)  # of a wide study many columns have the same matrix, and each step asks for all of them
+@functools.lru_cache(maxsize=4096)
 def _largest_ratio(weights: tuple[tuple[int, ...], ...]) -> Fraction | None:
+    """Kept: many columns of a wide study have the same matrix, and each step asks for all of them."""
     largest = Fraction(1)
     for column in zip(*weights, strict=True):
         low, high = min(column), max(column)

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.arrays import AnyCodes, Codes, Floats, Ints, give_back
+from verticil.shared.arrays import AnyCodes, Codes, Floats, Ints, give_back, typed
 from verticil.shared.errors import GateFailed
 from verticil.shared.knowledge.columns import Columns, columns
 from verticil.shared.knowledge.raking import raked
@@ -94,11 +94,7 @@ def read_records(path: Path, schema: Schema, n_records: int, knowledge: Knowledg
             for variable, column in zip(schema.variables, part, strict=True):
                 kept.write(variable.name, start, column.astype(variable.code_dtype, copy=False))
         found = kept.arrays()
-    return [_typed(found[variable.name], variable) for variable in schema.variables]
-
-
-def _typed(raw: NDArray[np.uint8], variable: Variable) -> Codes:
-    return raw.reshape(-1) if np.dtype(variable.code_dtype).itemsize == 1 else raw.reshape(-1).view(np.uint16)
+    return [typed(found[name].reshape(-1), width) for name, width in widths.items()]
 
 
 def read_both(
