@@ -6,10 +6,12 @@ import hashlib
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from verticil.shared.disk import is_disk_full
+from verticil.shared.formats import tables
 from verticil.shared.formats.tables import Resource, datapackage, write_csv, write_parquet
 from verticil.shared.json_document import to_text
 
@@ -99,3 +101,32 @@ def test_a_full_disk_is_recognised():
         file.write(b"x")
     assert is_disk_full(caught.value)
     assert not is_disk_full(PermissionError(13, "denied"))
+
+
+def _of(labels: list[str]) -> pd.Categorical:
+    return pd.Categorical.from_codes(np.arange(300) % (len(labels) + 1) - 1, categories=pd.Index(labels, dtype="str"))
+
+
+_SIZES = np.random.default_rng(5).random(300) * 10.0 ** (np.arange(300) % 50 - 25)
+_COLUMNS = {
+    "labels": _of(["x", "y z", " l", "ü", ""]),
+    "quoted": _of(["x", "y,z"]), "quotes": _of(['say "x"', "y"]), "breaks": _of(["x", "y\rz", "y\nz"]),
+    "whole": np.arange(300) - 7, "missing": pd.Series(np.arange(300), dtype="Int64").mask(np.arange(300) % 3 == 0),
+    "plain": np.round(_SIZES.clip(0.01, 1e6), 3), "all sizes": _SIZES, "large": np.round(_SIZES.clip(1e9, 1e20)),
+    "none": pd.Series(_SIZES.clip(0.01, 1e6)).mask(np.arange(300) % 4 == 0), "zeros": _SIZES * -0.0,
+    "texts": pd.Series([f"{number:.2f}" for number in range(300)], dtype="str"), "flags": np.arange(300) % 2 == 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "names", [*((name, "whole") for name in _COLUMNS), ("labels",), ("plain",), tuple(_COLUMNS)], ids=",".join
+)
+def test_the_table_is_written_as_pandas_writes_it(names: tuple[str, ...], tmp_path: Path, monkeypatch) -> None:
+    """Byte for byte, whether pyarrow writes the rows or pandas itself."""
+    monkeypatch.setattr(tables, "_ROWS", 128)
+    frame = pd.DataFrame({f"a,{place}": _COLUMNS[name] for place, name in enumerate(names)})
+    write_csv(frame, tmp_path / "table.csv")
+    assert (tmp_path / "table.csv").read_bytes() == frame.to_csv(index=False, lineterminator="\n").encode()
+    empty = frame.iloc[:0]
+    write_csv(empty, tmp_path / "empty.csv")
+    assert (tmp_path / "empty.csv").read_bytes() == empty.to_csv(index=False, lineterminator="\n").encode()

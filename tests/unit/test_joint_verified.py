@@ -16,7 +16,7 @@ from verticil.shared.json_document import parse
 from verticil.shared.model.joint import WeightedRecords
 from verticil.shared.release import bundle, records
 from verticil.shared.release.joint_records import joint_codes
-from verticil.shared.release.synthetic import FALSE_ALARMS, unlikely_variables
+from verticil.shared.release.synthetic import FALSE_ALARMS, _Known, unlikely_variables
 from verticil.shared.release.verification import _check_documents
 
 N_STATES = (3, 2, 4, 2)
@@ -50,6 +50,20 @@ def test_a_record_that_is_none_of_the_weighted_ones():
     assert unlikely_variables(model, drawn, FALSE_ALARMS) == ()
     drawn[2][0] ^= 1
     assert unlikely_variables(model, drawn, FALSE_ALARMS) == (0, 1, 2)
+
+
+@pytest.mark.parametrize("n_states", [(3, 2, 4), (300,) * 9, (2,) * 70, (1, 2**16 - 1) * 5, (5,)], ids=str)
+def test_known_records_are_told_apart_whatever_their_width(n_states):
+    """Against sets of tuples; every record that differs from a known one in a single column is found, in each column."""
+    generator = np.random.default_rng(3)
+    records = np.stack([generator.integers(0, k, 200) for k in n_states], axis=1).astype(np.uint16)
+    known = _Known(records, n_states)
+    assert known.all_of(list(records[generator.integers(0, 200, 1_000)].T))
+    tuples = {tuple(row) for row in records.tolist()}
+    for column, states in enumerate(n_states):
+        other = records.copy()
+        other[7, column] = (other[7, column] + 1) % states
+        assert known.all_of(list(other.T)) == (tuple(other[7].tolist()) in tuples)
 
 
 def test_one_variable_alone():

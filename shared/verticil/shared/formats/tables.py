@@ -22,7 +22,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import numpy as np
 
 from verticil.shared.disk import is_disk_full
 from verticil.shared.durable import rename, sync_file
@@ -34,6 +36,11 @@ from verticil.shared.study.protocols import protocol_of
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
+
+
+_ROWS: Final = 1 << 16
+"""Rows that are written as text together."""
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
@@ -74,9 +81,55 @@ def write_csv(frames: pd.DataFrame | Iterable[pd.DataFrame], path: Path) -> None
 
     def write(file: BinaryIO) -> None:
         for number, frame in enumerate(_pieces(frames)):
-            frame.to_csv(file, index=False, header=number == 0, encoding="utf-8", lineterminator="\n")
+            if number == 0:
+                _csv_of(frame.iloc[:0], file, header=True)
+            _append_csv(frame, file)
 
     write_atomically(path, write)
+
+
+def _append_csv(frame: pd.DataFrame, file: BinaryIO) -> None:
+    """Write the rows of a table as pandas does, by pyarrow (a quarter of the time) where the bytes are the same."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    for start in range(0, len(frame), _ROWS):
+        columns = [_as_texts(column) for column in table.slice(start, _ROWS).columns]
+        if len(columns) > 1 and None not in columns:  # pandas quotes an empty line
+            written = pa.BufferOutputStream()
+            try:
+                options = csv.WriteOptions(include_header=False, quoting_style="none")
+                csv.write_csv(pa.table(columns, table.column_names), written, options)
+            except pa.ArrowInvalid:  # a text that needs quotes; pyarrow quotes all texts of a column or none
+                pass
+            else:
+                file.write(written.getvalue())
+                continue
+        _csv_of(frame.iloc[start : start + _ROWS], file, header=False)
+
+
+def _as_texts(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """A column that pyarrow writes as pandas does; None: there is none."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if pa.types.is_float64(kind):
+        numbers = column.to_numpy()
+        size = np.abs(numbers[~np.isnan(numbers)])
+        if ((size != 0) & ((size < 1e-4) | (size >= 1e9))).any():  # one of both writes these with an exponent
+            return None
+        texts = np.array(column.cast(pa.string()).to_numpy())
+        texts[numbers == np.floor(numbers)] += ".0"
+        return pa.chunked_array([pa.array(texts, type=pa.string())])
+    same = pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return column if same else None
+
+
+def _csv_of(frame: pd.DataFrame, file: BinaryIO, *, header: bool) -> None:
+    frame.to_csv(file, index=False, header=header, encoding="utf-8", lineterminator="\n")
 
 
 def write_parquet(

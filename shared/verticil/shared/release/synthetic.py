@@ -27,7 +27,6 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from verticil.shared.arrays import AnyCodes, Codes, Floats, Ints, give_back, typed
 from verticil.shared.errors import GateFailed
@@ -57,6 +56,8 @@ IN_MEMORY: Final = 1 << 26
 _BATCH: Final = 65_536  # records
 _BLOCK_BYTES: Final = 2**20
 _NUMBER: Final = 25  # bytes of a written one
+
+_LARGEST: Final = 2**62
 
 FALSE_ALARMS: Final = 5e-7
 """Of releases whose records were drawn from their model, so many are refused at most for their records."""
@@ -231,7 +232,7 @@ def _codes(path: Path, variable: Variable, column: pa.Array) -> Codes:
     if edges and len(places) == 1:
         places[""] = variable.n_bins  # the number that is none
     values = [*encoded.dictionary.to_pylist(), ""]  # the last one is null's
-    meaning = np.array([_code(value, places, edges) for value in values], dtype=np.int64)
+    meaning = _meaning(values, places, edges)
     if not len(column):
         return np.empty(0, dtype=np.uint16)
     index = encoded.indices.cast(pa.int64()).fill_null(len(values) - 1)
@@ -242,16 +243,20 @@ def _codes(path: Path, variable: Variable, column: pa.Array) -> Codes:
     return np.asarray(codes, dtype=np.uint16)
 
 
-def _code(value: object, places: dict[str, int], edges: Sequence[float]) -> int:
-    """The code of one written value; -1: none."""
-    if isinstance(value, str) and value in places:
-        return places[value]
-    if not edges or value == "" or not isinstance(value, str | int | float):
-        return -1
-    number = float(value)  # a ValueError is the reader's to tell
-    if not edges[0] <= number <= edges[-1]:
-        return -1
-    return min(int(np.searchsorted(edges, number, side="right")) - 1, len(edges) - 2)
+def _meaning(values: Sequence[object], places: dict[str, int], edges: Sequence[float]) -> Ints:
+    """The code of each of the written values; -1: none."""
+    codes = np.full(len(values), -1)
+    numbers = np.full(len(values), np.nan)
+    for place, value in enumerate(values):
+        if isinstance(value, str) and value in places:
+            codes[place] = places[value]
+        elif edges and value != "" and isinstance(value, str | int | float):
+            numbers[place] = float(value)  # a ValueError is the reader's to tell
+    if edges:
+        inside = (numbers >= edges[0]) & (numbers <= edges[-1])
+        found = np.searchsorted(np.array(edges), numbers[inside], side="right") - 1
+        codes[inside] = np.minimum(found, len(edges) - 2)
+    return codes
 
 
 def unlikely_family(
@@ -302,20 +307,51 @@ def unlikely_variables(model: JointModel, codes: Sequence[Codes], level: float) 
         ):
             return pair
     if isinstance(model, WeightedRecords):
-        known = _whole(model.codes[model.weights > 0])
+        known = _Known(model.codes[model.weights > 0], model.n_states)
         for start in range(0, len(codes[0]), PIECE):
             parts = [column[start : start + PIECE] for column in codes]
-            if not np.isin(np.unique(_whole(np.stack(parts, axis=1))), known).all():
+            if not known.all_of(parts):
                 return tuple(range(len(codes)))
             for part in parts:
                 give_back(part)
     return ()
 
 
-def _whole(records: AnyCodes) -> NDArray[np.void]:
-    """(n,) records of (n, d) codes, to be compared as a whole."""
-    whole = np.dtype((np.void, 2 * records.shape[1]))
-    return np.ascontiguousarray(records, dtype=np.uint16).view(whole).ravel()
+class _Known:
+    """Which records are among some: they are compared as whole numbers, of as many columns as fit into one at a time.
+
+    What the columns so far are in a known record is numbered anew where the next column would not fit.
+
+    Args:
+        records: (m, d) codes.
+        n_states: categories of each column.
+    """
+
+    def __init__(self, records: AnyCodes, n_states: Sequence[int]) -> None:
+        taken: list[int] = []
+        self._steps: list[tuple[list[int], Ints]] = []  # the categories of columns, and the numbers of known records
+        sofar, size = np.zeros(len(records), dtype=np.int64), 1
+        for column, states in enumerate(n_states):
+            if size * states > _LARGEST:
+                self._steps.append((taken, np.unique(sofar)))
+                taken, sofar, size = [], np.searchsorted(self._steps[-1][1], sofar), len(self._steps[-1][1])
+            sofar, size = sofar * states + records[:, column], size * states
+            taken.append(states)
+        self._steps.append((taken, np.unique(sofar)))
+
+    def all_of(self, columns: Sequence[AnyCodes]) -> bool:
+        """Whether all records, of so many columns (n,), are among the known ones."""
+        left = iter(columns)
+        sofar = np.zeros(len(columns[0]), dtype=np.int64)
+        for taken, known in self._steps:
+            for states in taken:
+                sofar *= states
+                sofar += next(left)
+            place = np.minimum(np.searchsorted(known, sofar), len(known) - 1)
+            if not np.array_equal(known[place], sofar):
+                return False
+            sofar = place
+        return True
 
 
 def record_fault(
