@@ -112,7 +112,8 @@ _COLUMNS = {
     "labels": _of(["x", "y z", " l", "ü", ""]),
     "quoted": _of(["x", "y,z"]), "quotes": _of(['say "x"', "y"]), "breaks": _of(["x", "y\rz", "y\nz"]),
     "whole": np.arange(300) - 7, "missing": pd.Series(np.arange(300), dtype="Int64").mask(np.arange(300) % 3 == 0),
-    "plain": np.round(_SIZES.clip(0.01, 1e6), 3), "all sizes": _SIZES, "large": np.round(_SIZES.clip(1e9, 1e20)),
+    "plain": np.round(_SIZES.clip(0.01, 1e6), 3), "all sizes": _SIZES, "small": _SIZES.clip(1e-7, 1.0),
+    "large": np.round(_SIZES.clip(1e9, 1e15)),
     "none": pd.Series(_SIZES.clip(0.01, 1e6)).mask(np.arange(300) % 4 == 0), "zeros": _SIZES * -0.0,
     "texts": pd.Series([f"{number:.2f}" for number in range(300)], dtype="str"), "flags": np.arange(300) % 2 == 0,
 }  # fmt: skip
