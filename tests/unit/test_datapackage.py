@@ -124,7 +124,7 @@ _COLUMNS = {
 )
 def test_the_table_is_written_as_pandas_writes_it(names: tuple[str, ...], tmp_path: Path, monkeypatch) -> None:
     """Byte for byte, whether pyarrow writes the rows or pandas itself."""
-    monkeypatch.setattr(tables, "_ROWS", 128)
+    monkeypatch.setattr(tables, "_CELLS", 256)
     frame = pd.DataFrame({f"a,{place}": _COLUMNS[name] for place, name in enumerate(names)})
     write_csv(frame, tmp_path / "table.csv")
     assert (tmp_path / "table.csv").read_bytes() == frame.to_csv(index=False, lineterminator="\n").encode()

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_ROWS: Final = 1 << 16
-"""Rows that are written as text together."""
+_CELLS: Final = 1 << 20
+"""Cells of a table that are written as text together."""
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
@@ -94,8 +94,9 @@ def _append_csv(frame: pd.DataFrame, file: BinaryIO) -> None:
     from pyarrow import csv
 
     table = pa.Table.from_pandas(frame, preserve_index=False)
-    for start in range(0, len(frame), _ROWS):
-        columns = [_as_texts(column) for column in table.slice(start, _ROWS).columns]
+    rows = max(_CELLS // max(len(table.columns), 1), 1)
+    for start in range(0, len(frame), rows):
+        columns = [_as_texts(column) for column in table.slice(start, rows).columns]
         if len(columns) > 1 and None not in columns:  # pandas quotes an empty line
             written = pa.BufferOutputStream()
             try:
@@ -106,7 +107,7 @@ def _append_csv(frame: pd.DataFrame, file: BinaryIO) -> None:
             else:
                 file.write(written.getvalue())
                 continue
-        _csv_of(frame.iloc[start : start + _ROWS], file, header=False)
+        _csv_of(frame.iloc[start : start + rows], file, header=False)
 
 
 def _as_texts(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
