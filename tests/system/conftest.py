@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -22,7 +21,7 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
-from support import PATIENCE_SECONDS
+from support import PATIENCE_SECONDS, archives
 from support.ports import free_port
 from verticil.shared.config import RELAY, load_federation
 from verticil.shared.identity.pki import load_credentials
@@ -588,8 +587,7 @@ DATA = Path(__file__).resolve().parents[1] / "data"
 
 
 def _unpacked(model: str, root: Path, version: str = "before") -> Provisioned:
-    with tarfile.open(DATA / version / f"{model}.tar.xz") as packed:
-        packed.extractall(root, filter="data")
+    archives.unpack(DATA / version / f"{model}.tar.xz", root)
     for secret in (*root.glob("*/pki/*"), *root.glob("*/secrets/*"), *root.glob("*/state/site.secret")):
         os.chmod(secret, 0o600)
     recorded = json.loads((DATA / version / "recorded.json").read_text(encoding="utf-8"))[model]

@@ -14,12 +14,12 @@ import os
 import re
 import shutil
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
 import pytest
 
+from support import archives
 from support.kept_answers import stands
 from verticil.cli.main import main
 
@@ -121,16 +121,14 @@ FILES = (
 
 def unpack(root: Path) -> None:
     for model in ("central", "peer"):
-        with tarfile.open(BEFORE / f"{model}.tar.xz") as packed:
-            packed.extractall(root / model, filter="data")
+        archives.unpack(BEFORE / f"{model}.tar.xz", root / model)
         for secret in (
             *root.glob(f"{model}/*/pki/*"),
             *root.glob(f"{model}/*/secrets/*"),
             *root.glob(f"{model}/*/state/site.secret"),
         ):
             os.chmod(secret, 0o600)
-    with tarfile.open(BEFORE / "release.tar.xz") as packed:
-        packed.extractall(root, filter="data")
+    archives.unpack(BEFORE / "release.tar.xz", root)
     for name in ("clinic.backup", "ca.crt"):
         shutil.copyfile(BEFORE / name, root / name)
     (root / "words").write_text("four words of passphrase\n", encoding="utf-8")

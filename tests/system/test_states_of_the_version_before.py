@@ -11,7 +11,6 @@ import hashlib
 import json
 import shutil
 import sqlite3
-import tarfile
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support import archives
 from support.kept_answers import stands
 from verticil.cli.main import main
 from verticil.party.backup import restore
@@ -162,8 +162,7 @@ def test_a_study_between_peers_goes_on_and_every_column_is_that_of_the_program_b
         assert drawn_before == recorded["stopped"]["statistics"]
         assert set(statistics(made)) == set(recorded["statistics"])  # with their time: other bytes, the same model
         assert (charged(ledger(made)), deltas(made)) == sums(recorded["spent"])
-        with tarfile.open(DATA / version / "peer-release.tar.xz") as packed:
-            packed.extractall(tmp_path / "before", filter="data")
+        archives.unpack(DATA / version / "peer-release.tar.xz", tmp_path / "before")
         before = json.loads((tmp_path / "before" / "release" / "model.json").read_bytes())
         for release in releases.values():
             assert digests(release, ["synthetic.csv"])["synthetic.csv"] == recorded["files"]["synthetic.csv"]
@@ -178,8 +177,7 @@ def digests(release: Path, names: Iterable[str]) -> dict[str, str]:
 def test_a_release_of_the_program_before_verifies(
     version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with tarfile.open(DATA / version / "release.tar.xz") as packed:
-        packed.extractall(tmp_path, filter="data")
+    archives.unpack(DATA / version / "release.tar.xz", tmp_path)
     authority = str(DATA / version / "ca.crt")
     assert main(["release", "verify", str(tmp_path / "release"), "--ca", authority, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["study"] == "hearts"
@@ -189,8 +187,7 @@ def test_a_release_between_peers_under_the_rounded_gaussian_verifies(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With the formula that it names: its own text, its figures, its files."""
-    with tarfile.open(DATA / "before_3" / "peer-release.tar.xz") as packed:
-        packed.extractall(tmp_path, filter="data")
+    archives.unpack(DATA / "before_3" / "peer-release.tar.xz", tmp_path)
     recorded = RECORDED["before_3"]["peer"]["files"]
     assert digests(tmp_path / "release", recorded) == recorded
     authority = str(DATA / "before_3" / "peer-ca.crt")
