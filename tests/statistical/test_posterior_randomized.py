@@ -108,6 +108,7 @@ def test_one_parent_does_not_pay_for_the_noise_of_another() -> None:
     assert np.mean([distance(seed, 1.0, "dirichlet", AllAtOnce) for seed in SEEDS]) > 0.15
 
 
+@pytest.mark.slow
 def test_a_weak_link_beside_a_strong_one_is_as_probable_as_it_is() -> None:
     """Mean over the seeds: .70 exactly and .78 by scores; 1.00 by corrected counts as data, .22 by the square of f."""
     shares = [weak_links(seed) for seed in SEEDS]

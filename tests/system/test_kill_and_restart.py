@@ -73,7 +73,7 @@ def test_feature_31_one_study_file_gives_one_release_in_a_process_and_in_the_fed
     assert {f"column {unit}" for unit in range(5)} < essence(one).keys()
 
 
-@pytest.mark.parametrize("victim", ["miner", "clinic"])
+@pytest.mark.parametrize("victim", ["miner", pytest.param("clinic", marks=pytest.mark.slow)])
 def test_a_kill_during_upload_changes_nothing(
     victim: str,
     make_nodes: Callable[..., Any],

@@ -97,7 +97,7 @@ def shares_of(found: CompletedSample, graphs: NDArray[np.uint64]) -> Floats:
     return np.array([known.get(tuple(g), 0) for g in graphs.tolist()]) / found.sample.n_draws
 
 
-@pytest.mark.parametrize("score", ["bdeu", "dirichlet"])
+@pytest.mark.parametrize("score", [pytest.param("bdeu", marks=pytest.mark.slow), "dirichlet"])
 def test_graphs_and_cells_have_the_posterior_given_the_known_cells(
     score: LocalScore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
