@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from collections.abc import Sequence
 from typing import Final, TypeVar, cast
 
 import numpy as np
@@ -21,6 +22,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
+_PACKED_BELOW: Final = 2**62
 _GIVEN_BACK: Final = 1 << 21  # bytes, in whole parts of this size: the system brings neighbours of a page in with it
 
 
@@ -42,6 +44,30 @@ def give_back(array: NDArray[np.generic]) -> None:
     low = low // _GIVEN_BACK * _GIVEN_BACK
     high = min(-(-high // _GIVEN_BACK) * _GIVEN_BACK, len(owner))
     owner.madvise(mmap.MADV_DONTNEED, low, high - low)
+
+
+def combination_numbers(columns: Sequence[NDArray[np.integer]]) -> Ints:
+    """Give each combination of codes a number, the same one wherever it occurs.
+
+    Args:
+        columns: (n,) codes each, from 0; one at least.
+
+    Returns:
+        (n,); columns are taken as digits, and what came before is numbered anew where the next one would not fit.
+
+    >>> combination_numbers([np.array([0, 1, 1, 0]), np.array([2, 0, 0, 1])]).tolist()
+    [2, 3, 3, 1]
+    """
+    numbers, bound = np.zeros(len(columns[0]), dtype=np.int64), 1
+    for column in columns:
+        width = int(column.max(initial=0)) + 1
+        if bound * width >= _PACKED_BELOW:
+            distinct, numbers = np.unique(numbers, return_inverse=True)
+            bound = len(distinct)
+        numbers *= width
+        numbers += column
+        bound *= width
+    return numbers
 
 
 def typed(raw: NDArray[np.uint8], size: int) -> Codes:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.arrays import Codes, Floats
+from verticil.shared.arrays import Codes, Floats, combination_numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -97,14 +97,12 @@ def numbered(*tables: CodedTable) -> list[NDArray[np.int64]]:
     >>> [numbers.tolist() for numbers in numbered(a, b)]
     [[1, 2, 1], [2, 0]]
     """
-    groups = np.zeros(sum(table.n for table in tables), dtype=np.int64)
+    columns: list[NDArray[np.integer]] = []
     for place in range(len(tables[0].names)):
-        columns = [np.concatenate([table.codes[place] for table in tables]).astype(np.int64)]
+        columns.append(np.concatenate([table.codes[place] for table in tables]))
         values = [table.values[place] for table in tables]
         if all(column is not None for column in values):
             joined = np.concatenate([column for column in values if column is not None])
             columns.append(np.unique(joined, return_inverse=True)[1].reshape(-1))
-        for column in columns:
-            mixed = groups * (int(column.max(initial=0)) + 1) + column
-            groups = np.unique(mixed, return_inverse=True)[1].reshape(-1)
+    groups = np.unique(combination_numbers(columns), return_inverse=True)[1].reshape(-1)
     return np.split(groups, np.cumsum([table.n for table in tables])[:-1])

@@ -12,19 +12,17 @@ that any good model permits. It needs the original records, so it runs only wher
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.arrays import Bools, Floats, Ints
+from verticil.shared.arrays import Bools, Floats, Ints, combination_numbers
 
 Codes = NDArray[np.integer]
 
 _BLOCK_CELLS: Final = 400_000  # distances that are held at a time: they stay in the processor's cache
-_PACKED_BELOW: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -175,7 +173,7 @@ def _attribution(attacked: Known, published: Known, *, generalized: bool) -> Att
     if attacked.possible is not None:
         n_values = max(n_values, attacked.possible.shape[1])
     joined = [np.concatenate(columns) for columns in zip(attacked.keys, published.keys, strict=True)]
-    groups = _groups(joined)
+    groups = combination_numbers(joined)
     # Each distinct key is handled once: its published records as a table of their sensitive values.
     asked, first_asked, of_record = np.unique(groups[:n], return_index=True, return_inverse=True)
     offered, first_offered, of_published = np.unique(groups[n:], return_index=True, return_inverse=True)
@@ -235,19 +233,6 @@ def attributed(
     share = np.divide(counts[record, truth], totals, out=np.full(len(truth), np.nan), where=totals > 0)
     vote = np.where(totals > 0, counts.argmax(axis=1), -1)
     return Attribution(probability=share, distance=distance, vote=vote, correct=vote == truth)
-
-
-def _groups(columns: Sequence[Codes]) -> NDArray[np.int64]:
-    """One number for each combination of codes."""
-    groups, bound = np.zeros(len(columns[0]), dtype=np.int64), 1
-    for column in columns:
-        width = int(column.max(initial=0)) + 1
-        if bound * width >= _PACKED_BELOW:
-            distinct, groups = np.unique(groups, return_inverse=True)
-            bound = len(distinct)
-        groups = groups * width + column
-        bound *= width
-    return groups
 
 
 def _nearest(asked: Codes, offered: Codes, tables: Floats) -> tuple[Floats, NDArray[np.int64]]:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from verticil.shared.arrays import AnyCodes, Codes, Floats, Ints, give_back, typed
+from verticil.shared.arrays import AnyCodes, Codes, Floats, Ints, combination_numbers, give_back, typed
 from verticil.shared.errors import GateFailed
 from verticil.shared.knowledge.columns import Columns, columns
 from verticil.shared.knowledge.raking import raked
@@ -56,8 +56,6 @@ IN_MEMORY: Final = 1 << 26
 _BATCH: Final = 65_536  # records
 _BLOCK_BYTES: Final = 2**20
 _NUMBER: Final = 25  # bytes of a written one
-
-_LARGEST: Final = 2**62
 
 FALSE_ALARMS: Final = 5e-7
 """Of releases whose records were drawn from their model, so many are refused at most for their records."""
@@ -307,51 +305,20 @@ def unlikely_variables(model: JointModel, codes: Sequence[Codes], level: float) 
         ):
             return pair
     if isinstance(model, WeightedRecords):
-        known = _Known(model.codes[model.weights > 0], model.n_states)
+        known = model.codes[model.weights > 0]
         for start in range(0, len(codes[0]), PIECE):
             parts = [column[start : start + PIECE] for column in codes]
-            if not known.all_of(parts):
+            if not _all_among(parts, known):
                 return tuple(range(len(codes)))
             for part in parts:
                 give_back(part)
     return ()
 
 
-class _Known:
-    """Which records are among some: they are compared as whole numbers, of as many columns as fit into one at a time.
-
-    What the columns so far are in a known record is numbered anew where the next column would not fit.
-
-    Args:
-        records: (m, d) codes.
-        n_states: categories of each column.
-    """
-
-    def __init__(self, records: AnyCodes, n_states: Sequence[int]) -> None:
-        taken: list[int] = []
-        self._steps: list[tuple[list[int], Ints]] = []  # the categories of columns, and the numbers of known records
-        sofar, size = np.zeros(len(records), dtype=np.int64), 1
-        for column, states in enumerate(n_states):
-            if size * states > _LARGEST:
-                self._steps.append((taken, np.unique(sofar)))
-                taken, sofar, size = [], np.searchsorted(self._steps[-1][1], sofar), len(self._steps[-1][1])
-            sofar, size = sofar * states + records[:, column], size * states
-            taken.append(states)
-        self._steps.append((taken, np.unique(sofar)))
-
-    def all_of(self, columns: Sequence[AnyCodes]) -> bool:
-        """Whether all records, of so many columns (n,), are among the known ones."""
-        left = iter(columns)
-        sofar = np.zeros(len(columns[0]), dtype=np.int64)
-        for taken, known in self._steps:
-            for states in taken:
-                sofar *= states
-                sofar += next(left)
-            place = np.minimum(np.searchsorted(known, sofar), len(known) - 1)
-            if not np.array_equal(known[place], sofar):
-                return False
-            sofar = place
-        return True
+def _all_among(columns: Sequence[AnyCodes], records: AnyCodes) -> bool:
+    """Whether all records, (n,) codes of each column, are among some (m, d)."""
+    numbers = combination_numbers([np.concatenate(both) for both in zip(records.T, columns, strict=True)])
+    return bool(np.isin(numbers[len(records) :], numbers[: len(records)]).all())
 
 
 def record_fault(
