@@ -17,6 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+# One thread for products of matrices, as in the miner's worker: workers that share two cores wait for each other's otherwise.
+# Before numpy is imported, which reads it then.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import hypothesis
 import pytest
 

@@ -364,7 +364,7 @@ class Federation:
                     for task in self.tasks.values():
                         if task.done():
                             task.result()
-                    await asyncio.sleep(0.02)
+                    await asyncio.sleep(0.05)
         except TimeoutError:
             shown = {name: (found.stage, found.failure) for name in self.parties if (found := self.known(name))}
             raise AssertionError(f"waited in vain: {shown}") from None

@@ -94,7 +94,7 @@ def weak_links(seed: int, kind: type[PosteriorScores] = PosteriorScores) -> tupl
     return float(exact[linked].sum()), float(found[linked].sum())
 
 
-@pytest.mark.parametrize(("epsilon", "most"), [(1.5, 0.05), (1.0, 0.15)])
+@pytest.mark.parametrize(("epsilon", "most"), [pytest.param(1.5, 0.05, marks=pytest.mark.slow), (1.0, 0.15)])
 @pytest.mark.parametrize("score", ["bdeu", "dirichlet"])
 def test_the_posterior_of_graphs_is_near_the_exact_one(epsilon: float, most: float, score: LocalScore) -> None:
     assert np.mean([distance(seed, epsilon, score) for seed in SEEDS]) <= most

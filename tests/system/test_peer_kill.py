@@ -42,7 +42,8 @@ def undisturbed(make_module_peers: Callable[..., Any], people: dict[str, Path], 
     return found
 
 
-@pytest.mark.parametrize("victim", [pytest.param("clinic", marks=pytest.mark.slow), "insurer"])
+@pytest.mark.slow  # by default the peers of test_peer_learned die
+@pytest.mark.parametrize("victim", ["clinic", "insurer"])
 def test_a_kill_while_a_column_is_read_changes_nothing(
     victim: str,
     make_peers: Callable[..., Any],

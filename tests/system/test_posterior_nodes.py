@@ -34,7 +34,7 @@ FENCE = re.compile(r"^```python\n(.*?)```", re.DOTALL | re.MULTILINE)
 SOURCES = {"central": "randomized", "masked": "noisy-tables"}
 
 
-@pytest.fixture(scope="module", params=list(SOURCES))
+@pytest.fixture(scope="module", params=["central", pytest.param("masked", marks=pytest.mark.slow)])
 def published(
     request: pytest.FixtureRequest,
     make_module_nodes: Callable[..., Any],

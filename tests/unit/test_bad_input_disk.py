@@ -212,8 +212,17 @@ def people_of(source: str, folder: Path, postgresql: Callable[[], Any]) -> str:
     return f'url = "{server.url(password="")}"\npassword_file = "word"\ntable = "full_disk"\n'
 
 
-@pytest.mark.parametrize("noticed", ["before", "while it writes"])
-@pytest.mark.parametrize("source", ["csv", "sqlite", "postgresql"])
+@pytest.mark.parametrize(
+    ("source", "noticed"),
+    [
+        ("csv", "before"),
+        ("csv", "while it writes"),
+        pytest.param("sqlite", "before", marks=pytest.mark.slow),
+        ("sqlite", "while it writes"),
+        pytest.param("postgresql", "before", marks=pytest.mark.slow),
+        ("postgresql", "while it writes"),
+    ],
+)
 @pytest.mark.machine
 def test_people_for_whom_the_disk_has_no_room(
     source: str,
