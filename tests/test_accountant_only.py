@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -129,10 +129,15 @@ def origin_of(target: str) -> str | None:
     return target if any(map(is_primitive, inside[1:])) else None
 
 
-def bindings(tree: ast.AST, exported: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+def naming(tree: ast.AST) -> list[ast.AST]:
+    """What may give a name in a module: its imports and assignments."""
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom | ast.Assign)]
+
+
+def bindings(nodes: Sequence[ast.AST], exported: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """Local name -> dotted name of what it stands for, of imports from `channels`, also by way of another module."""
     found: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 found[alias.asname or alias.name.partition(".")[0]] = alias.name if alias.asname else "verticil"
@@ -140,7 +145,7 @@ def bindings(tree: ast.AST, exported: Mapping[str, Mapping[str, str]]) -> dict[s
             for alias in node.names:
                 target = exported.get(node.module, {}).get(alias.name, f"{node.module}.{alias.name}")
                 found[alias.asname or alias.name] = target
-    for node in ast.walk(tree):  # a second name for the same thing
+    for node in nodes:  # a second name for the same thing
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name | ast.Attribute):
             target = resolved(node.value, found)
             if target is not None and target.startswith(CHANNELS):
@@ -374,11 +379,10 @@ def sources(root: Path) -> dict[str, str]:
 def bypasses(project: Mapping[str, str]) -> list[Bypass]:
     """Every way around the accountant, excepted or not."""
     trees = {module: ast.parse(source) for module, source in project.items()}
+    named = {module: naming(tree) for module, tree in trees.items() if not module.startswith(CHANNELS)}
     exported: dict[str, dict[str, str]] = {}
     for _ in range(4):  # through so many modules
-        exported = {
-            module: bindings(tree, exported) for module, tree in trees.items() if not module.startswith(CHANNELS)
-        }
+        exported = {module: bindings(nodes, exported) for module, nodes in named.items()}
     found: set[Bypass] = set()
     for module, tree in trees.items():
         if module.startswith(HOUSE):
