@@ -11,9 +11,7 @@ Lines: ``joint`` the joint model's own tables; ``sampled`` as many records as th
 ``network`` records of the network alone; ``independent`` columns drawn on their own, with the shares that the same noisy tables
 or randomized columns give; ``privbayes``. `joint_peers` has AIM and MST, run in an environment of their own.
 
-Where a network is the truth, the bound is a part of the distance of a network alone: of one with half a record in every cell
-(``half a record``), as it was when the bound was set. Today's rows lean on smaller tables in its place and are nearer; the part
-of that network is printed, too, without a bound.
+Where a network is the truth, the bound is a part of the distance of the network alone.
 """
 
 from __future__ import annotations
@@ -39,6 +37,7 @@ from numpy.typing import NDArray
 
 from verticil.experiments.hittmeir.synthesizer import warm_up
 from verticil.miner.learning.learn import learn
+from verticil.miner.learning.whole_rows import fitted
 from verticil.shared.channels import discrete_gaussian
 from verticil.shared.channels.loss import DiscreteGaussianLoss, delta_at
 from verticil.shared.channels.transition import Transition, identity, quantize, symmetric
@@ -67,8 +66,6 @@ from verticil.shared.study.document import (
 
 DELTA = 1e-9
 PREDICTED = (0.7, 1.3)
-HALF = "half a record"
-"""The network that a bound is a part of: see the module."""
 Pair = tuple[float, float]
 
 
@@ -351,18 +348,12 @@ def local(
     truth, n_states = Truth(data.schema.n_states, data.columns), data.schema.n_states
     channels = channels_of(n_states, epsilon)
     study = study_of(data, channels, like=like)
-    half = dataclasses.replace(study, parameters=ParameterRule(prior_count=0.5))
-    lines = lines_of(
-        title, ("joint", "sampled", "network", *([HALF] if of_network is not None else []), "independent"), bars
-    )
+    lines = lines_of(title, ("joint", "sampled", "network", "independent"), bars)
     lines["sampled"].predicted = predict(channels, data.n)
     for seed in seeds:
         columns, clock = released(data.columns, channels, seed), Clock()
         network = learned(study, columns)
         lines["network"].add(truth.to_records(from_network(network, data.n, seed)), clock())
-        if HALF in lines:
-            clock()
-            lines[HALF].add(truth.to_records(from_network(learned(half, columns), data.n, seed)), clock())
         clock()
         found = estimate_with(columns, channels, n_states, network, seed)
         taken = clock()
@@ -372,11 +363,7 @@ def local(
         lines["independent"].add(independent(found, truth, data.n, seed), 0.0)
     yield from lines.values()
     yield from beside(lines["sampled"], lines["independent"], of_independent)
-    if HALF in lines:
-        yield from beside(lines["sampled"], lines[HALF], of_network)
-        yield dataclasses.replace(
-            lines["sampled"], bound=None, predicted=None, seconds_bound=None, of=lines["network"], notes=[]
-        )
+    yield from beside(lines["sampled"], lines["network"], of_network)
 
 
 def estimate_with(
@@ -384,10 +371,13 @@ def estimate_with(
 ) -> JointEstimate:
     """The joint model of randomized columns, for which the network alone gives records."""
 
-    def records(n: int, generator: np.random.Generator) -> Columns:
-        return list(sample_codes(network, n, generator=generator))
+    units = units_of(channels)
+    source = fitted(network, columns, units)
 
-    return estimate(from_columns(columns, units_of(channels), n_states), seed=seed, records=records)
+    def records(n: int, generator: np.random.Generator) -> Columns:
+        return list(sample_codes(source, n, generator=generator))
+
+    return estimate(from_columns(columns, units, n_states), seed=seed, records=records)
 
 
 def privbayes(title: str, data: Data, epsilon: float, bars: Bars, seeds: Sequence[int]) -> Iterator[Line]:

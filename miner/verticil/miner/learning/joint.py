@@ -8,6 +8,7 @@ import numpy as np
 
 from verticil.miner.learning.blend import blended
 from verticil.miner.learning.search.protocol import Interruption
+from verticil.miner.learning.whole_rows import fitted
 from verticil.shared.arrays import Codes
 from verticil.shared.joint.count import from_columns
 from verticil.shared.joint.estimate import JointEstimate, estimate
@@ -35,7 +36,8 @@ def joint_of_columns(
     Args:
         columns: released codes of every unit, see `learn.learn`.
         study: the effective study.
-        network: that was learned from them; its records are what is reweighted.
+        network: that was learned from them; its records are what is reweighted, drawn with the probabilities that
+            whole rows tell (`whole_rows`) where nothing is stated of all records.
         progress: is told the share that is done.
         interruption: how it is stopped, and gone on with; its checkpoint is of the same columns, study and network.
     """
@@ -46,9 +48,10 @@ def joint_of_columns(
 
     support = study.support()
     by = raked(network, support)
+    source = network if support.restricts else fitted(network, shaped, units, check=interruption.check)
 
     def records(n: int, generator: np.random.Generator) -> list[Codes]:
-        return sample_codes(network, n, generator=generator, support=by)
+        return sample_codes(source, n, generator=generator, support=by)
 
     def told(_piece: str, done: int, most: int) -> None:
         progress(min(done / most, 1.0))

@@ -238,8 +238,8 @@ class _Step:
         self._back = [None if matrix is None else np.ascontiguousarray(matrix.T) for matrix in self._channels]
         self._squares = [None if matrix is None else matrix**2 for matrix in self._channels]
         self._per_record = math.prod(channel.codes_per_record for channel in channels)
-        contrast = math.prod(map(_contrast, channels))
-        self._power = 1.0 if self._exact else min(_STRONGEST, 0.5 / max(contrast, 1e-9))
+        left = math.prod(map(contrast, channels))
+        self._power = 1.0 if self._exact else min(_STRONGEST, 0.5 / max(left, 1e-9))
         sizes = [channel.n_states / channel.codes_per_record for channel in channels]
         self.degrees = (math.prod(size - 1 for size in sizes), math.prod(sizes) - 1) if len(sizes) == 2 else (0.0, 0.0)
 
@@ -286,7 +286,7 @@ class _Step:
         return 1.0 if self._exact else max(0.0, 1 - noise / max(missed, noise)) if noise > 0 else 1.0
 
 
-def _contrast(channel: Channel) -> float:
+def contrast(channel: Channel) -> float:
     """lambda: how much a channel leaves of the difference between two categories, on average."""
     k = channel.n_states
     matrix = channel.probabilities
