@@ -159,7 +159,9 @@ def _again(
     counted = FamilyTables([c.ravel() for c in columns], tables.units, tables.n_states, cancelled=check)
     other = quick_network(network.schema, network.dag, counted, prior_count=None, support=support)
     drawn = from_columns(columns, tables.units, tables.n_states, check=check)
-    source = other if zeros is not None else fitted(other, columns, tables.units, check=check)
+    source = (
+        other if zeros is not None or too_few_records(tables) else fitted(other, columns, tables.units, check=check)
+    )
     records = _sampled(source, support)
     return drawn, estimate(drawn, seed=seed, records=records, allowed=allowed, zeros=zeros, check=check), other
 

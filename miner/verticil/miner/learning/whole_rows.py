@@ -94,13 +94,14 @@ def tree_of_cliques(parents: Sequence[Sequence[int]], n_states: Sequence[int]) -
             near[other].discard(chosen)
         left.discard(chosen)
     joined, above = [0], {0: 0}  # a spanning tree of the largest common parts (Prim)
-    while len(joined) < len(found):
-        rest = [k for k in range(len(found)) if k not in above]
-        new, old = max(
-            itertools.product(rest, joined), key=lambda pair: (len(found[pair[0]] & found[pair[1]]), -pair[0], -pair[1])
-        )
-        above[new] = old
+    nearest = dict.fromkeys(range(1, len(found)), 0)
+    while nearest:
+        new = max(nearest, key=lambda k: (len(found[k] & found[nearest[k]]), -k))
+        above[new] = nearest.pop(new)
         joined.append(new)
+        for k, old in nearest.items():
+            if len(found[k] & found[new]) > len(found[k] & found[old]):
+                nearest[k] = new
     order = joined[::-1]
     place = {clique: position for position, clique in enumerate(order)}
     members = tuple(tuple(sorted(found[k])) for k in order)
