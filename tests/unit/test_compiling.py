@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from verticil.miner.learning import kernels as counting_kernels
+from verticil.miner.learning import row_kernels
 from verticil.miner.learning.compiling import compile_kernels
 from verticil.miner.learning.counting import all_pair_tables
 from verticil.miner.learning.search.compiled import genetic, orders
@@ -21,7 +22,7 @@ from verticil.miner.scheduler.learning import SpawnedLearning
 
 KERNELS: tuple[Any, ...] = (
     orders.anneal, orders.descend, orders.perturb,
-    genetic.first_generation, genetic.next_generation, counting_kernels.count_groups,
+    genetic.first_generation, genetic.next_generation, counting_kernels.count_groups, row_kernels.expect,
 )  # fmt: skip
 
 

@@ -12,20 +12,25 @@ from typing import Final
 import numpy as np
 
 from verticil.miner.learning.counting import all_pair_tables
+from verticil.miner.learning.held_out import quick_network
 from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.order import OrderSearch
 from verticil.miner.learning.search.protocol import SearchProblem, run_search
+from verticil.miner.learning.tables import FamilyTables
+from verticil.miner.learning.whole_rows import fitted
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.estimation.design import ColumnUnit
 from verticil.shared.joint import atoms
 from verticil.shared.joint.count import from_columns
+from verticil.shared.model.graph import Dag
+from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release.joint_records import joint_codes
 
 _STATES: Final = (2, 3, 2, 3)
 
 
 def compile_kernels() -> None:
-    """Call the kernels of counting, searching, weighing and drawing."""
+    """Call the kernels of counting, searching, whole rows, weighing and drawing."""
     generator, d = np.random.default_rng(0), len(_STATES)
     columns = [generator.integers(0, k, 64, dtype=np.uint8) for k in _STATES]
     all_pair_tables(columns, _STATES, method="kernel")
@@ -40,6 +45,14 @@ def compile_kernels() -> None:
     ]
     codes = np.array(list(itertools.product(*map(range, _STATES))), dtype=np.uint16)
     tables = from_columns(columns, units, _STATES)
+    schema = Schema(
+        variables=tuple(
+            Variable(name=f"v{place}", owner="all", labels=tuple(map(str, range(k)))) for place, k in enumerate(_STATES)
+        )
+    )
+    counted = FamilyTables(columns, units, _STATES, schema.names)
+    network = quick_network(schema, Dag(parents=((), (0,), (), (1,))), counted, prior_count=1.0)
+    fitted(network, columns, units, steps=1)
     raked = atoms.rake(tables, codes, np.full(len(codes), 1 / len(codes)), sweeps=1, goal=0.0)
     joint_codes(raked.model, 64, generator=generator, path="compiled")
 
