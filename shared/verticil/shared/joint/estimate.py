@@ -60,9 +60,11 @@ _EXACT_GOAL: Final = 0.1
 and to the networks that had made them (CHILD, INSURANCE, ALARM), as long as no records of a mixture were needed for it."""
 _MIXTURE: Final = 10.0
 """How many times what a network leaves unexplained the mixture's part of a hybrid is, at most half. Twice that part of it all
-is weighed, the rest are the network's as they are. Unexplained is the discrepancy of the network's own records above 1, in parts
-of that of independent columns: .3 to 5 % where a network had made the records, 5 % and more of people's. With half of the mixture
-everywhere, triples of CHILD and ALARM are 10 to 20 % farther at epsilon 3; with none of it, pairs of Adult are 2 to 5 %."""
+is weighed, the rest are the network's as they are. Unexplained is the discrepancy of the network's own records above 1, with one
+standard error of it, in parts of that of independent columns: .3 to 5 % where a network had made the records, 5 % and more of
+people's. With half of the mixture everywhere, triples of CHILD and ALARM are 10 to 20 % farther at epsilon 3; with none of it,
+pairs of Adult are 2 to 5 %. Without the standard error, which is .09 of the shipped federation's at epsilon 1, a part of its
+network's records was taken by chance, and pairs were 1 % farther."""
 _FITTINGS: Final = 20  # of a table to its margins
 _SIDE_STEPS: Final = 300  # of a mixture that is not what is published
 _TRIED: Final = 25  # components of a mixture that is fitted to see whether tables should be shrunk
@@ -285,7 +287,8 @@ class _Estimate:
             return atoms.rake(self._tables, *self._drawn([source], 1, 7, loosened=0.0)[:2], sweeps=0).discrepancy - 1
 
         def do() -> Arrays:
-            missed, dependence = excess(records), excess(atoms.of_mixture(product))
+            dependence = excess(atoms.of_mixture(product))
+            missed = excess(records) + math.sqrt(2 / max(atoms.degrees(self._tables), 1.0))
             return {"part": np.array(np.clip(_MIXTURE * missed / dependence, 0, 0.5) if dependence > 0 else 0.5)}
 
         return float(self._work.piece("part of mixture", do)["part"])
