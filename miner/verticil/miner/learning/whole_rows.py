@@ -41,6 +41,7 @@ STEPS: Final = 20
 STRONGEST: Final = 4.0
 MOST_CELLS: Final = 40_000_000
 """Most cells of all cliques together times records: what takes some two CPU seconds."""
+_FEWEST: Final = 1000  # records that as much as of so many is done for: the cells of a block are held in memory
 _LARGEST_RATIO: Final = 20.0
 _LEAST: Final = 1e-9  # probability that is not 0
 _BLOCK: Final = 32  # records at a time, whose cells stay in the processor's cache
@@ -161,6 +162,7 @@ def can_be_fitted(network: Network, n: int, units: Sequence[ColumnUnit]) -> bool
         return False
     n_states = network.schema.n_states
     largest = max(math.prod(n_states[v] for v in (f.child, *f.parents)) for f in network.families)
+    n = max(n, _FEWEST)
     if n * largest > MOST_CELLS:
         return False
     return n * tree_of_cliques(network.dag.parents, n_states).cells(n_states) <= MOST_CELLS
