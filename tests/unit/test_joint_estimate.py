@@ -217,7 +217,7 @@ def test_the_less_a_network_leaves_unexplained_the_more_of_its_own_records_are_t
 
     monkeypatch.setattr(atoms, "ATOMS", 20_000)
     found: dict[float, JointEstimate] = {}
-    for part in (0.0, 0.25, 0.5):
+    for part in (0.0, 1e-6, 0.25, 0.5):
         monkeypatch.setattr("verticil.shared.joint.estimate._Estimate._part_of_mixture", lambda *_, part=part: part)
         found[part] = estimate(tables, seed=3, records=records)
     assert [found[part].steps > 0 for part in (0.0, 0.25, 0.5)] == [False, True, True]
@@ -226,6 +226,7 @@ def test_the_less_a_network_leaves_unexplained_the_more_of_its_own_records_are_t
         shares = {part: one.model.shares((a, b)) for part, one in found.items()}
         product = np.outer(*(np.bincount(own[v], minlength=STATES[v]) / 5000 for v in (a, b)))
         assert np.abs(shares[0.0] - product).max() < 5 * (0.25 / 20_000) ** 0.5 + 5 * (0.25 / 5000) ** 0.5
+        assert np.abs(shares[1e-6] - product).max() < 5 * (0.25 / 18_000) ** 0.5 + 5 * (0.25 / 5000) ** 0.5
         between = (shares[0.0] + shares[0.5]) / 2
         assert np.abs(shares[0.25] - between).max() < 5 * (0.25 / 10_000) ** 0.5
     assert distance(found[0.5], columns, (0, 1)) < distance(found[0.25], columns, (0, 1)) / 1.5

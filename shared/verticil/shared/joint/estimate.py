@@ -65,6 +65,7 @@ standard error of it, in parts of that of independent columns: .3 to 5 % where a
 people's. With half of the mixture everywhere, triples of CHILD and ALARM are 10 to 20 % farther at epsilon 3; with none of it,
 pairs of Adult are 2 to 5 %. Without the standard error, which is .09 of the shipped federation's at epsilon 1, a part of its
 network's records was taken by chance, and pairs were 1 % farther."""
+_FEWEST_WEIGHED: Final = 0.1  # of the atoms: however little is weighed, by so many
 _FITTINGS: Final = 20  # of a table to its margins
 _SIDE_STEPS: Final = 300  # of a mixture that is not what is published
 _TRIED: Final = 25  # components of a mixture that is fitted to see whether tables should be shrunk
@@ -267,14 +268,15 @@ class _Estimate:
         records are taken: none where half of the others are the mixture's, all where there is no mixture.
         """
         weighed = min(2 * (1 - parts[0]), 1.0)
+        size = max(weighed, _FEWEST_WEIGHED) if weighed > 0 else 0.0
         codes, weights, steps = np.empty((0, len(self._start)), np.uint16), np.empty(0), 0
         if weighed > 0:
-            drawn, before, _ = self._drawn(sources, weighed, 4, parts=parts)
+            drawn, before, _ = self._drawn(sources, size, 4, parts=parts)
             found = atoms.rake(self._tables, drawn, before, goal=0.0, work=self._work)
             if weighed == 1:
                 return _raked(found)
             codes, weights, steps = found.model.codes, weighed * found.model.weights, found.sweeps
-        own, shares, _ = self._drawn([records], 1 - weighed, 10, loosened=0.0)
+        own, shares, _ = self._drawn([records], 1 - size, 10, loosened=0.0)
         codes, weights = np.concatenate([codes, own]), np.concatenate([weights, (1 - weighed) * shares])
         return {**_raked(atoms.rake(self._tables, codes, weights, sweeps=0)), "steps": np.array(steps)}
 
