@@ -194,39 +194,3 @@ def test_a_named_table_of_three_mends_parity() -> None:
         found = estimate(with_noise(exact, sigma, 1), seed=3)
         off = distance(found, columns, (0, 1, 2))
         assert off < 0.05 if three_way else off > 0.4
-
-
-def test_the_less_a_network_leaves_unexplained_the_more_of_its_own_records_are_taken(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """With half of the mixture all are weighed, without it none, and in between so are the tables of pairs, but for the draw: of
-    20,000 records a cell within 5 standard deviations, of 26 cells once in 60,000 tests."""
-    columns = people(5000, 2)
-    units = [single(variable, states, epsilon=1.0) for variable, states in enumerate(STATES)]
-    rng = np.random.default_rng(5)
-    released = [
-        (rng.random(5000)[:, None] > np.cumsum(unit.channel.probabilities, axis=1)[column]).sum(axis=1).astype(np.uint8)
-        for column, unit in zip(columns, units, strict=True)
-    ]
-    tables = from_columns(released, units, STATES)
-    own = [rng.permutation(column) for column in columns]  # a network that says that columns are independent
-
-    def records(n: int, generator: np.random.Generator) -> list[np.ndarray]:
-        rows = generator.integers(0, 5000, n)
-        return [column[rows] for column in own]
-
-    monkeypatch.setattr(atoms, "ATOMS", 20_000)
-    found: dict[float, JointEstimate] = {}
-    for part in (0.0, 1e-6, 0.25, 0.5):
-        monkeypatch.setattr("verticil.shared.joint.estimate._Estimate._part_of_mixture", lambda *_, part=part: part)
-        found[part] = estimate(tables, seed=3, records=records)
-    assert [found[part].steps > 0 for part in (0.0, 0.25, 0.5)] == [False, True, True]
-    assert found[0.0].discrepancy > 2 * found[0.5].discrepancy
-    for a, b in ((0, 1), (0, 2), (1, 2)):
-        shares = {part: one.model.shares((a, b)) for part, one in found.items()}
-        product = np.outer(*(np.bincount(own[v], minlength=STATES[v]) / 5000 for v in (a, b)))
-        assert np.abs(shares[0.0] - product).max() < 5 * (0.25 / 20_000) ** 0.5 + 5 * (0.25 / 5000) ** 0.5
-        assert np.abs(shares[1e-6] - product).max() < 5 * (0.25 / 18_000) ** 0.5 + 5 * (0.25 / 5000) ** 0.5
-        between = (shares[0.0] + shares[0.5]) / 2
-        assert np.abs(shares[0.25] - between).max() < 5 * (0.25 / 10_000) ** 0.5
-    assert distance(found[0.5], columns, (0, 1)) < distance(found[0.25], columns, (0, 1)) / 1.5

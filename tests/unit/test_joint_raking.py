@@ -131,16 +131,10 @@ def test_the_mixture_gives_as_much_as_the_network_leaves_unexplained(made_by: st
         UNITS,
         STATES,
     )
-
-    def part() -> float:
-        work = Work()
-        work.go_on(None)
-        return estimate._Estimate(tables, 1, records, allowed=None, zeros=None, work=work)._part_of_mixture(records)
-
-    found = part()
-    assert least <= found <= most
-    with pytest.MonkeyPatch.context() as patch:  # what may be by chance is more of fewer cells
-        patch.setattr(atoms, "degrees", lambda tables: 1.0)
-        few = part()
-        patch.setattr(atoms, "degrees", lambda tables: 1e12)
-        assert part() < found < few or part() == found == few == 0.5
+    work = Work()
+    work.go_on(None)
+    assert (
+        least
+        <= estimate._Estimate(tables, 1, records, allowed=None, zeros=None, work=work)._part_of_mixture(records)
+        <= most
+    )

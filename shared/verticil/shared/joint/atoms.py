@@ -223,11 +223,6 @@ def rake(
         work.keep({"weights": weights, "sweep": np.array(done)})
 
 
-def degrees(tables: NoisyTables) -> float:
-    """Degrees of freedom of all pairs, their margins out: where all is noise, the discrepancy has the variance 2 over it."""
-    return sum(_Step(tables, position).degrees[0] for position in range(len(tables.tables)))
-
-
 class _Step:
     """One table: how far weights are from it, and what they are multiplied by."""
 

@@ -59,13 +59,10 @@ _EXACT_GOAL: Final = 0.1
 """Where weighing for exact counts stops. Beyond 1 nobody can tell it from chance; on to here it still came nearer to the people
 and to the networks that had made them (CHILD, INSURANCE, ALARM), as long as no records of a mixture were needed for it."""
 _MIXTURE: Final = 10.0
-"""How many times what a network leaves unexplained the mixture's part of a hybrid is, at most half. Twice that part of it all
-is weighed, the rest are the network's as they are. Unexplained is the discrepancy of the network's own records above 1, with one
-standard error of it, in parts of that of independent columns: .3 to 5 % where a network had made the records, 5 % and more of
-people's. With half of the mixture everywhere, triples of CHILD and ALARM are 10 to 20 % farther at epsilon 3; with none of it,
-pairs of Adult are 2 to 5 %. Without the standard error, which is .09 of the shipped federation's at epsilon 1, a part of its
-network's records was taken by chance, and pairs were 1 % farther."""
-_FEWEST_WEIGHED: Final = 0.1  # of the atoms: however little is weighed, by so many
+"""How many times what a network leaves unexplained the mixture's part of a hybrid is, at most half. Unexplained is the
+discrepancy of the network's own records above 1, in parts of that of independent columns: .3 to 5 % where a network had made the
+records, 5 % and more of people's. With half of the mixture everywhere, triples of CHILD and ALARM are 10 to 20 % farther at
+epsilon 3; with none of it, pairs of Adult are 2 to 5 %."""
 _FITTINGS: Final = 20  # of a table to its margins
 _SIDE_STEPS: Final = 300  # of a mixture that is not what is published
 _TRIED: Final = 25  # components of a mixture that is fitted to see whether tables should be shrunk
@@ -249,7 +246,8 @@ class _Estimate:
 
         def do() -> Arrays:
             if chosen is None:
-                return self._weighed_in_part(records, sources, parts)
+                codes, weights, _ = self._drawn(sources, 1, 4, parts=parts)
+                return _raked(atoms.rake(self._tables, codes, weights, goal=0.0, work=self._work))
             sweeps = 2 * _EXACT_SWEEPS
             return _raked(
                 atoms.rake(self._tables, chosen.codes, chosen.weights, sweeps=sweeps, goal=_EXACT_GOAL, work=self._work)
@@ -258,27 +256,6 @@ class _Estimate:
         # Of randomized columns the tables are no reason to choose: they are far from what they will be.
         chosen = _weighted(self._tables, self._work.piece("candidates", candidates)) if exact else None
         return self._work.piece("hybrid", do)
-
-    def _weighed_in_part(
-        self, records: atoms.Records, sources: Sequence[atoms.Records], parts: Sequence[float]
-    ) -> Arrays:
-        """Records of the network and the mixture, weighed, and the network's own as they are.
-
-        Weighing for randomized columns follows their noise, too, so the less a network leaves unexplained, the more of its own
-        records are taken: none where half of the others are the mixture's, all where there is no mixture.
-        """
-        weighed = min(2 * (1 - parts[0]), 1.0)
-        size = max(weighed, _FEWEST_WEIGHED) if weighed > 0 else 0.0
-        codes, weights, steps = np.empty((0, len(self._start)), np.uint16), np.empty(0), 0
-        if weighed > 0:
-            drawn, before, _ = self._drawn(sources, size, 4, parts=parts)
-            found = atoms.rake(self._tables, drawn, before, goal=0.0, work=self._work)
-            if weighed == 1:
-                return _raked(found)
-            codes, weights, steps = found.model.codes, weighed * found.model.weights, found.sweeps
-        own, shares, _ = self._drawn([records], 1 - size, 10, loosened=0.0)
-        codes, weights = np.concatenate([codes, own]), np.concatenate([weights, (1 - weighed) * shares])
-        return {**_raked(atoms.rake(self._tables, codes, weights, sweeps=0)), "steps": np.array(steps)}
 
     def _part_of_mixture(self, records: atoms.Records) -> float:
         """Which part of a hybrid's atoms the mixture gives: see `_MIXTURE`."""
@@ -289,8 +266,7 @@ class _Estimate:
             return atoms.rake(self._tables, *self._drawn([source], 1, 7, loosened=0.0)[:2], sweeps=0).discrepancy - 1
 
         def do() -> Arrays:
-            dependence = excess(atoms.of_mixture(product))
-            missed = excess(records) + math.sqrt(2 / max(atoms.degrees(self._tables), 1.0))
+            missed, dependence = excess(records), excess(atoms.of_mixture(product))
             return {"part": np.array(np.clip(_MIXTURE * missed / dependence, 0, 0.5) if dependence > 0 else 0.5)}
 
         return float(self._work.piece("part of mixture", do)["part"])
