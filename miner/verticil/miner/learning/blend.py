@@ -45,7 +45,7 @@ from verticil.miner.learning.counting import all_pair_tables
 from verticil.miner.learning.held_out import quick_network
 from verticil.miner.learning.model_tables import ModelTables, observed_of
 from verticil.miner.learning.tables import FamilyTables
-from verticil.miner.learning.whole_rows import fitted
+from verticil.miner.learning.whole_rows import source_of_records
 from verticil.shared.arrays import Codes, Floats
 from verticil.shared.estimation.estimators import inverse_estimate
 from verticil.shared.joint import atoms
@@ -159,9 +159,7 @@ def _again(
     counted = FamilyTables([c.ravel() for c in columns], tables.units, tables.n_states, cancelled=check)
     other = quick_network(network.schema, network.dag, counted, prior_count=None, support=support)
     drawn = from_columns(columns, tables.units, tables.n_states, check=check)
-    source = (
-        other if zeros is not None or too_few_records(tables) else fitted(other, columns, tables.units, check=check)
-    )
+    source = source_of_records(other, columns, tables, restricted=zeros is not None, check=check)
     records = _sampled(source, support)
     return drawn, estimate(drawn, seed=seed, records=records, allowed=allowed, zeros=zeros, check=check), other
 

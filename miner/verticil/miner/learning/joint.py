@@ -8,10 +8,10 @@ import numpy as np
 
 from verticil.miner.learning.blend import blended
 from verticil.miner.learning.search.protocol import Interruption
-from verticil.miner.learning.whole_rows import fitted
+from verticil.miner.learning.whole_rows import source_of_records
 from verticil.shared.arrays import Codes
 from verticil.shared.joint.count import from_columns
-from verticil.shared.joint.estimate import JointEstimate, estimate, too_few_records
+from verticil.shared.joint.estimate import JointEstimate, estimate
 from verticil.shared.knowledge.raking import raked
 from verticil.shared.model.network import Network
 from verticil.shared.release.synthesis import sample_codes
@@ -48,10 +48,7 @@ def joint_of_columns(
 
     support = study.support()
     by = raked(network, support)
-    alone = support.restricts or too_few_records(
-        tables
-    )  # then rows know nothing of what is stated, or no records are drawn
-    source = network if alone else fitted(network, shaped, units, check=interruption.check)
+    source = source_of_records(network, shaped, tables, restricted=support.restricts, check=interruption.check)
 
     def records(n: int, generator: np.random.Generator) -> list[Codes]:
         return sample_codes(source, n, generator=generator, support=by)

@@ -12,7 +12,8 @@ its column.
 
 Channels that blur make such steps short: of a contrast lambda of each column of a family, some prod lambda of the way is gone. So
 a step is raised to the power of half the inverse of that product, at most `STRONGEST`, as in `verticil.shared.joint.atoms`; where
-the likelihood has fallen after that, the step is taken back and a plain one follows, after which it cannot (`STEPS` in all).
+the likelihood falls, the step is taken back, and from then on half as much is the most. The last of `STEPS` steps is a plain one,
+after which the likelihood cannot be lower.
 
 A cell that is impossible in the network stays so.
 """
@@ -27,15 +28,15 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from verticil.miner.learning import row_kernels
+from verticil.miner.learning.row_kernels import Places
 from verticil.shared.arrays import AnyCodes, Floats
 from verticil.shared.estimation.design import ColumnUnit
 from verticil.shared.joint import atoms
+from verticil.shared.joint.estimate import too_few_records
+from verticil.shared.joint.noisy_tables import NoisyTables
 from verticil.shared.model.network import Network
-
-Places = NDArray[np.int32]
 
 STEPS: Final = 20
 STRONGEST: Final = 4.0
@@ -153,6 +154,24 @@ def fitted(
         dataclasses.replace(family, probability=work.rows_of(child)) for child, family in enumerate(network.families)
     )
     return dataclasses.replace(network, families=families)
+
+
+def source_of_records(
+    network: Network,
+    columns: Sequence[AnyCodes],
+    tables: NoisyTables,
+    *,
+    restricted: bool,
+    check: Callable[[], None] = lambda: None,
+) -> Network:
+    """The network that a joint model's records are drawn from: by whole records, see `fitted`.
+
+    It is the network itself where all records have to meet something that whole ones know nothing of (`restricted`), and where
+    the tables are so wide that no records are weighed.
+    """
+    if restricted or too_few_records(tables):
+        return network
+    return fitted(network, columns, tables.units, check=check)
 
 
 def can_be_fitted(network: Network, n: int, units: Sequence[ColumnUnit]) -> bool:
