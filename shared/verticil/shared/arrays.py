@@ -11,6 +11,7 @@ from numpy.lib.array_utils import byte_bounds
 from numpy.typing import NDArray
 
 A = TypeVar("A", bound=NDArray[np.generic])
+R = TypeVar("R", bound=NDArray[np.integer])
 
 Codes = NDArray[np.uint8] | NDArray[np.uint16]
 """Of the categories of a column, as they are stored and sent."""
@@ -68,6 +69,21 @@ def combination_numbers(columns: Sequence[NDArray[np.integer]]) -> Ints:
         numbers += column
         bound *= width
     return numbers
+
+
+def distinct_rows(codes: R) -> tuple[R, Ints, Ints]:
+    """The different rows of (n, d) codes, as `numpy.unique` along the first axis, which compares them byte by byte.
+
+    Returns:
+        (m, d) in lexicographic order; (n,) the place of each row among them; (m,) how often each is there.
+
+    >>> rows, place, counts = distinct_rows(np.array([[1, 0], [0, 2], [1, 0]], dtype=np.uint16))
+    >>> rows.tolist(), place.tolist(), counts.tolist()
+    ([[0, 2], [1, 0]], [1, 0, 1], [1, 2])
+    """
+    numbers = combination_numbers(list(codes.T))
+    _, first, place, counts = np.unique(numbers, return_index=True, return_inverse=True, return_counts=True)
+    return cast("R", codes[first]), place, counts
 
 
 def typed(raw: NDArray[np.uint8], size: int) -> Codes:

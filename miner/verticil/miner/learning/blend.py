@@ -46,7 +46,7 @@ from verticil.miner.learning.held_out import quick_network
 from verticil.miner.learning.model_tables import ModelTables, observed_of
 from verticil.miner.learning.tables import FamilyTables
 from verticil.miner.learning.whole_rows import source_of_records
-from verticil.shared.arrays import Codes, Floats
+from verticil.shared.arrays import Codes, Floats, distinct_rows
 from verticil.shared.estimation.estimators import inverse_estimate
 from verticil.shared.joint import atoms
 from verticil.shared.joint.count import from_columns
@@ -204,7 +204,7 @@ def _mixed(
     codes = np.concatenate([np.stack(part, axis=1) for part in parts]).astype(np.uint16)
     for unit in tables.units:
         codes = codes[atoms.categories_of(codes, unit) >= 0]
-    codes, counts = np.unique(codes, axis=0, return_counts=True)
+    codes, _, counts = distinct_rows(codes)
     return codes, counts / counts.sum()
 
 

@@ -17,6 +17,10 @@ what noise explains, the part 1 - 1 / chi is signal (the shrinkage of James & St
 noise lets one tell is left alone while others go on. All tables together cannot tell that: they stop when the mean is right,
 with some fitted to their noise and others not fitted.
 
+Where what made the atoms is nearly right itself, a half of all tables is above .8 by chance. So f may be shrunk before: of its
+distance to the table e_0 of the atoms as they were made, margins out, the part s is kept (`adaptive_shrinkage`; `least` at
+least), and .8 s^2 stands for .8, because of the noise in f only that part is left.
+
 Combinations that no atom has stay impossible, whatever the weights: that is how declared-impossible ones hold.
 """
 
@@ -30,11 +34,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.arrays import AnyCodes, Bools, Floats
+from verticil.shared.arrays import AnyCodes, Bools, Floats, distinct_rows
 from verticil.shared.channels.channel import Channel
 from verticil.shared.estimation.axes import apply_axes
 from verticil.shared.estimation.design import ColumnUnit
 from verticil.shared.joint import kernels
+from verticil.shared.joint.adaptive_shrinkage import believed
 from verticil.shared.joint.noisy_tables import NoisyTables
 from verticil.shared.joint.targets import EXACT_VARIANCE
 from verticil.shared.joint.work import Work
@@ -150,8 +155,8 @@ def draw(
     kept = np.concatenate(found)
     if not len(kept):
         raise ValueError(f"of {n_drawn} records that were drawn none is possible")
-    different, place, counts = np.unique(kept, axis=0, return_inverse=True, return_counts=True)
-    own = np.bincount(place.ravel(), weights=np.concatenate(plain), minlength=len(different))
+    different, place, counts = distinct_rows(kept)
+    own = np.bincount(place, weights=np.concatenate(plain), minlength=len(different))
     return different, counts / counts.sum(), own / max(own.sum(), 1.0)
 
 
@@ -176,6 +181,8 @@ def rake(
     *,
     sweeps: int = SWEEPS,
     goal: float = 1.0,
+    own: Floats | None = None,
+    least: float = 1.0,
     work: Work | None = None,
 ) -> Raked:
     """Weigh atoms so that they have the measured tables.
@@ -186,7 +193,13 @@ def rake(
         weights: (A,) where they begin.
         sweeps: at most.
         goal: where to stop; below 1 to go on although what is left may be noise, 0 until no table shows more than noise.
+        own: (A,) weights of the atoms as they were made, towards whose tables randomized ones are shrunk before.
+        least: the part of each table's distance to those that is kept at least; 1: nothing is shrunk.
         work: progress, stopping and going on.
+
+    Returns:
+        The atoms, and how far they are from the tables as they were measured. They have reached them where they have reached
+        what those were shrunk to.
     """
     work = work or Work()
     state = work.state()
@@ -197,6 +210,9 @@ def rake(
         _Step(tables, position) for position in range(len(tables.tables)) if len(tables.tables[position].units) > 1
     ]
     left, full = (sum(one) for one in zip(*(step.degrees for step in steps), strict=True)) if steps else (0.0, 0.0)
+    shrunk = own is not None and least < 1 and bool(own.any())
+    if own is not None and shrunk:
+        _shrink([step for step in steps if not step.exact], places, own, least)
     while True:
         missed = variance = 0.0
         moved = False
@@ -204,9 +220,7 @@ def rake(
         for step in steps:
             work.check()
             cells = step.cells(places)
-            sums = np.zeros(step.shape)
-            kernels.add_weights(cells, weights, sums.ravel())
-            off, expected, factor = step.update(sums)
+            off, expected, factor = step.update(step.sums(cells, weights))
             missed += off * full / left if len(step.units) == 2 and left > 0 else off
             variance += expected
             if done < sweeps and factor is not None:
@@ -216,11 +230,48 @@ def rake(
         if discrepancy <= goal or done == sweeps or not moved:
             kept = before / before.sum()
             model = WeightedRecords(n_states=tables.n_states, codes=codes, weights=kept / kept.sum())
-            return Raked(model, done, discrepancy, discrepancy <= 1)
+            reached = discrepancy <= 1
+            if shrunk:
+                discrepancy = rake(tables, codes, kept, sweeps=0).discrepancy
+            return Raked(model, done, discrepancy, reached)
         weights /= weights.sum()
         done += 1
         work.report(done, sweeps)
         work.keep({"weights": weights, "sweep": np.array(done)})
+
+
+def n_degrees(tables: NoisyTables) -> float:
+    """Degrees of freedom of all pairs, margins out: where all is noise, the discrepancy has the variance 2 over it."""
+    return sum(_Step(tables, position).degrees[0] for position in range(len(tables.tables)))
+
+
+def _shrink(steps: Sequence[_Step], places: Sequence[kernels.Cells], own: Floats, least: float) -> None:
+    """Shrink tables towards those of atoms with these weights."""
+    compared = [step.compare(step.sums(step.cells(places), own)) for step in steps]
+    degrees = [step.degrees[0] or math.prod(step.shape) - 1.0 for step in steps]
+    squares = [k * one.missed / one.noise if one.noise > 0 else 0.0 for k, one in zip(degrees, compared, strict=True)]
+    parts = believed(np.array(squares), np.array(degrees))
+    for step, one, part in zip(steps, compared, parts.tolist(), strict=True):
+        step.shrink(one.residual, least + (1 - least) * part)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Compared:
+    """A table of atoms beside what was observed.
+
+    Attributes:
+        share: of each cell, as it would be released.
+        residual: of each cell; of a pair's what its margins say is taken out.
+        missed: the sum of its squares, times n and weighted.
+        variance: of the noise in all cells, weighted alike.
+        noise: what it leaves in such residuals.
+    """
+
+    share: Floats
+    residual: Floats
+    missed: float
+    variance: float
+    noise: float
 
 
 class _Step:
@@ -232,14 +283,15 @@ class _Step:
         self.units = table.units
         self.shape = tuple(channel.n_states for channel in channels)
         self._n = tables.people
+        self._kept = 1.0
         self._observed = np.maximum(table.counts, 0.0) / max(float(table.counts.sum()), 1.0)
-        self._exact = all(channel.is_identity for channel in channels)
+        self.exact = all(channel.is_identity for channel in channels)
         self._channels = [None if channel.is_identity else channel.probabilities for channel in channels]
         self._back = [None if matrix is None else np.ascontiguousarray(matrix.T) for matrix in self._channels]
         self._squares = [None if matrix is None else matrix**2 for matrix in self._channels]
         self._per_record = math.prod(channel.codes_per_record for channel in channels)
         left = math.prod(map(contrast, channels))
-        self._power = 1.0 if self._exact else min(_STRONGEST, 0.5 / max(left, 1e-9))
+        self._power = 1.0 if self.exact else min(_STRONGEST, 0.5 / max(left, 1e-9))
         sizes = [channel.n_states / channel.codes_per_record for channel in channels]
         self.degrees = (math.prod(size - 1 for size in sizes), math.prod(sizes) - 1) if len(sizes) == 2 else (0.0, 0.0)
 
@@ -250,11 +302,20 @@ class _Step:
             kernels.number_cells(cells, places[unit], size)
         return cells
 
-    def update(self, pi: Floats) -> tuple[float, float, Floats | None]:
-        """The weighted squared residual and the variance, weighted alike, and what weights are multiplied by; None: left alone.
+    def sums(self, cells: kernels.Cells, weights: Floats) -> Floats:
+        """The table of atoms with these weights."""
+        found = np.zeros(self.shape)
+        kernels.add_weights(cells, weights, found.ravel())
+        return found
 
-        Of a pair's residual, but not of its variance, what its margins say is taken out.
-        """
+    def shrink(self, residual: Floats, kept: float) -> None:
+        """Keep only a part of the distance to a table from which this is the residual."""
+        self._observed = np.maximum(self._observed + (1 - kept) * residual, 0.0)
+        self._observed /= max(float(self._observed.sum()), _EMPTY)
+        self._kept = kept
+
+    def compare(self, pi: Floats) -> _Compared:
+        """Compare a table of atoms with what was observed."""
         expected = apply_axes(pi, self._channels)
         total = float(expected.sum())
         share = expected / total
@@ -270,20 +331,25 @@ class _Step:
                 m = np.multiply.outer(m, share.sum(axis=tuple(other for other in axes if other != axis)))
         m = np.maximum(m, 0.5 / self._n)
         variance = EXACT_VARIANCE * share
-        if not self._exact:
+        if not self.exact:
             variance = share / self._per_record - apply_axes(pi / total, self._squares)
         missed, explained = self._n * float((residual**2 / m).sum()), float((variance / m).sum())
-        power = self._power * self._signal(missed, explained)
-        if power == 0:
-            return missed, explained, None
-        ratio = self._observed / np.maximum(share, _EMPTY)
-        return missed, explained, np.clip(apply_axes(ratio, self._back), 1 / _BOUND, _BOUND) ** power
-
-    def _signal(self, missed: float, explained: float) -> float:
-        """Which part of a step is taken."""
         left, full = self.degrees
-        noise = _NOISE * explained * (left / full if full > 0 else 1.0)
-        return 1.0 if self._exact else max(0.0, 1 - noise / max(missed, noise)) if noise > 0 else 1.0
+        noise = explained * (left / full) if full > 0 else explained
+        return _Compared(share, residual, missed, explained, noise)
+
+    def update(self, pi: Floats) -> tuple[float, float, Floats | None]:
+        """The weighted squared residual, the variance, weighted alike, and what weights are multiplied by; None: left alone."""
+        found = self.compare(pi)
+        power = self._power * self._signal(found.missed, _NOISE * self._kept**2 * found.noise)
+        if power == 0:
+            return found.missed, found.variance, None
+        ratio = self._observed / np.maximum(found.share, _EMPTY)
+        return found.missed, found.variance, np.clip(apply_axes(ratio, self._back), 1 / _BOUND, _BOUND) ** power
+
+    def _signal(self, missed: float, noise: float) -> float:
+        """Which part of a step is taken."""
+        return 1.0 if self.exact else max(0.0, 1 - noise / max(missed, noise)) if noise > 0 else 1.0
 
 
 def contrast(channel: Channel) -> float:

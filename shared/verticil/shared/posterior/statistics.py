@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from verticil.shared.arrays import AnyCodes, Floats, Ints
+from verticil.shared.arrays import AnyCodes, Floats, Ints, distinct_rows
 from verticil.shared.estimation.contingency import family_table
 
 _NORMAL_95: Final = 1.959963984540054
@@ -43,8 +43,8 @@ class Records:
     def distinct(self, variables: Sequence[int]) -> tuple[Ints, Ints]:
         """The combinations that there are, (m, number of variables), and how many records have each, (m,)."""
         rows = np.column_stack([self.columns[v].astype(np.int64) for v in variables])
-        codes, counts = np.unique(rows, axis=0, return_counts=True)
-        return codes.astype(np.int64), counts.astype(np.int64)
+        codes, _, counts = distinct_rows(rows)
+        return codes, counts
 
 
 Statistic = Callable[[Records], float]
