@@ -7,7 +7,7 @@ import pytest
 
 from verticil.shared.channels.transition import Transition, identity, quantize, symmetric
 from verticil.shared.estimation.design import ColumnUnit
-from verticil.shared.joint import atoms, estimate
+from verticil.shared.joint import atoms, estimate, kernels
 from verticil.shared.joint.adaptive_shrinkage import believed
 from verticil.shared.joint.count import from_columns
 from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
@@ -107,6 +107,15 @@ def one_sweep(
         factor = np.clip(through(f / e, [matrix.T for matrix in matrices]), 1 / 20, 20) ** power
         weights *= factor[tuple(codes[:, unit] for unit in table.units)]
     return weights / weights.sum()
+
+
+@pytest.mark.parametrize("n", [0, 3, 4, 13])
+def test_weights_of_any_number_of_records_are_added_to_their_cells(n: int) -> None:
+    rng = np.random.default_rng(n)
+    cells, weights = rng.integers(0, 3, n).astype(np.int32), rng.random(n)
+    sums = np.ones(3)
+    kernels.add_weights(cells, weights, sums)
+    np.testing.assert_allclose(sums, 1 + np.bincount(cells, weights, minlength=3), rtol=1e-12)
 
 
 def test_a_sweep_is_what_the_formula_says():

@@ -284,7 +284,8 @@ class _Step:
         self.shape = tuple(channel.n_states for channel in channels)
         self._n = tables.people
         self._kept = 1.0
-        self._observed = np.maximum(table.counts, 0.0) / max(float(table.counts.sum()), 1.0)
+        counts = np.ascontiguousarray(table.counts, dtype=np.float64)
+        self._observed = np.maximum(counts, 0.0) / max(float(counts.sum()), 1.0)
         self.exact = all(channel.is_identity for channel in channels)
         self._channels = [None if channel.is_identity else channel.probabilities for channel in channels]
         self._back = [None if matrix is None else np.ascontiguousarray(matrix.T) for matrix in self._channels]
@@ -319,21 +320,21 @@ class _Step:
         expected = apply_axes(pi, self._channels)
         total = float(expected.sum())
         share = expected / total
-        residual = share - self._observed
-        if residual.ndim == 2:
-            first, second = share.sum(axis=1), share.sum(axis=0)
-            residual = residual - np.outer(residual.sum(axis=1), second) - np.outer(first, residual.sum(axis=0))
-            m = np.outer(first, second)
-        else:
-            axes = range(residual.ndim)
-            m = np.ones((), np.float64)
-            for axis in axes:
-                m = np.multiply.outer(m, share.sum(axis=tuple(other for other in axes if other != axis)))
-        m = np.maximum(m, 0.5 / self._n)
         variance = EXACT_VARIANCE * share
         if not self.exact:
             variance = share / self._per_record - apply_axes(pi / total, self._squares)
-        missed, explained = self._n * float((residual**2 / m).sum()), float((variance / m).sum())
+        least = 0.5 / self._n
+        if share.ndim == 2:
+            residual = np.empty(share.shape)
+            missed, explained = kernels.compare_pair(share, self._observed, variance, least, residual)
+        else:
+            residual = share - self._observed
+            m = np.ones((), np.float64)
+            for axis in range(share.ndim):
+                m = np.multiply.outer(m, share.sum(axis=tuple(other for other in range(share.ndim) if other != axis)))
+            m = np.maximum(m, least)
+            missed, explained = float((residual**2 / m).sum()), float((variance / m).sum())
+        missed *= self._n
         left, full = self.degrees
         noise = explained * (left / full) if full > 0 else explained
         return _Compared(share, residual, missed, explained, noise)

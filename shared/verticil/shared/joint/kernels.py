@@ -26,9 +26,22 @@ def number_cells(cells: Cells, places: Cells, size: int) -> None:
 
 @compiled
 def add_weights(cells: Cells, weights: Floats, sums: Floats) -> None:
-    """Add the weight of each atom to its cell's sum, in place."""
-    for atom in range(len(cells)):
-        sums[cells[atom]] += weights[atom]
+    """Add the weight of each atom to its cell's sum, in place.
+
+    Neighbouring atoms, which mostly have the same cell, go to four sums in turn: none waits for the one before.
+    """
+    lanes = np.zeros((4, len(sums)))
+    whole = len(cells) - len(cells) % 4
+    for atom in range(0, whole, 4):
+        lanes[0, cells[atom]] += weights[atom]
+        lanes[1, cells[atom + 1]] += weights[atom + 1]
+        lanes[2, cells[atom + 2]] += weights[atom + 2]
+        lanes[3, cells[atom + 3]] += weights[atom + 3]
+    for atom in range(whole, len(cells)):
+        lanes[0, cells[atom]] += weights[atom]
+    for lane in range(4):
+        for cell in range(len(sums)):
+            sums[cell] += lanes[lane, cell]
 
 
 @compiled
@@ -36,3 +49,39 @@ def multiply_weights(cells: Cells, weights: Floats, factor: Floats) -> None:
     """Multiply each atom's weight by its cell's factor, in place."""
     for atom in range(len(cells)):
         weights[atom] *= factor[cells[atom]]
+
+
+@compiled
+def compare_pair(
+    share: Floats, observed: Floats, variance: Floats, least: float, residual: Floats
+) -> tuple[float, float]:
+    """Compare a table of two units with what was observed, margins out.
+
+    Args:
+        share: (K, L) of each cell.
+        observed: (K, L), likewise.
+        variance: (K, L) of the noise in each cell.
+        least: what a cell of the product of the margins is taken to be at least.
+        residual: (K, L), written: share less observed, less what the residual's margins say.
+
+    Returns:
+        The sum of its squares, and that of the variances, both over the product of the margins.
+    """
+    rows, columns = share.shape
+    first, second, missed_first, missed_second = np.zeros(rows), np.zeros(columns), np.zeros(rows), np.zeros(columns)
+    for a in range(rows):
+        for c in range(columns):
+            difference = share[a, c] - observed[a, c]
+            residual[a, c] = difference
+            first[a] += share[a, c]
+            second[c] += share[a, c]
+            missed_first[a] += difference
+            missed_second[c] += difference
+    squares = variances = 0.0
+    for a in range(rows):
+        for c in range(columns):
+            residual[a, c] -= missed_first[a] * second[c] + first[a] * missed_second[c]
+            product = max(first[a] * second[c], least)
+            squares += residual[a, c] ** 2 / product
+            variances += variance[a, c] / product
+    return squares, variances
