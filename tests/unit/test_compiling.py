@@ -19,10 +19,12 @@ from verticil.miner.learning.search.order import OrderSearch
 from verticil.miner.learning.search.protocol import SearchProblem, run_search
 from verticil.miner.scheduler import learning
 from verticil.miner.scheduler.learning import SpawnedLearning
+from verticil.shared.release import ranking
 
 KERNELS: tuple[Any, ...] = (
     orders.anneal, orders.descend, orders.perturb,
     genetic.first_generation, genetic.next_generation, counting_kernels.count_groups, row_kernels.expect,
+    ranking.assign_by_rank, ranking.group_sizes,
 )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from verticil.shared.joint.count import from_columns
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release.joint_records import joint_codes
+from verticil.shared.release.synthesis import sample_codes
 
 _STATES: Final = (2, 3, 2, 3)
 
@@ -55,6 +56,7 @@ def compile_kernels() -> None:
     fitted(network, columns, units, steps=1)
     raked = atoms.rake(tables, codes, np.full(len(codes), 1 / len(codes)), sweeps=1, goal=0.0)
     joint_codes(raked.model, 64, generator=generator, path="compiled")
+    sample_codes(network, 64, generator=generator, path="compiled")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ The same generator state gives the same records, with numba installed or without
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
@@ -46,7 +47,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_KERNEL_FROM: Final = 3_000_000  # cells; below, plain numpy is done before the compiled kernel is loaded
+_KERNEL_FROM: Final = 3_000_000  # cells; below, plain numpy is done before numba and the compiled kernel are loaded
+_NEXT_KERNEL_FROM: Final = 100_000  # cells, where numba is loaded already: the kernel takes some 10 ms then
 
 CHUNK: Final = 1_000_000
 """Records that `sample_chunks` draws at a time."""
@@ -284,9 +286,8 @@ def _draw(
 ) -> list[Codes]:
     if n < 0:
         raise ValueError(f"{n} records, expected 0 or more")
-    compiled = path == "compiled" or (
-        path == "auto" and n * len(network.schema) >= _KERNEL_FROM and sampling_plan.has_numba()
-    )
+    least = _NEXT_KERNEL_FROM if "numba" in sys.modules else _KERNEL_FROM
+    compiled = path == "compiled" or (path == "auto" and n * len(network.schema) >= least and sampling_plan.has_numba())
     n_states = network.schema.n_states
     drawn: dict[int, Codes] = {v: np.full(n, code, dtype=network.schema[v].code_dtype) for v, code in given.items()}
     for step, shares in zip(plan.steps, plan.shares, strict=True):
