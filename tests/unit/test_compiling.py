@@ -19,12 +19,18 @@ from verticil.miner.learning.search.order import OrderSearch
 from verticil.miner.learning.search.protocol import SearchProblem, run_search
 from verticil.miner.scheduler import learning
 from verticil.miner.scheduler.learning import SpawnedLearning
+from verticil.shared.channels.transition import quantize, symmetric
+from verticil.shared.estimation.design import ColumnUnit
+from verticil.shared.joint import kernels as joint_kernels
+from verticil.shared.joint.count import from_columns
+from verticil.shared.joint.estimate import estimate
 from verticil.shared.release import ranking
 
 KERNELS: tuple[Any, ...] = (
     orders.anneal, orders.descend, orders.perturb,
     genetic.first_generation, genetic.next_generation, counting_kernels.count_groups, row_kernels.expect,
-    ranking.assign_by_rank, ranking.group_sizes,
+    ranking.assign_by_rank, ranking.group_sizes, joint_kernels.compare_pair, joint_kernels.add_weights,
+    joint_kernels.normalize, joint_kernels.through_softmax,
 )  # fmt: skip
 
 
@@ -41,6 +47,9 @@ def test_studies_need_no_other_types() -> None:
     run_search(GeneticSearch(population=20, selected=4, generations=3), problem, seed=1)
     run_search(OrderSearch(chains=2, moves=100, rounds=2), problem, seed=1)
     all_pair_tables([rng.integers(0, 4, 1000, dtype=np.uint8) for _ in range(d)], (4,) * d, method="kernel")
+    units = [ColumnUnit(variables=(v,), domain=None, channel=quantize(symmetric(4, epsilon=2.0))) for v in range(d)]
+    tables = from_columns([rng.integers(0, 4, 1000, dtype=np.uint8) for _ in range(d)], units, (4,) * d)
+    estimate(tables, seed=1, records=lambda n, generator: [generator.integers(0, 4, n) for _ in range(d)])
     assert [list(kernel.signatures) for kernel in KERNELS] == made
 
 

@@ -83,6 +83,23 @@ def test_the_gradient_is_that_of_finite_differences(kind: str, three_way: bool) 
         assert gradient[place] == pytest.approx(slope, rel=2e-3, abs=2e-3 * float(np.abs(gradient).max()))
 
 
+def test_of_any_number_of_categories_probabilities_and_gradients_are_numpys() -> None:
+    """Up to 128 to the bit."""
+    states = (1, 2, 7, 8, 9, 15, 16, 23, 128)
+    units = tuple(ColumnUnit(variables=(v,), domain=None, channel=quantize(identity(k))) for v, k in enumerate(states))
+    layout = Layout(states, units)
+    logits = drawn_logits(layout, 3, 2)
+    gradient = np.random.default_rng(3).normal(0, 1, logits.shape).astype(np.float32)
+    rows = mixture.probabilities(layout, logits)
+    found = mixture.through_softmax(layout, rows, gradient.copy())
+    for columns in layout.variables:
+        own = np.exp(logits[..., columns])
+        own /= own.sum(axis=-1, keepdims=True)
+        assert np.array_equal(rows[..., columns], own)
+        part = gradient[..., columns] * own
+        assert np.array_equal(found[..., columns], part - own * part.sum(axis=-1, keepdims=True))
+
+
 @pytest.mark.parametrize("kind", ["exact", "randomized", "compound"])
 def test_tables_are_shrunk_as_far_as_noise_explains_them(kind: str) -> None:
     tables = measured(kind, 20.0, three_way=True)

@@ -20,8 +20,9 @@ from verticil.miner.learning.tables import FamilyTables
 from verticil.miner.learning.whole_rows import fitted
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.estimation.design import ColumnUnit
-from verticil.shared.joint import atoms
+from verticil.shared.joint import atoms, mixture
 from verticil.shared.joint.count import from_columns
+from verticil.shared.joint.layout import Layout
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release.joint_records import joint_codes
@@ -31,7 +32,7 @@ _STATES: Final = (2, 3, 2, 3)
 
 
 def compile_kernels() -> None:
-    """Call the kernels of counting, searching, whole rows, weighing and drawing."""
+    """Call the kernels of counting, searching, whole rows, mixtures, weighing and drawing."""
     generator, d = np.random.default_rng(0), len(_STATES)
     columns = [generator.integers(0, k, 64, dtype=np.uint8) for k in _STATES]
     all_pair_tables(columns, _STATES, method="kernel")
@@ -55,6 +56,9 @@ def compile_kernels() -> None:
     network = quick_network(schema, Dag(parents=((), (0,), (), (1,))), counted, prior_count=1.0)
     fitted(network, columns, units, steps=1)
     raked = atoms.rake(tables, codes, np.full(len(codes), 1 / len(codes)), sweeps=1, goal=0.0)
+    layout = Layout(_STATES, tuple(units))
+    rows = mixture.probabilities(layout, np.zeros((1, 1, sum(_STATES)), dtype=np.float32))
+    mixture.through_softmax(layout, rows, rows.copy())
     joint_codes(raked.model, 64, generator=generator, path="compiled")
     sample_codes(network, 64, generator=generator, path="compiled")
 

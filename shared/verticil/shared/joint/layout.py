@@ -31,8 +31,7 @@ class Layout:
         variables: the columns of each variable in a row of S.
         entries: the columns of each unit in a row of E.
         n_entries: E.
-        segments: (S,) the variable of each column.
-        by_size: for each number K of categories the columns of all variables that have so many, (variables, K).
+        ends: (d,) where each variable's columns end.
     """
 
     n_states: tuple[int, ...]
@@ -40,8 +39,7 @@ class Layout:
     variables: tuple[slice, ...] = field(init=False)
     entries: tuple[slice, ...] = field(init=False)
     n_entries: int = field(init=False)
-    segments: NDArray[np.intp] = field(init=False)
-    by_size: tuple[NDArray[np.intp], ...] = field(init=False)
+    ends: NDArray[np.int64] = field(init=False)
     _domains: tuple[tuple[NDArray[np.intp], ...], ...] = field(init=False)
     _channels: tuple[Singles | None, ...] = field(init=False)
 
@@ -50,11 +48,7 @@ class Layout:
         object.__setattr__(self, "variables", _slices(self.n_states))
         object.__setattr__(self, "entries", _slices(width))
         object.__setattr__(self, "n_entries", sum(width))
-        object.__setattr__(self, "segments", np.repeat(np.arange(len(self.n_states)), self.n_states))
-        starts = np.cumsum(self.n_states) - self.n_states
-        sizes = np.array(self.n_states)
-        by_size = tuple(starts[sizes == size][:, None] + np.arange(size) for size in sorted(set(self.n_states)))
-        object.__setattr__(self, "by_size", by_size)
+        object.__setattr__(self, "ends", np.cumsum(self.n_states, dtype=np.int64))
         domains = tuple(
             tuple(
                 np.array([codes[place] for codes in unit.domain], dtype=np.intp) + self.variables[variable].start

@@ -24,6 +24,7 @@ from typing import Final
 import numpy as np
 
 from verticil.shared.arrays import Floats
+from verticil.shared.joint import kernels
 from verticil.shared.joint.layout import Layout, Singles
 from verticil.shared.joint.stopping import Discrepancy
 from verticil.shared.joint.targets import OtherTable, Targets, expected_table, outer_rows
@@ -124,20 +125,14 @@ def fit(
 def probabilities(layout: Layout, logits: Singles) -> Singles:
     """The softmax of each variable's logits: (.., S). Logits stay far from where exp overflows."""
     rows = np.exp(logits)
-    for columns in layout.by_size:
-        part = rows.take(columns, axis=-1)
-        part /= part.sum(axis=-1, keepdims=True)
-        rows[..., columns] = part
+    kernels.normalize(rows.reshape(-1, rows.shape[-1]), layout.ends)
     return rows
 
 
 def through_softmax(layout: Layout, rows: Singles, gradient: Singles) -> Singles:
     """The gradient for the logits, from that for the probabilities; overwrites it."""
-    gradient *= rows
-    for columns in layout.by_size:
-        part = gradient.take(columns, axis=-1)
-        part -= rows.take(columns, axis=-1) * part.sum(axis=-1, keepdims=True)
-        gradient[..., columns] = part
+    width = rows.shape[-1]
+    kernels.through_softmax(rows.reshape(-1, width), gradient.reshape(-1, width), layout.ends)
     return gradient
 
 
