@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, cast
@@ -39,7 +40,10 @@ MAX_FAMILY_CELLS: Final = 2**26
 """Most cells of one family's table: 512 MiB of counts."""
 
 KERNEL_FROM: Final = 60_000_000
-"""Increments; below, plain counting is done before the compiled kernel is loaded."""
+"""Increments; below, plain counting is done before numba and the compiled kernel are loaded."""
+
+_NEXT_KERNEL_FROM: Final = 200_000
+"""The same where numba is loaded already: the kernel takes some 10 ms then, once."""
 
 _COVER_FROM: Final = 2**16  # records; below, finding groups takes longer than they save
 
@@ -117,7 +121,7 @@ def all_pair_tables(
         raise ValueError(f"the tables of all pairs have {cells} cells, expected at most {MAX_PAIR_CELLS}")
     counts = np.zeros(cells, dtype=np.int64)
     tables = PairTables(n_states=states, counts=counts.view(), n_records=n)  # of which only the view is read-only
-    if method == "plain" or (method == "auto" and n * math.comb(d, 2) < KERNEL_FROM):
+    if method == "plain" or (method == "auto" and not _is_much(n * math.comb(d, 2))):
         for a, b in tables.pairs():
             if cancelled is not None:
                 cancelled()
@@ -185,7 +189,7 @@ def family_tables(
     wanted = [tuple(family) for family in families]
     for family in wanted:
         _check_family([states[c] for c in family])
-    if method == "kernel" or (method == "auto" and n * sum(map(len, wanted)) >= KERNEL_FROM):
+    if method == "kernel" or (method == "auto" and _is_much(n * sum(map(len, wanted)))):
         return [table for _, table in count_groups(columns, states, wanted, threads=threads, cancelled=cancelled)]
     tables = []
     for family in wanted:
@@ -286,6 +290,11 @@ def checked_columns(columns: Sequence[Codes], n_states: Sequence[int]) -> tuple[
                 f"column {position} is {column.dtype} of shape {column.shape}, expected uint8 or uint16 of ({n},)"
             )
     return n, tuple(int(k) for k in n_states)
+
+
+def _is_much(increments: int) -> bool:
+    """Whether the kernel is quicker, its loading included."""
+    return increments >= (_NEXT_KERNEL_FROM if "numba" in sys.modules else KERNEL_FROM)
 
 
 def _check_family(shape: Sequence[int]) -> None:

@@ -84,14 +84,11 @@ class HeldOut:
         sizes = [unit.channel.n_states for unit in self._units]
         total: Floats = np.zeros(1)
         weight: Floats = np.zeros(1)
-        for pair, blocks in self._counts.items():
+        counted = family_tables(codes, [size + 1 for size in sizes], self._counts)
+        for (pair, blocks), counts in zip(self._counts.items(), counted, strict=True):
             design = family_design(self._whole, sizes, pair)
-            known = np.all([codes[unit] >= 0 for unit in pair], axis=0)
-            flat = np.ravel_multi_index([codes[unit][known] for unit in pair], [sizes[unit] for unit in pair])
-            table = np.bincount(flat, minlength=math.prod(sizes[unit] for unit in pair)).astype(np.float64)
-            expected = apply_axes(
-                _mixed(table.reshape([sizes[unit] for unit in pair])), [axis.forward for axis in design.axes]
-            )
+            table = counts[tuple(slice(sizes[unit]) for unit in pair)].astype(np.float64)
+            expected = apply_axes(_mixed(table), [axis.forward for axis in design.axes])
             logarithm = np.log(np.where(expected > 0, expected, 1.0))
             observed = np.stack([block.ravel().astype(np.float64) for block in blocks])
             total = total + observed @ logarithm.ravel()
@@ -120,14 +117,14 @@ class HeldOut:
             if math.prod(sizes[unit] for unit in axes) <= MAX_PAIR_CELLS:
                 yield axes, family_counts(by_index, family_design(self._whole, sizes, axes))
 
-    def _unit_codes(self, unit: ColumnUnit, sample: Sample) -> NDArray[np.int64]:
-        """What a unit's true category is in each sampled record; -1 for an impossible combination."""
+    def _unit_codes(self, unit: ColumnUnit, sample: Sample) -> Codes:
+        """What a unit's true category is in each sampled record; of an impossible combination one more than there are."""
         if unit.domain is None:
-            return sample[unit.variables[0]].astype(np.int64)
+            return sample[unit.variables[0]]
         shape = [self._n_states[variable] for variable in unit.variables]
-        place = np.full(math.prod(shape), -1, dtype=np.int64)
+        place = np.full(math.prod(shape), len(unit.domain), dtype=np.uint16)
         place[np.ravel_multi_index(np.array(unit.domain).T.tolist(), shape)] = np.arange(len(unit.domain))
-        return np.asarray(place[np.ravel_multi_index([sample[v].astype(np.int64) for v in unit.variables], shape)])
+        return place[np.ravel_multi_index([sample[v].astype(np.int64) for v in unit.variables], shape)]
 
 
 def quick_network(
