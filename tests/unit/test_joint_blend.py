@@ -56,21 +56,25 @@ def learned(columns: list[np.ndarray], made: Study) -> LearnResult:
     return learn([column.astype(np.uint8) for column in released], made)
 
 
-@pytest.mark.parametrize("epsilon", [None, 2.0])
-def test_a_network_that_says_all_gets_most_and_one_that_leaves_much_out_nothing(epsilon) -> None:
+def test_a_network_that_says_all_gets_most() -> None:
     """With the true arrows D is chance: of 60 draws a share was .24 in the mean, its standard deviation .26, so the mean of four
-    is above .75 less than once in 10,000 tests; of two, where columns are randomized and it takes four times as long, less than
-    once in 300. Planted: of a network without arrows nothing is taken.
+    is above .75 less than once in 10,000 tests. Of randomized columns, whose joint model is then of the network's own tables by
+    whole rows, it is as near as the network (of 30 draws at epsilon 2 .0231 and .0232 from the chain in pairs), and the share may
+    be any.
     """
     shares = []
-    for seed in range(4 if epsilon is None else 2):
-        found = learned(of_chain(4000, seed), given(epsilon)).joint
+    for seed in range(4):
+        found = learned(of_chain(4000, seed), given(None)).joint
         assert found is not None
         shares.append(found.share)
     assert np.mean(shares) < 0.75
-    planted = learned(of_chain(4000, 1), given(epsilon, tuple((name, ()) for name, _ in CHAIN))).joint
-    assert planted is not None
-    assert planted.share == 1.0
+
+
+@pytest.mark.parametrize("epsilon", [None, 2.0])
+def test_a_network_that_leaves_much_out_gets_nothing(epsilon) -> None:
+    found = learned(of_chain(4000, 1), given(epsilon, tuple((name, ()) for name, _ in CHAIN))).joint
+    assert found is not None
+    assert found.share == 1.0
 
 
 def test_a_blend_has_the_tables_between_both_and_the_same_input_gives_the_same() -> None:
