@@ -84,7 +84,8 @@ class HeldOut:
         sizes = [unit.channel.n_states for unit in self._units]
         total: Floats = np.zeros(1)
         weight: Floats = np.zeros(1)
-        counted = family_tables(codes, [size + 1 for size in sizes], self._counts)
+        with_impossible = [size + (unit.domain is not None) for size, unit in zip(sizes, self._units, strict=True)]
+        counted = family_tables(codes, with_impossible, self._counts)
         for (pair, blocks), counts in zip(self._counts.items(), counted, strict=True):
             design = family_design(self._whole, sizes, pair)
             table = counts[tuple(slice(sizes[unit]) for unit in pair)].astype(np.float64)
