@@ -81,8 +81,8 @@ def noise_keys(made: Nodes) -> dict[str, bytes]:
         (2, ()),
         (3, ()),
         pytest.param(5, (), marks=pytest.mark.slow),
-        pytest.param(3, ((0, 2, 3),), marks=pytest.mark.slow),
-        (4, ((0, 2, 4), (1, 2, 5))),
+        (3, ((0, 2, 3),)),
+        pytest.param(4, ((0, 2, 4), (1, 2, 5)), marks=pytest.mark.slow),
     ],
 )
 def test_opened_tables_less_the_contributors_noise_are_the_cross_tables(nodes, parties, triples):
@@ -178,7 +178,7 @@ class AtSteps:
     ("parties", "every", "least"),
     [
         (2, 12, 60),
-        (3, 60, 30),
+        pytest.param(3, 60, 30, marks=pytest.mark.slow),
         pytest.param(2, 1, 800, marks=[pytest.mark.faults, pytest.mark.timeout(1800)]),
         pytest.param(3, 1, 2000, marks=[pytest.mark.faults, pytest.mark.timeout(3600)]),
     ],

@@ -95,7 +95,7 @@ def weak_links(seed: int, kind: type[PosteriorScores] = PosteriorScores) -> tupl
 
 
 @pytest.mark.parametrize(("epsilon", "most"), [pytest.param(1.5, 0.05, marks=pytest.mark.slow), (1.0, 0.15)])
-@pytest.mark.parametrize("score", ["bdeu", "dirichlet"])
+@pytest.mark.parametrize("score", ["bdeu", pytest.param("dirichlet", marks=pytest.mark.slow)])
 def test_the_posterior_of_graphs_is_near_the_exact_one(epsilon: float, most: float, score: LocalScore) -> None:
     assert np.mean([distance(seed, epsilon, score) for seed in SEEDS]) <= most
 

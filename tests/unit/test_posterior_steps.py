@@ -111,7 +111,7 @@ def left_by_a_round(sets: ParentSets, exact: ExactPosterior, step: Step, togethe
     return exact.probability @ matrix
 
 
-@pytest.mark.parametrize("together", [1, 2, 3])
+@pytest.mark.parametrize("together", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("counts", [THREE, MIXED])
 def test_the_transition_matrix_keeps_the_posterior(counts: Counts, together: int) -> None:
     sets = sets_of(counts, bdeu_score, gamma=0.5)
