@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from verticil.shared.arrays import Floats
 from verticil.shared.compiled import compiled
+from verticil.shared.joint.layout import Singles
 
 Cells = NDArray[np.int32]
-Singles = NDArray[np.float32]
 
 
 @compiled
