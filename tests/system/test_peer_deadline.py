@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from support import PATIENCE_SECONDS
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.study.reading import read_study
+from verticil.simulation import peers
 from verticil.simulation.in_process import run_peers
 from verticil.simulation.provision import OPEN_LIMITS, csv_site, provision
 
@@ -71,7 +73,21 @@ async def test_feature_32_a_peer_that_stays_away_is_named_at_the_deadline(
             ),
             PATIENCE_SECONDS,
         )
-    # Of the two that wait, one may hear that the other has ended before its own deadline is looked at.
-    assert "DEADLINE_PASSED" in f"{caught.value.code}: {caught.value.message}"
+    assert caught.value.code == "DEADLINE_PASSED"
     assert "tax_office" in caught.value.message
     assert f"{start + dt.timedelta(hours=12):%Y-%m-%dT%H:%M:%SZ}" in caught.value.message
+
+
+def test_what_ended_a_study_is_told_though_it_was_read_before_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clinic is read first, meets its deadline, and tells the insurer, which is read then."""
+
+    def at(code: str | None) -> SimpleNamespace:
+        failure = None if code is None else SimpleNamespace(code=code, message="it ended", hint="")
+        return SimpleNamespace(stage="linked", state="linked" if failure is None else "failed", failure=failure)
+
+    told = at("STUDY_WITHDRAWN")
+    looks = iter([{"clinic": at(None), "insurer": told}, {"clinic": at("DEADLINE_PASSED"), "insurer": told}])
+    monkeypatch.setattr(peers, "_studies", lambda _parties, _digest: next(looks))
+    with pytest.raises(VerticilError) as caught:
+        peers.standing({}, "")
+    assert caught.value.code == "DEADLINE_PASSED"

@@ -19,6 +19,7 @@ from typing import Final
 
 from verticil.party.config import load_party
 from verticil.party.operator import commands, peer_commands
+from verticil.party.operator.view_model import StudyStatus
 from verticil.shared.errors import InternalFault, PeerFault, VerticilError, from_code
 from verticil.shared.release.verification import VerifiedRelease, verify_release
 from verticil.shared.study.document import Study
@@ -77,19 +78,35 @@ def standing(parties: Mapping[str, Path], digest: str) -> Standing:
     Raises:
         VerticilError: what ended the study at a party, as that party wrote it down; the one that met it, not one that was told.
     """
-    stages: dict[str, str] = {}
-    failures: list[VerticilError] = []
-    states: list[str] = []
-    for name, folder in parties.items():
-        studies = commands.status(load_party(folder / "party.toml")).studies
-        found = next(study for study in studies if study.digest == digest)
-        stages[name] = found.stage
-        states.append(found.state)
-        if (failure := found.failure) is not None:
-            failures.append(from_code(failure.code, f"party '{name}': {failure.message}", hint=failure.hint))
+    studies = _studies(parties, digest)
+    failures = _failures(studies)
+    if failures and all(error.code == "STUDY_WITHDRAWN" for error in failures):
+        # The one that met it wrote it down before it told anybody, but maybe after it was read here.
+        failures = _failures(_studies(parties, digest))
     if failures:
         raise next((error for error in failures if error.code != "STUDY_WITHDRAWN"), failures[0])
-    return Standing(stages=stages, published=all(state == "published" for state in states))
+    return Standing(
+        stages={name: study.stage for name, study in studies.items()},
+        published=all(study.state == "published" for study in studies.values()),
+    )
+
+
+def _studies(parties: Mapping[str, Path], digest: str) -> dict[str, StudyStatus]:
+    """The study as each party has it now."""
+    return {
+        name: next(
+            study for study in commands.status(load_party(folder / "party.toml")).studies if study.digest == digest
+        )
+        for name, folder in parties.items()
+    }
+
+
+def _failures(studies: Mapping[str, StudyStatus]) -> list[VerticilError]:
+    return [
+        from_code(failure.code, f"party '{name}': {failure.message}", hint=failure.hint)
+        for name, study in studies.items()
+        if (failure := study.failure) is not None
+    ]
 
 
 async def until_published(
