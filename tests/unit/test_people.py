@@ -17,6 +17,7 @@ import pytest
 from verticil.party.dataset import people as module
 from verticil.party.dataset.linkage import packed_ids
 from verticil.party.dataset.people import Gathering, IdSpool, in_both
+from verticil.party.dataset.person_keys import PersonMacs
 from verticil.party.dataset.perturb import fingerprint
 from verticil.shared import nameless, sorting
 from verticil.shared.errors import DataFault
@@ -81,12 +82,14 @@ def test_no_block_is_larger_than_memory_allows(tmp_path: Path) -> None:
 
 def gathered(folder: Path, ids: list[str], codes: dict[str, np.ndarray], *, memory_rows: int, batch: int = 37):
     macs, links = (module_macs(key) for key in (b"t" * 32, b"l" * 32))
+    people_macs = PersonMacs(b"s" * 32)
     gathering = Gathering(folder, link_bytes=16, columns=COLUMNS, memory_rows=memory_rows)
     for start in range(0, len(ids), batch):
         some = slice(start, start + batch)
         packed = packed_ids(ids[some], ["trim"])
         tags, own = macs.of(packed), links.of(packed)
-        gathering.take(tags[:, :14], own, {name: column[some] for name, column in codes.items()}, ~packed.empty)
+        keys, _ = people_macs.of(ids[some])
+        gathering.take(tags[:, :14], own, keys, {name: column[some] for name, column in codes.items()}, ~packed.empty)
     return gathering.finish({0: lambda columns: columns["sex"], 1: lambda columns: columns["area"]})
 
 
@@ -119,6 +122,7 @@ def test_people_are_those_whose_id_is_there_once(
     assert 400 < len(rows) < len(set(ids)) - 1
     assert found.links.tobytes() == links[order].tobytes()
     assert found.tags.tobytes() == tags[order].tobytes()
+    assert found.keys.tobytes() == PersonMacs(b"s" * 32).of([ids[rows[i]] for i in order])[0].tobytes()
     for index, name in enumerate(COLUMNS):
         own = codes[name][rows]
         assert found.codes[name].tolist() == own[order].tolist()
@@ -188,7 +192,7 @@ folder, late = Path(sys.argv[1]), sys.argv[2] == "late"
 gathering = Gathering(folder, link_bytes=16, columns={"sex": 1}, memory_rows=50)
 generator = np.random.default_rng(0)
 def some(width): return generator.integers(0, 256, (500, width), dtype=np.uint8)
-gathering.take(some(14), some(16), {"sex": np.zeros(500, np.uint8)}, np.ones(500, bool))
+gathering.take(some(14), some(16), some(16), {"sex": np.zeros(500, np.uint8)}, np.ones(500, bool))
 found = gathering.finish({}) if late else None
 open_files = [os.readlink(entry.path) for entry in os.scandir("/proc/self/fd") if os.path.lexists(entry.path)]
 print(sum(str(folder) in name for name in open_files), flush=True)

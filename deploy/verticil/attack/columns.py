@@ -96,6 +96,8 @@ class Column:
         transition = self.study.units[self.index].transition
         holding = LocalDataset(
             tags=tags,
+            keys=np.zeros((0, 16), dtype=np.uint8),
+            tables={},
             codes={name: codes[true] for name, codes in self.values.items()},
             fingerprints={},
             pseudonyms=np.zeros((0, 16), dtype=np.uint8),

@@ -33,6 +33,7 @@ from verticil.party.dataset.encoding import Compound
 from verticil.party.dataset.linkage import order_key, order_tree
 from verticil.party.dataset.macs import Macs
 from verticil.party.dataset.people import MEMORY_ROWS, ROW_NUMBER_BYTES, Gathering, IdSpool, UnitCodes, in_both
+from verticil.party.dataset.person_keys import PeopleOfTable, PersonMacs, TableKeys
 from verticil.party.dataset.releases import Column, Release
 from verticil.party.dataset.source import Batch, read_batches
 from verticil.party.dataset.table import DatasetRule, header
@@ -75,6 +76,8 @@ class LocalDataset:
 
     Attributes:
         tags: (n, 14), uint8; see `perturb.record_tags`.
+        keys: (n, 16), uint8, by which the site recognises each person in every study; see `person_keys.PersonMacs.of`.
+        tables: data set -> the keys of everybody in its table.
         codes: variable -> (n,), uint8 or uint16.
         fingerprints: index of unit -> SHA-256 of its data (whole data set).
         pseudonyms: (n, 16), uint8; none in another mode of linkage than ``keyed-hash``.
@@ -84,6 +87,8 @@ class LocalDataset:
     """
 
     tags: NDArray[np.uint8] = field(repr=False)
+    keys: NDArray[np.uint8] = field(repr=False)
+    tables: Mapping[str, PeopleOfTable] = field(repr=False)
     codes: Mapping[str, Codes] = field(repr=False)
     fingerprints: Mapping[int, bytes] = field(repr=False)
     pseudonyms: NDArray[np.uint8] = field(repr=False)
@@ -303,13 +308,15 @@ class People:
     """A party's people in one study, by ascending link. Secret.
 
     Attributes:
-        tags, codes, fingerprints, n_rows: see `LocalDataset`.
+        tags, keys, tables, codes, fingerprints, n_rows: see `LocalDataset`.
         links: (n, any), uint8, ascending: what `Macs` made of ids, or the number of each one's row in the (first) table.
         ids: what the (first) table has in its id column, where links are numbers.
     """
 
     tags: NDArray[np.uint8] = field(repr=False)
     links: NDArray[np.uint8] = field(repr=False)
+    keys: NDArray[np.uint8] = field(repr=False)
+    tables: Mapping[str, PeopleOfTable] = field(repr=False)
     codes: Mapping[str, Codes] = field(repr=False)
     fingerprints: Mapping[int, bytes] = field(repr=False)
     n_rows: int
@@ -360,8 +367,10 @@ def read_people(
             there,
             {index: functools.partial(unit_codes, study, index) for index in units},
             substituted,
+            dataset=dataset,
             normalise=study.linkage.normalise,
             tags=Macs(site_secret.tag_key, size=perturb.TAG_BYTES),
+            person_macs=PersonMacs(site_secret.value),
             linked_by=linked_by,
             folder=config.state_directory,
             progress=functools.partial(_behind, n_before, progress),
@@ -388,8 +397,10 @@ def _read_table(
     units: Mapping[int, UnitCodes],
     substituted: Callable[[Batch, NDArray[np.uint8]], Mapping[str, Codes]],
     *,
+    dataset: str,
     normalise: Sequence[str],
     tags: Macs,
+    person_macs: PersonMacs,
     linked_by: Macs | None,
     folder: Path,
     progress: Callable[[int], None],
@@ -402,6 +413,7 @@ def _read_table(
         memory_rows=MEMORY_ROWS,
     )
     spool = IdSpool(folder) if linked_by is None else None
+    everybody = TableKeys(folder)
     n_rows = n_read = 0
     for batch in read_batches(rule, variables):
         n_rows += batch.n_rows
@@ -410,6 +422,7 @@ def _read_table(
             continue
         ids = linkage.packed_ids(batch.ids, normalise)
         tagged = tags.of(ids)[batch.index]
+        pairs, are_people = person_macs.of(batch.ids)
         if linked_by is None:
             numbers = np.arange(n_read, n_read + len(batch.index), dtype=np.uint64)
             links = numbers.astype(">u8").view(np.uint8).reshape(-1, ROW_NUMBER_BYTES)
@@ -420,12 +433,16 @@ def _read_table(
         with disk_faults(folder):
             if spool is not None:
                 spool.take(ids, batch.index)
-            gathering.take(tagged, links, codes, ~ids.empty[batch.index])
+            gathering.take(tagged, links, pairs[batch.index], codes, ~ids.empty[batch.index])
+            everybody.take(pairs[are_people])
     with disk_faults(folder):
         found = gathering.finish(units)
+        people = everybody.finish()
     return People(
         tags=found.tags,
         links=found.links,
+        keys=found.keys,
+        tables={dataset: people},
         codes=found.codes,
         fingerprints=found.fingerprints,
         n_rows=n_rows,
@@ -488,6 +505,7 @@ def _joined(one: People, other: People, folder: Path) -> People:
         ours = {
             "tags": one.tags,
             "links": one.links,
+            "keys": one.keys,
             **{f"codes of {name}": codes for name, codes in one.codes.items()},
         }
         theirs = {f"codes of {name}": codes for name, codes in other.codes.items()}
@@ -508,6 +526,8 @@ def _joined(one: People, other: People, folder: Path) -> People:
     return People(
         tags=found["tags"],
         links=found["links"],
+        keys=found["keys"],
+        tables={**one.tables, **other.tables},
         codes=codes,
         fingerprints={**one.fingerprints, **other.fingerprints},
         n_rows=min(one.n_rows, other.n_rows),
@@ -551,6 +571,8 @@ def read_holding(
     none = np.empty((0, linkage.PSEUDONYM_BYTES), dtype=np.uint8)
     return LocalDataset(
         tags=found.tags,
+        keys=found.keys,
+        tables=found.tables,
         codes=found.codes,
         fingerprints=found.fingerprints,
         pseudonyms=none if linked_by is None or mode == "dh-psi" else found.links,

@@ -1,11 +1,11 @@
 """The people of a table, gathered batch by batch: who is in it once, in the order that linkage needs, with their codes.
 
-What is kept of a person is a row of bytes: tag, link (pseudonym, seed or number of the row), one code for each variable: with
-pseudonyms and six small columns 36 bytes. Rows are sorted twice (`verticil.shared.sorting`): by tag, where rows with the tag of
-another one, which have the same id, fall out, and the fingerprints of all units are computed at once; then by link. Up to
-`MEMORY_ROWS` all of it is in memory. Above, rows wait in files without a name in the state directory, and so do the people that
-come out of it: memory stays flat, the files are gone when nobody uses them any more or the process ends, and nobody else can open
-them.
+What is kept of a person is a row of bytes: tag, link (pseudonym, seed or number of the row), the two keys that no study chooses
+(`person_keys`), one code for each variable: with pseudonyms and six small columns 52 bytes. Rows are sorted twice
+(`verticil.shared.sorting`): by tag, where rows with the tag of another one, which have the same id, fall out, and the
+fingerprints of all units are computed at once; then by link. Up to `MEMORY_ROWS` all of it is in memory. Above, rows wait in files without a
+name in the state directory, and so do the people that come out of it: memory stays flat, the files are gone when nobody uses them
+any more or the process ends, and nobody else can open them.
 
 Does not: read tables (`source`) or compute MACs (`macs`).
 """
@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.dataset.macs import PackedIds
+from verticil.party.dataset.person_keys import PAIR_BYTES
 from verticil.party.dataset.perturb import TAG_BYTES, record_blocks
 from verticil.shared.arrays import Codes, give_back, typed
 from verticil.shared.nameless import KeptRows, Rows
@@ -46,12 +47,14 @@ class Gathered:
     Attributes:
         tags: (n, 14), uint8; see `perturb.record_tags`.
         links: (n, any), uint8, ascending and distinct.
+        keys: (n, 16), uint8; see `person_keys.PersonMacs.of`.
         codes: variable -> (n,), uint8 or uint16.
         fingerprints: unit -> SHA-256; see `perturb.fingerprint`.
     """
 
     tags: NDArray[np.uint8] = field(repr=False)
     links: NDArray[np.uint8] = field(repr=False)
+    keys: NDArray[np.uint8] = field(repr=False)
     codes: Mapping[str, Codes] = field(repr=False)
     fingerprints: Mapping[int, bytes] = field(repr=False)
 
@@ -69,20 +72,22 @@ class Gathering:
     def __init__(self, folder: Path, *, link_bytes: int, columns: Mapping[str, int], memory_rows: int) -> None:
         self._folder, self._memory_rows = folder, memory_rows
         self._link_bytes, self._columns = link_bytes, dict(columns)
-        self._width = TAG_BYTES + link_bytes + sum(columns.values())
+        self._codes_at = TAG_BYTES + link_bytes + PAIR_BYTES
+        self._width = self._codes_at + sum(columns.values())
         self._by_tag = Sorter(folder, width=self._width, key_bytes=TAG_BYTES, memory_rows=memory_rows)
 
     def take(
         self,
         tags: NDArray[np.uint8],
         links: NDArray[np.uint8],
+        keys: NDArray[np.uint8],
         codes: Mapping[str, Codes],
         usable: NDArray[np.bool_],
     ) -> None:
         """Take some rows.
 
         Args:
-            tags, links: (n, ..).
+            tags, links, keys: (n, ..).
             codes: of all columns, (n,).
             usable: (n,), rows that name somebody.
 
@@ -91,8 +96,9 @@ class Gathering:
         """
         rows = np.empty((len(tags), self._width), dtype=np.uint8)
         rows[:, :TAG_BYTES] = tags
-        at = TAG_BYTES + self._link_bytes
-        rows[:, TAG_BYTES:at] = links
+        at = self._codes_at
+        rows[:, TAG_BYTES : at - PAIR_BYTES] = links
+        rows[:, at - PAIR_BYTES : at] = keys
         for name, size in self._columns.items():
             column = codes[name].astype(f"u{size}", copy=False)
             rows[:, at : at + size] = np.ascontiguousarray(column).view(np.uint8).reshape(-1, size)
@@ -119,8 +125,8 @@ class Gathering:
             by_link.add(rows[:, turned])
         del self._by_tag
         link = self._link_bytes
-        spans = {"tags": (link, link + TAG_BYTES), "links": (0, link)}
-        at = link + TAG_BYTES
+        at = self._codes_at
+        spans = {"tags": (link, link + TAG_BYTES), "links": (0, link), "keys": (at - PAIR_BYTES, at)}
         for name, size in self._columns.items():
             spans[f"codes of {name}"] = (at, at + size)
             at += size
@@ -135,12 +141,13 @@ class Gathering:
         return Gathered(
             tags=found["tags"],
             links=found["links"],
+            keys=found["keys"],
             codes={name: typed(found[f"codes of {name}"].reshape(-1), size) for name, size in self._columns.items()},
             fingerprints={index: digest.digest() for index, digest in digests.items()},
         )
 
     def _codes(self, rows: Rows) -> dict[str, Codes]:
-        at, codes = TAG_BYTES + self._link_bytes, dict[str, Codes]()
+        at, codes = self._codes_at, dict[str, Codes]()
         for name, size in self._columns.items():
             codes[name] = typed(np.ascontiguousarray(rows[:, at : at + size]).reshape(-1), size)
             at += size
