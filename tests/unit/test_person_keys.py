@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from verticil.party.dataset.linkage import NORMALISATIONS
 from verticil.party.dataset.person_keys import PersonMacs, TableKeys
@@ -48,6 +52,18 @@ def test_an_id_without_digits_has_one_key_twice() -> None:
 def test_keys_are_those_of_the_site_secret() -> None:
     other, _ = PersonMacs(b"o" * 32).of(["7"])
     assert other.tobytes() != b"".join(keys("7")[0])
+
+
+@pytest.mark.parametrize("length", [1, 15, 16, 31, 32, 95, 96, 5000])
+def test_a_key_is_the_mac_of_an_id_whatever_stands_beside_it(length: int) -> None:
+    """Against the same chain of blocks by CBC, one id at a time; a longer id is known by its SHA-256."""
+    derived = HKDF(hashes.SHA256(), 32, None, b"verticil/person-key/v1").derive(SECRET)
+    text = ("x" * length).encode() if length < 96 else hashlib.sha256(b"x" * length).hexdigest().encode()
+    blocks = bytes([len(text)]) + text
+    blocks += bytes(-len(blocks) % 16)
+    encryptor = Cipher(algorithms.AES(derived), modes.CBC(bytes(16))).encryptor()
+    expected = encryptor.update(blocks)[-16:][:8]
+    assert keys("y" * 40, "x" * length, "z")[1] == (expected, expected)
 
 
 def test_who_has_no_id_is_nobody() -> None:

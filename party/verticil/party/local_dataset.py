@@ -413,7 +413,7 @@ def _read_table(
         memory_rows=MEMORY_ROWS,
     )
     spool = IdSpool(folder) if linked_by is None else None
-    everybody = TableKeys(folder)
+    everybody = TableKeys(folder, memory_people=MEMORY_ROWS)
     n_rows = n_read = 0
     for batch in read_batches(rule, variables):
         n_rows += batch.n_rows

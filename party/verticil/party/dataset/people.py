@@ -3,9 +3,9 @@
 What is kept of a person is a row of bytes: tag, link (pseudonym, seed or number of the row), the two keys that no study chooses
 (`person_keys`), one code for each variable: with pseudonyms and six small columns 52 bytes. Rows are sorted twice
 (`verticil.shared.sorting`): by tag, where rows with the tag of another one, which have the same id, fall out, and the
-fingerprints of all units are computed at once; then by link. Up to `MEMORY_ROWS` all of it is in memory. Above, rows wait in files without a
-name in the state directory, and so do the people that come out of it: memory stays flat, the files are gone when nobody uses them
-any more or the process ends, and nobody else can open them.
+fingerprints of all units are computed at once; then by link. Up to `MEMORY_ROWS` all of it is in memory. Above, rows wait in
+files without a name in the state directory, and so do the people that come out of it: memory stays flat, the files are gone
+when nobody uses them any more or the process ends, and nobody else can open them.
 
 Does not: read tables (`source`) or compute MACs (`macs`).
 """

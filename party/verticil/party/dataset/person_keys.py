@@ -1,8 +1,8 @@
 """Keys by which a site recognises its people in every study: they depend on the site secret and the ids, and on no study.
 
 A study chooses how ids are normalised before they are linked, and with it the tags that noise is drawn by. What a site remembers
-of people must not move when a study chooses otherwise. So every id has two keys of 8 bytes, HMAC-SHA-256 under a key that is
-derived from the site secret:
+of people must not move when a study chooses otherwise. So every id has two keys of 8 bytes, a CBC-MAC with AES-256 under a key
+that is derived from the site secret, with the id's length in front (Bellare, Kilian & Rogaway 2000):
 
     exact    of the id after ``nfkc``, ``trim`` and ``casefold``: two people of one table have different ones
     loose    of the id after all four steps, ``digits-only`` the last; of an id without digits the exact one
@@ -16,6 +16,7 @@ site.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,16 +24,20 @@ from typing import Final
 
 import numpy as np
 from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from verticil.party.dataset.linkage import packed_ids
-from verticil.party.dataset.macs import Macs, PackedIds
+from verticil.party.dataset.macs import PackedIds
 from verticil.shared.nameless import Rows, kept
 from verticil.shared.sorting import Sorter
 
 Keys = NDArray[np.uint64]
 KEY_BYTES: Final = 8
+_BLOCK_BYTES: Final = 16
+_LONGEST: Final = 95
+"""Bytes of an id in six blocks; in place of a longer one stands its SHA-256, 64 hexadecimal digits."""
 PAIR_BYTES: Final = 2 * KEY_BYTES
 """The exact key and the loose one, one behind the other."""
 MEMORY_PEOPLE: Final = 1 << 20
@@ -40,6 +45,10 @@ MEMORY_PEOPLE: Final = 1 << 20
 
 _KEY: Final = np.dtype("<u8")
 _ZEROS_AT_ONCE: Final = 1 << 16
+_BYTES: Final = [bytes([number]) for number in range(256)]
+_IS_PLAIN: Final = np.array([byte.isascii() and not byte.decode("latin-1").isspace() for byte in _BYTES])
+_IS_DIGIT: Final = np.array([byte.isdigit() for byte in _BYTES])
+_LOWER: Final = np.frombuffer(b"".join(_BYTES).lower(), dtype=np.uint8)
 _EXACT: Final = ("nfkc", "trim", "casefold")
 _LOOSE: Final = (*_EXACT, "digits-only")
 
@@ -52,8 +61,7 @@ class PersonMacs:
     """
 
     def __init__(self, site_secret: bytes) -> None:
-        key = HKDF(hashes.SHA256(), 32, None, b"verticil/person-key/v1").derive(site_secret)
-        self._exact, self._loose = (Macs(key, size=KEY_BYTES) for _ in range(2))
+        self._key = HKDF(hashes.SHA256(), 32, None, b"verticil/person-key/v1").derive(site_secret)
 
     def of(self, ids: Sequence[str]) -> tuple[Rows, NDArray[np.bool_]]:
         """Return the keys of ids as they stand in the table, and which of them name somebody.
@@ -61,14 +69,50 @@ class PersonMacs:
         Returns:
             (n, 16), uint8: exact ‖ loose, big-endian; (n,), bool.
         """
-        exact, loose = packed_ids(ids, _EXACT), packed_ids(ids, _LOOSE)
+        exact, loose = _both(ids)
         pairs = np.empty((len(ids), PAIR_BYTES), dtype=np.uint8)
-        pairs[:, :KEY_BYTES] = self._exact.of(exact)
+        pairs[:, :KEY_BYTES] = self._macs(exact)
         if _are_equal(exact, loose):  # ids of digits alone
             pairs[:, KEY_BYTES:] = pairs[:, :KEY_BYTES]
         else:
-            pairs[:, KEY_BYTES:] = np.where(loose.empty[:, None], pairs[:, :KEY_BYTES], self._loose.of(loose))
+            pairs[:, KEY_BYTES:] = np.where(loose.empty[:, None], pairs[:, :KEY_BYTES], self._macs(loose))
         return pairs, ~exact.empty
+
+    def _macs(self, ids: PackedIds) -> Rows:
+        """Compute the keys of normalised ids, (n, 8), uint8: each id in blocks of 16 bytes behind its length, all at once."""
+        lengths = np.diff(ids.ends, prepend=0)
+        if (lengths > _LONGEST).any():
+            return self._macs(_shortened(ids))
+        width = -(-(int(lengths.max(initial=0)) + 1) // _BLOCK_BYTES) * _BLOCK_BYTES
+        texts = np.zeros((len(ids), width), dtype=np.uint8)
+        texts[:, 0] = lengths
+        texts[:, 1:][np.arange(width - 1) < lengths[:, None]] = ids.data
+        encryptor = Cipher(algorithms.AES(self._key), modes.ECB()).encryptor()  # noqa: S305 (block by block, chained here)
+        state = np.zeros((len(ids), _BLOCK_BYTES), dtype=np.uint8)
+        for start in range(0, width, _BLOCK_BYTES):
+            goes_on = lengths + 1 > start
+            block = state[goes_on] ^ texts[goes_on, start : start + _BLOCK_BYTES]
+            encrypted = np.frombuffer(encryptor.update(block.data), dtype=np.uint8)
+            state[goes_on] = encrypted.reshape(-1, _BLOCK_BYTES)
+        return state[:, :KEY_BYTES]
+
+
+def _shortened(ids: PackedIds) -> PackedIds:
+    """Ids of which those that are too long for a table of blocks have their SHA-256 in their place."""
+    texts = [hashlib.sha256(text).hexdigest().encode() if len(text) > _LONGEST else text for text in ids.texts()]
+    ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
+    return PackedIds(data=np.frombuffer(b"".join(texts), dtype=np.uint8), ends=ends)
+
+
+def _both(ids: Sequence[str]) -> tuple[PackedIds, PackedIds]:
+    """Return ids after the steps of either key; at once where all bytes are ASCII and none is a blank, as in most tables."""
+    packed = PackedIds.of(ids)
+    if not _IS_PLAIN[packed.data].all():
+        return packed_ids(ids, _EXACT), packed_ids(ids, _LOOSE)
+    is_digit = _IS_DIGIT[packed.data]
+    n_digits = np.concatenate([[0], np.cumsum(is_digit)])
+    exact = PackedIds(data=_LOWER[packed.data], ends=packed.ends)
+    return exact, PackedIds(data=packed.data[is_digit], ends=n_digits[packed.ends])
 
 
 def _are_equal(some: PackedIds, others: PackedIds) -> bool:
@@ -97,9 +141,8 @@ class TableKeys:
 
     def __init__(self, folder: Path, *, memory_people: int = MEMORY_PEOPLE) -> None:
         self._folder, self._memory_people = folder, memory_people
-        self._exact, self._loose = (
-            Sorter(folder, width=KEY_BYTES, key_bytes=KEY_BYTES, memory_rows=memory_people) for _ in range(2)
-        )
+        self._pairs = self._sorter(PAIR_BYTES)
+        self._are_equal = True
 
     def take(self, pairs: Rows) -> None:
         """Take the keys of some rows that have an id, (n, 16); see `PersonMacs.of`.
@@ -107,8 +150,8 @@ class TableKeys:
         Raises:
             OSError: the disk.
         """
-        self._exact.add(pairs[:, :KEY_BYTES])
-        self._loose.add(pairs[:, KEY_BYTES:])
+        self._are_equal = self._are_equal and np.array_equal(pairs[:, :KEY_BYTES], pairs[:, KEY_BYTES:])
+        self._pairs.add(pairs)
 
     def finish(self) -> PeopleOfTable:
         """Return the keys of all rows; nothing can be taken afterwards.
@@ -116,30 +159,30 @@ class TableKeys:
         Raises:
             OSError: the disk.
         """
-        exact, loose = (
-            ascending_keys(sorter, self._folder, distinct=True, memory_people=self._memory_people)
-            for sorter in (self._exact, self._loose)
-        )
+        by_loose = self._sorter(KEY_BYTES)
+
+        def exact_keys() -> Iterator[Rows]:
+            for pairs in self._pairs.blocks():
+                if not self._are_equal:
+                    by_loose.add(pairs[:, KEY_BYTES:])
+                yield pairs[:, :KEY_BYTES]
+
+        exact = self._distinct(exact_keys(), self._pairs.n_rows)
+        loose = exact if self._are_equal else self._distinct(by_loose.blocks(), by_loose.n_rows)
         return PeopleOfTable(exact=exact, loose=loose)
 
+    def _sorter(self, width: int) -> Sorter:
+        return Sorter(self._folder, width=width, key_bytes=KEY_BYTES, memory_rows=self._memory_people)
 
-def ascending_keys(sorter: Sorter, folder: Path, *, distinct: bool = False, memory_people: int = MEMORY_PEOPLE) -> Keys:
-    """Return the keys that a sorter took, ascending, uint64; read-only.
+    def _distinct(self, blocks: Iterator[Rows], n: int) -> Keys:
+        counted = _Counted(_each_once(map(numbers_of, blocks)))
+        keys = kept(self._folder if n > self._memory_people else None, n, _filled(counted, n), _KEY)
+        return keys[: counted.n_keys]
 
-    Args:
-        sorter: of rows of 8 bytes, big-endian.
-        folder: for what does not fit into memory.
-        distinct: each key once, however often it was taken.
-        memory_people: see `MEMORY_PEOPLE`.
 
-    Raises:
-        OSError: the disk.
-    """
-    blocks = (block.view(">u8").reshape(-1).astype(_KEY) for block in sorter.blocks())
-    counted = _Counted(_each_once(blocks) if distinct else blocks)
-    place = folder if sorter.n_rows > memory_people else None
-    keys = kept(place, sorter.n_rows, _filled(counted, sorter.n_rows), _KEY)
-    return keys[: counted.n_keys]
+def numbers_of(rows: Rows) -> Keys:
+    """Return the keys whose bytes these are, (n, 8), big-endian, as numbers, (n,), uint64."""
+    return np.ascontiguousarray(rows).view(">u8").reshape(-1).astype(_KEY)
 
 
 class _Counted:
