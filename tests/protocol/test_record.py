@@ -606,7 +606,7 @@ async def test_a_study_about_nearly_the_same_people_is_noticed(federation: Feder
             record = site.state.study(second)
             lines = len(list(site.audit.entries()))
             holding = site.read(record)
-            again = (holding.tags, holding.everyone, record.common_sha256)
+            again = (holding, holding.everyone, record.common_sha256)
             node = SimpleNamespace(site=site, clock=utc_now)
             StudyContext(node=node, record=record, agreed=None, data=None).accept_people(*again)
             assert len(list(site.audit.entries())) == lines

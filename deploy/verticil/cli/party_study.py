@@ -37,6 +37,8 @@ def inbox(config: ConfigOption = Path("party.toml"), form: FormatOption = Format
         return
     if not found.waiting:
         put(f"[bold]{found.party}[/]  nothing waits for you")
+    for warning in found.common_sets.warnings:
+        say(f"warning: {warning}", style="yellow")
     for study in found.waiting:
         put(f"[bold]{study.study}[/]  {study.digest[:16]}  waits for your {study.waits_for}")
         party_text.print_submitter(study, indent="  ")

@@ -29,6 +29,7 @@ from verticil.party.operator.view_model import (
     Confirmation,
     Crossing,
     DaemonView,
+    PlacesView,
     Proposal,
     ShareView,
     Spent,
@@ -39,6 +40,7 @@ from verticil.party.operator.view_model import (
     named,
     noted,
     number,
+    places_of,
     share,
     spent,
     total,
@@ -144,6 +146,7 @@ class Status:
         carried: None: no bundle was ever carried here.
         certificate: None: none can be read.
         ledger: of each data set.
+        common_sets: places for the sets of people that studies were about.
         warnings: in words.
     """
 
@@ -155,6 +158,7 @@ class Status:
     studies: tuple[StudyStatus, ...]
     ledger: tuple[Spent, ...]
     attempted_sends: int
+    common_sets: PlacesView
     warnings: tuple[str, ...]
 
 
@@ -349,7 +353,8 @@ def status_of(site: Site, now: dt.datetime) -> Status:
         ),
         ledger=spent(site),
         attempted_sends=site.ledger.attempts(),
-        warnings=_similar(config, site),
+        common_sets=places_of(site),
+        warnings=(*_similar(config, site), *places_of(site).warnings),
     )
 
 
@@ -464,7 +469,7 @@ def _carried(config: PartyConfig) -> Crossing | None:
 
 
 def _similar(config: PartyConfig, site: Site) -> tuple[str, ...]:
-    """Studies about nearly the same people as an earlier one; see `verticil.party.audit.common_sets`."""
+    """Studies about nearly the same people as earlier ones; see `verticil.party.audit.common_sets`."""
     names = {record.digest: record.study_id for record in site.state.studies()}
     return tuple(
         f"study '{names[digest]}': fewer than {config.policy.minimum_difference} people are in only one of it and"
@@ -625,8 +630,12 @@ max_linkages = 20                        # masked studies in which the people of
 # max_public_delta = 1e-6                # the delta of one study; if absent 0
 # max_public_delta_lifetime = 1e-5       # and of all studies of this data set
 minimum_common_records = 1000
-minimum_difference = 100                 # people by which a study must differ from an earlier one about nearly the same people
-on_small_difference = "refuse"           # refuse | warn
+# A study is refused that leaves fewer people than this, but somebody, when its people are compared with those of one or two
+# earlier studies: A - B, A + B - C. Sums of more than three releases are not looked at: exact parameters can tell them, noise is
+# in the budget. Nothing that a study says moves this; max_common_sets different sets of people are remembered, none is dropped.
+minimum_difference = 100
+on_small_difference = "refuse"           # refuse | warn; the same where no place is left for a further set
+# max_common_sets = 64                   # 8 MB each for a million people
 # max_open_studies = 100                 # undecided studies of the miner that are kept; what it tells beyond is not stored
 minimum_rows = 1                         # of this table
 minimum_parties = 2

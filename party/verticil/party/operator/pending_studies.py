@@ -27,6 +27,7 @@ from verticil.party.operator.view_model import (
     ColumnInWords,
     CostView,
     EventView,
+    PlacesView,
     Questions,
     ShareView,
     StudyName,
@@ -35,6 +36,7 @@ from verticil.party.operator.view_model import (
     figure_words,
     further_events,
     named,
+    places_of,
     questions,
     share,
     widened,
@@ -95,6 +97,7 @@ class Inbox:
     """What waits at a party."""
 
     party: str
+    common_sets: PlacesView
     waiting: tuple[PendingStudy, ...]
 
 
@@ -165,7 +168,7 @@ def inbox(config: PartyConfig, *, at: dt.datetime | None = None) -> Inbox:
     """
     now = at if at is not None else utc_now()
     with Site.open(config) as site:
-        return Inbox(party=config.name, waiting=waiting(site, now))
+        return Inbox(party=config.name, common_sets=places_of(site), waiting=waiting(site, now))
 
 
 def show(config: PartyConfig, study: str, *, diff: bool = False, at: dt.datetime | None = None) -> StudyInWords:

@@ -5,8 +5,10 @@ Promises
   checked again in the same transaction. A row keeps what happened (`verticil.shared.privacy.events`) and what was charged for it
   then, epsilon and delta. Rows are never changed or deleted (triggers in the database see to it). The same bytes to
   the same recipient again are counted beside their row: asking again and again does not fill the ledger.
-- Values that were charged once cost nothing again: same data set, source columns, codebook, matrix, site secret and version of
-  the data. Sticky noise makes a second sending of them the very same values. Anything else is charged its full cost.
+- Values that were charged once cost nothing again: same data set, source columns, codebook, matrix, site secret and version
+  of the data. A version is told by ids and texts, not by codes: whether it is another one says nothing of categories or bins that
+  somebody chose. Of a row from before schema 8 the texts are not known: its version is told by codes, until there is a row with
+  texts of the same codes. Sticky noise makes a second sending of them the very same values. Anything else is charged in full.
 - The lifetime sum is per data set name. A new fingerprint of the data, a new codebook, matrix or secret never resets it.
 - A changed version of data that was released before is refused unless the policy says otherwise (contract.md section 2): with
   ``sticky`` it is released with the same noise, which shows which values changed; with ``fresh`` a version tag draws new noise.
@@ -15,10 +17,10 @@ Promises
 - Statistics of a party's raw data (Model I: its parameters and scores) have a row, too, before they leave: the event of the noise
   on them, or that there is none. Those of one kind in one study are charged once, together, and there are no second ones: an
   approval is for one answer. A delta is charged with the epsilon of the same noise, once for each study, data set and draw.
-- The lifetime limits are held against everything that a study will be charged, in all its data sets, before its first column is
-  drawn (`Ledger.reserve`), and again before its first row: all of it is reserved together, or nothing leaves. Until it is charged
-  or the study has ended here, no other study can be given that room. What another study sends of the same values is not counted
-  twice.
+- The lifetime limits are held against everything that a study will be charged, in all its data sets, when it is approved, before
+  its first column is drawn (`Ledger.reserve`), and again before its first row: all of it is reserved together, or nothing leaves.
+  Until it is charged or the study has ended here, no other study can be given that room. What another study sends of the same
+  values is not counted twice.
 - There is an account for each reader (`verticil.shared.privacy.accounts`): a row counts in those that can come to know of it.
   What is charged to a row is what its event costs alone; an account counts what the rows of a study cost together, as the
   accountant composes them, and adds the studies.
@@ -42,7 +44,7 @@ from typing import Final, TypedDict, Unpack, cast
 from verticil.party.audit.log import Event, What
 from verticil.party.dataset.releases import Drawn, Release, Values
 from verticil.party.limits.policy import Policy, check_shared, no_limit
-from verticil.party.policy.ledger_sums import CHARGED_BEFORE, NAMES_OF_VALUES, LedgerSums
+from verticil.party.policy.ledger_sums import CHARGED_BEFORE, NAMES_OF_VALUES, UNDER_WAY, LedgerSums
 from verticil.party.storage.secret import secret_id
 from verticil.party.storage.studies import stamp
 from verticil.shared.audit import DAEMON
@@ -62,11 +64,13 @@ from verticil.shared.privacy.accounts import (
 from verticil.shared.privacy.events import PrivacyEvent, RandomizedColumn, kind_of
 from verticil.shared.privacy.figures import epsilon_exceeds
 from verticil.shared.privacy.masked import Linkage, MaskedTables
+from verticil.shared.storage.rows import Cell
+from verticil.shared.study.states import State
 
 _SAME_DRAW = "dataset = ? AND sources = ? AND codebook_digest = ? AND transition_digest = ? AND secret_id = ?"
 _STILL_TO_SEND: Final = (
     f"SELECT {NAMES_OF_VALUES}, p.event FROM reserved p WHERE p.study_digest = ? AND p.event IS NOT NULL"  # noqa: S608 (constant text)
-    f" AND (p.unit IS NULL OR NOT {CHARGED_BEFORE})"
+    f" AND (p.epsilon > 0 OR p.delta > 0) AND (p.unit IS NULL OR NOT {CHARGED_BEFORE})"
 )
 _LINKAGE: Final = events.name_of(Linkage)
 PARTS: Final = ("codebook_digest", "transition_digest", "secret_id", "fingerprint")
@@ -173,6 +177,18 @@ def _left_of(event: PrivacyEvent, charged: Collection[str]) -> PrivacyEvent | No
     return None if left is None else replace(event, reader=left)
 
 
+def _is_of_same_data(row: Sequence[Cell], rows: Sequence[Sequence[Cell]], release: Release) -> bool:
+    """Tell whether a row of the same draw (fingerprint, that of the sources, ..) is of the same values, from the same texts.
+
+    Of a row without texts they are those of the first later row of the same codes, if there is one (`ledger_sums`).
+    """
+    fingerprint, source = row[:2]
+    if fingerprint != release.fingerprint:
+        return False
+    source = source or next((other[1] for other in rows if other[0] == fingerprint and other[1]), b"")
+    return not source or not release.source_fingerprint or source == release.source_fingerprint
+
+
 class Ledger(LedgerSums):
     """The ledger in a party's database."""
 
@@ -247,8 +263,12 @@ class Ledger(LedgerSums):
         Raises:
             Refusal: BUDGET_EXCEEDED.
         """
-        query = "SELECT COUNT(DISTINCT study_digest) FROM ledger WHERE dataset = ? AND kind = ? AND study_digest <> ?"
-        linked = self._database.only(int, query, (dataset, events.name_of(Linkage), study_digest))
+        query = (
+            "SELECT COUNT(*) FROM (SELECT study_digest FROM ledger WHERE dataset = ?2 AND kind = ?3"  # noqa: S608 (constant text)
+            " UNION SELECT p.study_digest FROM reserved p JOIN study s ON s.digest = p.study_digest"
+            f" WHERE p.dataset = ?2 AND p.kind = ?3 AND {UNDER_WAY}) WHERE study_digest <> ?4"
+        )
+        linked = self._database.only(int, query, (int(State.PUBLISHED), dataset, _LINKAGE, study_digest))
         if linked >= policy.masked.linkages:
             raise Refusal(
                 "BUDGET_EXCEEDED",
@@ -258,9 +278,9 @@ class Ledger(LedgerSums):
             )
 
     def has_drawn(self, study_digest: bytes) -> bool:
-        """Whether noise was drawn for a study: room is kept for it, it is in the spool, was sent, or is in what is shared."""
+        """Whether noise was drawn for a study: it began to be, it is in the spool, was sent, or is in what is shared."""
         query = (
-            "SELECT 1 FROM reserved WHERE study_digest = ?1"  # noqa: S608 (constant text)
+            "SELECT 1 FROM reserved WHERE study_digest = ?1 AND drawn"  # noqa: S608 (constant text)
             f" UNION SELECT 1 FROM ledger WHERE study_digest = ?1 AND kind <> '{_LINKAGE}'"
             " UNION SELECT 1 FROM artifact WHERE digest = ?1 LIMIT 1"
         )
@@ -273,6 +293,14 @@ class Ledger(LedgerSums):
         """
         query = f"SELECT 1 FROM ledger WHERE {_SAME_DRAW} LIMIT 1"  # noqa: S608 (constant text)
         return self._database.has(query, release.draw)
+
+    def is_kept(self, release: Release) -> bool:
+        """Tell whether room is kept for the same draw in a study under way, of whatever data; see `drawn_before`."""
+        query = (
+            f"SELECT 1 FROM (SELECT * FROM reserved WHERE {_SAME_DRAW.replace('?', '?2', 1)}) p"  # noqa: S608 (constant text)
+            f" JOIN study s ON s.digest = p.study_digest WHERE {UNDER_WAY} LIMIT 1"
+        )
+        return self._database.has(query, (int(State.PUBLISHED), *release.draw))
 
     def assess(
         self,
@@ -345,6 +373,8 @@ class Ledger(LedgerSums):
         policy: Policy,
         *,
         shared: Mapping[str, Sequence[PrivacyEvent]],
+        linkages: Mapping[str, Linkage] = MappingProxyType({}),
+        drawn: bool = True,
     ) -> None:
         """Check that there is room for everything that a study will be charged, and keep it; once, before its first byte.
 
@@ -353,32 +383,68 @@ class Ledger(LedgerSums):
             releases: of all units that it sends.
             policy: the limits.
             shared: as for `assess`.
+            linkages: of a masked study, by data set; each has a place among `max_linkages`.
+            drawn: its noise is drawn next; False: it is approved, and what was kept for an earlier approval of it is free again.
 
         Raises:
             Refusal: as `assess`; nothing is reserved.
         """
         with self._database.transaction():
-            if self._database.has("SELECT 1 FROM reserved WHERE study_digest = ? LIMIT 1", (study_digest,)):
+            if self._database.has("SELECT 1 FROM reserved WHERE study_digest = ? AND drawn LIMIT 1", (study_digest,)):
                 return
+            self._database.write("DELETE FROM reserved WHERE study_digest = ?", (study_digest,))
+            for dataset in linkages:
+                self.check_linkages(dataset, policy, study_digest=study_digest)
             found = self.assess(list(releases.values()), policy, study_digest=study_digest, shared=shared)
             self.check_rows()
+            if drawn or policy.on_data_change == "refuse":
+                columns = [item.charge for item in found]
+                named = [
+                    item.values(assessed.version_tag) for item, assessed in zip(releases.values(), found, strict=True)
+                ]
+            else:  # what is kept before anything left must not tell whether data changed: it names none, and is the most
+                columns = [item.at_most for item in found]
+                named = [(*item.draw, b"", study_digest, bytes([0])) for item in releases.values()]
             rows: list[tuple[PrivacyEvent, int | None, Values, Cost]] = [
-                (item.event, index, release.values(item.version_tag), item.charge)
-                for (index, release), item in zip(releases.items(), found, strict=True)
+                (assessed.event, index, values, cost)
+                for index, assessed, values, cost in zip(releases, found, named, columns, strict=True)
             ]
             for dataset, statistics in shared.items():
                 # Noise on them is drawn later, so that no digest names it yet.
-                values = (dataset, "", study_digest, b"", b"", b"", b"")
+                values = (dataset, "", study_digest, b"", b"", b"", b"", b"")
                 rows += [(event, None, values, cost_of(event)) for event in statistics]
-            for number, (event, unit, values, cost) in enumerate(rows):
-                if cost and math.isfinite(cost.epsilon):
-                    self._database.write(
-                        "INSERT INTO reserved VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                        (
-                            *(study_digest, number, kind_of(event).name, unit, *values, cost.epsilon, cost.delta),
-                            events.to_json(event),
-                        ),
-                    )
+            kept = [row for row in rows if row[-1] and math.isfinite(row[-1].epsilon)]
+            kept += [
+                (linkage, None, (dataset, "", study_digest, b"", b"", b"", b"", b""), NOTHING)
+                for dataset, linkage in linkages.items()
+            ]
+            for number, row in enumerate(kept):
+                self._keep(study_digest, number, row, drawn=drawn)
+
+    def _keep(
+        self, study_digest: bytes, number: int, row: tuple[PrivacyEvent, int | None, Values, Cost], *, drawn: bool
+    ) -> None:
+        event, unit, values, cost = row
+        dataset, sources, codebook, transition, secret, fingerprint, source_fingerprint, version_tag = values
+        self._database.insert(
+            "reserved",
+            study_digest=study_digest,
+            number=number,
+            kind=kind_of(event).name,
+            unit=unit,
+            dataset=dataset,
+            sources=sources,
+            codebook_digest=codebook,
+            transition_digest=transition,
+            secret_id=secret,
+            fingerprint=fingerprint,
+            source_fingerprint=source_fingerprint,
+            version_tag=version_tag,
+            epsilon=cost.epsilon,
+            delta=cost.delta,
+            event=events.to_json(event),
+            drawn=int(drawn),
+        )
 
     def _assess_one(self, release: Release, policy: Policy, study_digest: bytes) -> Assessment:
         name, cost = ", ".join(release.variables), cost_of(release.event)
@@ -391,20 +457,23 @@ class Ledger(LedgerSums):
             message = f"column '{name}': epsilon {cost.epsilon:.4g}, expected at most {rule.limit:g}"
             raise Refusal("BUDGET_EXCEEDED", message, hint=f"the limit is policy.{rule.key}")
         earlier = self._database.rows(
-            f"SELECT fingerprint, version_tag, MAX(study_digest = ?), json_group_array(DISTINCT reader) FROM ledger"  # noqa: S608 (constant text)
-            f" WHERE {_SAME_DRAW} GROUP BY fingerprint, version_tag ORDER BY MIN(number)",
+            "SELECT fingerprint, source_fingerprint, version_tag, MAX(study_digest = ?), json_group_array(DISTINCT reader)"  # noqa: S608 (constant text)
+            f" FROM ledger WHERE {_SAME_DRAW} GROUP BY fingerprint, source_fingerprint, version_tag ORDER BY MIN(number)",
             (study_digest, *release.draw),
         )
-        for fingerprint, version_tag, for_this, readers in earlier:
-            if fingerprint == release.fingerprint:
-                certain = for_this or policy.on_data_change == "refuse"
-                left = _left_of(release.event, json.loads(cast("str", readers)))
-                return Assessment(
-                    event=left or release.event,
-                    version_tag=cast("bytes", version_tag),
-                    charge=NOTHING if left is None else cost,
-                    at_most=NOTHING if certain and left is None else cost,
-                )
+        same = [row for row in earlier if _is_of_same_data(row, earlier, release)]
+        if same:
+            version_tag = same[0][2]
+            same = [row for row in same if row[2] == version_tag]
+            certain = any(row[3] for row in same) or policy.on_data_change == "refuse"
+            readers = {reader for row in same for reader in json.loads(cast("str", row[4]))}
+            left = _left_of(release.event, readers)
+            return Assessment(
+                event=left or release.event,
+                version_tag=cast("bytes", version_tag),
+                charge=NOTHING if left is None else cost,
+                at_most=NOTHING if certain and left is None else cost,
+            )
         if not earlier:
             return Assessment(event=release.event, version_tag=b"", charge=cost, at_most=cost)
         if policy.on_data_change == "refuse":
@@ -415,7 +484,9 @@ class Ledger(LedgerSums):
             )
         return Assessment(
             event=release.event,
-            version_tag=release.fingerprint if policy.on_data_change == "fresh" else b"",
+            version_tag=(release.source_fingerprint or release.fingerprint)
+            if policy.on_data_change == "fresh"
+            else b"",
             charge=cost,
             at_most=cost,
         )
@@ -568,6 +639,7 @@ class Ledger(LedgerSums):
                 transition_digest=transition,
                 secret_id=secret,
                 fingerprint=release.fingerprint,
+                source_fingerprint=release.source_fingerprint,
                 version_tag=version_tag,
                 event=events.to_json(release.event),
                 epsilon=cost.epsilon,
@@ -631,6 +703,8 @@ def audited(
     digests = {name: cast("bytes", getattr(release, name)).hex() for name in PARTS}
     said = {"unit": unit, "dataset": release.dataset, "sources": list(release.sources)}
     drawn: dict[str, object] = {"event": events.document(release.event)}
+    if release.source_fingerprint:
+        drawn["source_fingerprint"] = release.source_fingerprint.hex()
     if charged.delta:
         drawn["charged_delta"] = charged.delta
     return {**said, **digests, "version_tag": version_tag.hex(), **drawn}

@@ -28,7 +28,7 @@ from typing import Final
 
 from verticil.party.audit.log import AuditLog, Event, What, note_configuration
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.dataset.releases import origins_of, seals
+from verticil.party.dataset.releases import origins_of, seals, without_sources
 from verticil.party.limits.rules import RULE_PREFIX, Rule, approver_name
 from verticil.party.local_dataset import LocalDataset, releases_of
 from verticil.party.policy import approval
@@ -140,10 +140,14 @@ class Voting:
             DataFault, Misuse: as `origins`.
         """
         releases = releases_of(self.config, approved, holding, site_secret=self.secret.value)
+        sealed, former = (
+            seals(items, record.digest, site_secret=self.secret.value)
+            for items in (releases, without_sources(releases))
+        )
         approval.check_data(
             approved,
             given,
-            seals(releases, record.digest, site_secret=self.secret.value),
+            {index: (sealed[index], former[index]) for index in sealed},
             then=self.decisions.noted(record.digest, approval.content_of(record.approval or b""))
             if record.approval
             else None,
@@ -206,8 +210,9 @@ class Voting:
             holding: the data, when they have been read already.
 
         Raises:
-            Refusal: whatever speaks against the study (exit 3), or NOT_APPROVED, not the approver's key; STUDY_DENIED,
-                STUDY_EXPIRED, STUDY_WITHDRAWN, APPROVAL_VOID.
+            Refusal: whatever speaks against the study (exit 3), the budget again when the vote completes the approval, with which
+                room is kept; or NOT_APPROVED, not the approver's key; STUDY_DENIED, STUDY_EXPIRED, STUDY_WITHDRAWN,
+                APPROVAL_VOID.
             DataFault, Misuse: whatever is wrong with the tables or party.toml.
         """
         config = self.config
@@ -254,6 +259,14 @@ class Voting:
                 complete = by_itself or len(voters) >= allowed.needed
                 verdict = Verdict(review=found, approvers=voters, complete=complete, void=void, changed=changed)
                 if complete:
+                    self.ledger.reserve(
+                        record.digest,
+                        found.sent,
+                        config.policy,
+                        shared=found.shared,
+                        linkages=found.linkages,
+                        drawn=False,
+                    )
                     body = encode(replace(found.bound, approver=", ".join(voters), approved_at=at))
                     self.decisions.approve(record.digest, body, at)
                 note_configuration(self.audit, config.path, at, who=name)

@@ -354,45 +354,69 @@ class StudyContext:
         if self.record.common_sha256 not in {None, common_sha256}:
             raise PeerFault("ALIGNMENT_MISMATCH", f"study '{self.record.study_id}': {problem}", hint=hint)
 
-    def accept_people(self, tags: NDArray[np.uint8], rows: Rows, common_sha256: bytes) -> None:
+    def accept_people(self, holding: LocalDataset, rows: Rows, common_sha256: bytes) -> None:
         """Write down that this party accepts a common list, and compare its people with those of earlier studies; blocks.
 
         Accepting the same people again, as after an answer that crossed the confirmation, compares them again and writes nothing.
 
         Args:
-            tags: of all people, (n, 14), uint8; see `verticil.party.dataset.perturb.record_tags`.
+            holding: all people.
             rows: the common ones.
             common_sha256: of the common list, as all parties know it.
 
         Raises:
-            Refusal: COMMON_SET_TOO_SIMILAR, where the policy refuses that; nothing was kept.
+            Refusal: COMMON_SET_TOO_SIMILAR, COMMON_SETS_FULL, where the policy refuses that; nothing was stored.
             DataFault: DISK_FULL, STATE_CORRUPT.
         """
-        site, record, at = self.node.site, self.record, self.node.clock()
-        policy = site.config.policy
-        keys = site.common_sets.keys(tags, rows)
-        similar = site.common_sets.similar(record.digest, keys, minimum=policy.minimum_difference)
-        kept = site.common_sets.keeps(record.digest, keys, similar)
-        about = Event(
-            what=What.ALIGNMENT, who=DAEMON, study=record.digest, study_id=record.study_id, sha256=common_sha256
+        site, record = self.node.site, self.record
+        policy, sets = site.config.policy, site.common_sets
+        people = replace(
+            sets.people(holding.keys, rows),
+            normalise=_rule_of(record.task.proposal) or (),
+            former=lambda: sets.former_keys(holding.tags, rows),
         )
-        if similar and (not kept or policy.on_small_difference == "refuse"):
-            others = ", ".join(f"{item.study_id} ({item.digest.hex()[:12]})" for item in similar)
-            text = f"fewer than {policy.minimum_difference} people are in only one of this study and {others}"
-            site.audit.record(
-                replace(about, what=What.SIMILAR_PEOPLE, detail=f"{policy.on_small_difference}: {text}"), at
-            )
-            if policy.on_small_difference == "refuse":
-                raise Refusal(
-                    "COMMON_SET_TOO_SIMILAR",
-                    f"study '{record.study_id}': {text}",
-                    hint="releases about nearly the same people tell their difference; see policy.minimum_difference",
-                )
-            _log.warning("%s: releases about nearly the same people tell their difference", text)
-        if kept:
+        similar = sets.similar(record.digest, people, minimum=policy.minimum_difference, rule_of=_rule_of)
+        is_known = sets.keeps(record.digest, people, similar)
+        has_room = not policy.minimum_difference or sets.has_room(people, policy.max_common_sets)
+        refuses = policy.on_small_difference == "refuse"
+        if similar and (not is_known or refuses):
+            others = ", ".join(" with ".join(map(_named, item.digests, item.study_ids)) for item in similar)
+            what = "are left of" if any(len(item.digests) > 1 for item in similar) else "are in only one of"
+            text = f"fewer than {policy.minimum_difference} people {what} this study and {others}"
+            hint = "releases about nearly the same people tell their difference; see policy.minimum_difference"
+            self._object("COMMON_SET_TOO_SIMILAR", What.SIMILAR_PEOPLE, text, common_sha256, hint=hint)
+        if not has_room and (record.common_sha256 != common_sha256 or refuses):
+            text = f"all {policy.max_common_sets} places for sets of people are taken"
+            hint = "the people of a further set would not be remembered; a larger policy.max_common_sets makes room"
+            self._object("COMMON_SETS_FULL", What.COMMON_SETS_FULL, text, common_sha256, hint=hint)
+        if is_known or not has_room:
             return
-        dropped = site.common_sets.remember(record.digest, keys, similar)
-        detail = f"{len(rows)} people in common"
-        if dropped:
-            detail += f"; no longer compared with: {', '.join(digest.hex()[:12] for digest in dropped)}"
-        site.audit.record(replace(about, detail=detail), at)
+        sets.remember(record.digest, people, similar)
+        self._note(What.ALIGNMENT, f"{len(rows)} people in common", common_sha256)
+
+    def _object(self, code: str, what: What, text: str, common_sha256: bytes, *, hint: str) -> None:
+        """Write down what speaks against these people, and refuse them where the policy says so."""
+        rule = self.node.site.config.policy.on_small_difference
+        self._note(what, f"{rule}: {text}", common_sha256)
+        if rule == "refuse":
+            raise Refusal(code, f"study '{self.record.study_id}': {text}", hint=hint)
+        _log.warning("study '%s': %s; %s", self.record.study_id, text, hint)
+
+    def _note(self, what: What, detail: str, common_sha256: bytes) -> None:
+        record, node = self.record, self.node
+        event = Event(
+            what=what, who=DAEMON, study=record.digest, study_id=record.study_id, sha256=common_sha256, detail=detail
+        )
+        node.site.audit.record(event, node.clock())
+
+
+def _rule_of(proposal: bytes) -> tuple[str, ...] | None:
+    """Return a proposal's rule of normalisation; None: it is of a version that is not read any more."""
+    try:
+        return tuple(approval.parsed(proposal).linkage.normalise)
+    except VerticilError:
+        return None
+
+
+def _named(digest: bytes, study_id: str) -> str:
+    return f"{study_id} ({digest.hex()[:12]})"

@@ -283,6 +283,14 @@ ALTER TABLE ledger ADD COLUMN reader TEXT
 ALTER TABLE reserved ADD COLUMN event TEXT;  -- as in the ledger; empty: written by version 6
 """
 
+_REMEMBERED_PEOPLE: Final = """
+-- what a site remembers of people and data depends on nothing that a study chooses
+ALTER TABLE common_set ADD COLUMN exact_sum BLOB NOT NULL DEFAULT x'';  -- of the people's exact keys; empty: keys are of tags
+ALTER TABLE ledger ADD COLUMN source_fingerprint BLOB NOT NULL DEFAULT x'';  -- of ids and texts; empty: not known then
+ALTER TABLE reserved ADD COLUMN source_fingerprint BLOB NOT NULL DEFAULT x'';
+ALTER TABLE reserved ADD COLUMN drawn INTEGER NOT NULL DEFAULT 1;  -- 0: kept by the approval, and nothing was drawn yet
+"""
+
 SCHEMA: Final = Schema(
     steps=(
         _SCHEMA,
@@ -292,6 +300,7 @@ SCHEMA: Final = Schema(
         _VERSION_5,
         _to_version_6,
         _VERSION_7,
+        _REMEMBERED_PEOPLE,
     ),
     what="a party's state database",
     upgrade="`verticil party status` upgrades an older state; a newer one needs the version that wrote it",

@@ -206,8 +206,7 @@ class CentralStudy(StudyRun):
 
     async def _accept_people(self, context: CentralContext, rows: Rows, common_sha256: bytes) -> None:
         """Compare the common people with those of earlier studies, before anything about them leaves."""
-        tags = context.holding.tags
-        await self.node.heavily(lambda: context.accept_people(tags, rows, common_sha256))
+        await self.node.heavily(lambda: context.accept_people(context.holding, rows, common_sha256))
 
     # ---- release
 

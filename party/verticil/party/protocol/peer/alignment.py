@@ -98,7 +98,7 @@ async def take_common_list(context: PeerStudyContext) -> None:
         sha256 = hashlib.sha256(common).digest()  # what names a list on the wire
         problem = f"'{teller}' tells another common list than the one that was accepted"
         context.require_same_common(sha256, problem, hint="nothing is computed for a second list")
-        context.accept_people(holding.tags, rows, sha256)
+        context.accept_people(holding, rows, sha256)
         store.put(context.digest, Kind.COMMON, common)
         context.node.site.state.confirm(context.digest, len(common) // PSEUDONYM_BYTES, sha256)
 
@@ -117,7 +117,7 @@ async def _compare_orders(context: PeerStudyContext, holding: LocalDataset) -> N
         check_common_size(common.n_records, context.minimum)
         problem = "the rows are in another order than the one that was accepted"
         context.require_same_common(root, problem, hint="nothing is computed for a second order")
-        context.accept_people(holding.tags, holding.everyone, root)
+        context.accept_people(holding, holding.everyone, root)
         context.store.put(context.digest, Kind.COMMON, root)
         context.node.site.state.confirm(context.digest, common.n_records, root)
 

@@ -75,7 +75,7 @@ async def find_common_people(context: PeerStudyContext) -> None:
     Raises:
         WaitedForError, PeerFailedError, DataFault: as `blind_lists`.
         PeerFault: also ALIGNMENT_MISMATCH, a peer has signed another common list, or another one was accepted before.
-        Refusal: APPROVAL_VOID, LINKAGE_TOO_SMALL, COMMON_SET_TOO_SIMILAR.
+        Refusal: APPROVAL_VOID, LINKAGE_TOO_SMALL, COMMON_SET_TOO_SIMILAR, COMMON_SETS_FULL.
     """
     holding = await context.approved()
     ring, store = _Ring(context), context.store
@@ -89,7 +89,7 @@ async def find_common_people(context: PeerStudyContext) -> None:
 
         def accept() -> None:
             rows = lists.common_rows(holding.n_records, found)
-            context.accept_people(holding.tags, rows, sha256)
+            context.accept_people(holding, rows, sha256)
             store.put(context.digest, Kind.COMMON, found)
 
         await context.node.heavily(accept)
