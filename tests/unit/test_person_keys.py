@@ -38,10 +38,11 @@ def test_one_id_in_every_spelling_that_linkage_knows_has_the_same_loose_key() ->
 
 
 def test_the_exact_key_tells_letters_apart_and_no_spelling_of_one_letter() -> None:
-    a, b, same = keys("A7", "B7", " a７ ")
+    a, b, same, plain = keys("A7", "B7", " a７ ", "a7")
+    assert keys("A7", "B7") == [a, b]  # all of them ASCII
     assert a[1] == b[1]
     assert a[0] != b[0]
-    assert a == same
+    assert a == same == plain == keys("a7")[0]
 
 
 def test_an_id_without_digits_has_one_key_twice() -> None:
@@ -79,7 +80,7 @@ def test_the_keys_of_a_table_are_there_once_and_ascend(
     monkeypatch.setattr(sorting, "_LEAST_OF_A_RUN", 4)
     monkeypatch.setattr(sorting, "BLOCK_ROWS", 16)
     numbers = np.random.default_rng(0).integers(0, 400, 1500)
-    ids = [f"{'ab'[number % 2]}{number // 2}" for number in numbers]
+    ids = [f"{'ab'[number % 2]}{number // 2}" for number in numbers] + ["7"] * 74  # the last batch has digits alone
     table, macs = TableKeys(tmp_path, memory_people=memory_people), PersonMacs(SECRET)
     for start in range(0, len(ids), 37):
         table.take(macs.of(ids[start : start + 37])[0])
