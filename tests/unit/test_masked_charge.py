@@ -31,6 +31,7 @@ from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import Refusal
 from verticil.shared.identity.spoken import spoken
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, Cost
+from verticil.shared.privacy.masked import Linkage
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study, TablesRule
 from verticil.shared.study.states import State
@@ -244,6 +245,29 @@ def test_each_linkage_is_a_row_and_there_are_so_many(config: PartyConfig, masked
         with pytest.raises(Refusal, match="linked in one more masked study, expected at most 1"):
             randomized(site, dataclasses.replace(masked, id="again"))
         charge_linkage(site, record, NOW)
+
+
+def test_a_place_among_linkages_is_kept_with_the_approval(config: PartyConfig, masked: Study) -> None:
+    """Three proposals at once, places for two: the third had been approved here, and refused when others had been charged."""
+    policy = dataclasses.replace(config.policy, masked=dataclasses.replace(config.policy.masked, linkages=2))
+    with Site.open(dataclasses.replace(config, policy=policy)) as site:
+        for number in range(3):
+            study = dataclasses.replace(masked, id=f"study-{number}")
+            site.state.remember(task_of(canonical.digest(study), canonical.to_bytes(study)), study.id, NOW)
+        first, second, third = site.state.studies()
+        for record in (first, second):
+            assert site.voting.approve(record, "officer", NOW).complete
+            assert not site.ledger.has_drawn(record.digest)
+        refused = pytest.raises(Refusal, match="linked in one more masked study, expected at most 2")
+        with refused:
+            site.voting.approve(third, "officer", NOW)
+        with refused:  # and where two are approved in the same moment
+            linkages = {"people": Linkage(mode="keyed-hash")}
+            site.ledger.reserve(third.digest, {}, policy, shared={}, linkages=linkages, drawn=False)
+        for record in (first, second):
+            charge_linkage(site, record, NOW)
+        with refused:
+            site.voting.approve(third, "officer", NOW)
 
 
 def test_a_linkage_does_not_keep_lower_limits_from_counting(config: PartyConfig, masked: Study) -> None:

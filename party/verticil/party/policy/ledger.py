@@ -482,11 +482,10 @@ class Ledger(LedgerSums):
                 f"column '{name}' of data set '{release.dataset}': the data changed since they were released with this matrix",
                 hint="a second release shows which values changed; see policy.on_data_change in party.toml",
             )
+        data = release.source_fingerprint or release.fingerprint
         return Assessment(
             event=release.event,
-            version_tag=(release.source_fingerprint or release.fingerprint)
-            if policy.on_data_change == "fresh"
-            else b"",
+            version_tag=data if policy.on_data_change == "fresh" else b"",
             charge=cost,
             at_most=cost,
         )
