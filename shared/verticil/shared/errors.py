@@ -127,6 +127,7 @@ CODES: Final[dict[str, tuple[str, int]]] = {
     "LINKAGE_TOO_SMALL": ("Refusal", 3),
     "DECLARATION_WEAKER": ("Refusal", 3),
     "COMMON_SET_TOO_SIMILAR": ("Refusal", 3),
+    "SAME_PEOPLE": ("Refusal", 3),
     "NOT_APPROVED": ("Refusal", 4),
     "APPROVAL_VOID": ("Refusal", 4),
     "STUDY_DENIED": ("Refusal", 4),

@@ -7,7 +7,10 @@ Promises
   the same recipient again are counted beside their row: asking again and again does not fill the ledger.
 - Values that were charged once cost nothing again: same data set, source columns, codebook, matrix, site secret and version of
   the data. Sticky noise makes a second sending of them the very same values. Anything else is charged its full cost.
-- The lifetime sum is per data set name. A new fingerprint of the data, a new codebook, matrix or secret never resets it.
+- The lifetime sum is that of the people, under whatever names their data sets were charged (`SamePeople`). A new fingerprint of
+  the data, a new codebook, matrix or secret never resets it. Before anything is charged the tables' people are compared with
+  those of all other accounts (`verticil.party.people.guard`), and a charge that would give people a second account is refused.
+- What was drawn under one name of an account is used again under every other one (`Ledger.as_drawn`), and never drawn anew.
 - A changed version of data that was released before is refused unless the policy says otherwise (contract.md section 2): with
   ``sticky`` it is released with the same noise, which shows which values changed; with ``fresh`` a version tag draws new noise.
   Either is charged; and where either is accepted there must be room for it in the budget also when the data are the same, so that
@@ -42,7 +45,8 @@ from typing import Final, TypedDict, Unpack, cast
 from verticil.party.audit.log import Event, What
 from verticil.party.dataset.releases import Drawn, Release, Values
 from verticil.party.limits.policy import Policy, check_shared, no_limit
-from verticil.party.policy.ledger_sums import CHARGED_BEFORE, NAMES_OF_VALUES, LedgerSums
+from verticil.party.policy.ledger_draws import LedgerDraws
+from verticil.party.policy.ledger_sums import CHARGED_BEFORE, NAMES_OF_VALUES, OF_ACCOUNT
 from verticil.party.storage.secret import secret_id
 from verticil.party.storage.studies import stamp
 from verticil.shared.audit import DAEMON
@@ -167,14 +171,36 @@ def _charged_once(releases: Sequence[Release], found: Sequence[Assessment]) -> t
     return tuple(charged)
 
 
+def _check_one_version(releases: Sequence[Release], policy: Policy) -> None:
+    """Refuse one draw of several versions of the data in one study, as of two tables of the same people.
+
+    Raises:
+        Refusal: DATA_CHANGED.
+    """
+    versions: dict[tuple[object, ...], bytes] = {}
+    for release in releases:
+        is_other = versions.setdefault(release.draw, release.fingerprint) != release.fingerprint
+        if is_other and policy.on_data_change == "refuse":
+            raise _changed(release)
+
+
+def _changed(release: Release) -> Refusal:
+    return Refusal(
+        "DATA_CHANGED",
+        f"column '{', '.join(release.variables)}' of data set '{release.dataset}': the data changed since they were released"
+        " with this matrix",
+        hint="a second release shows which values changed; see policy.on_data_change in party.toml",
+    )
+
+
 def _left_of(event: PrivacyEvent, charged: Collection[str]) -> PrivacyEvent | None:
     """What of a draw is to be charged where the same values were charged for these readers; None: nothing."""
     left = left_for(event.reader, charged)
     return None if left is None else replace(event, reader=left)
 
 
-class Ledger(LedgerSums):
-    """The ledger in a party's database."""
+class Ledger(LedgerDraws):
+    """The ledger in a party's database; arguments as for `LedgerSums`."""
 
     def datasets(self) -> tuple[str, ...]:
         """Names of the data sets that something was charged to."""
@@ -245,10 +271,14 @@ class Ledger(LedgerSums):
         """Refuse to link the people of a data set once more than the policy permits.
 
         Raises:
-            Refusal: BUDGET_EXCEEDED.
+            Refusal: BUDGET_EXCEEDED; SAME_PEOPLE.
         """
-        query = "SELECT COUNT(DISTINCT study_digest) FROM ledger WHERE dataset = ? AND kind = ? AND study_digest <> ?"
-        linked = self._database.only(int, query, (dataset, events.name_of(Linkage), study_digest))
+        self.people.check([dataset])
+        query = (
+            f"SELECT COUNT(DISTINCT study_digest) FROM ledger WHERE {OF_ACCOUNT}"  # noqa: S608 (constant text)
+            " AND kind = ? AND study_digest <> ?"
+        )
+        linked = self._database.only(int, query, (self._names(dataset), events.name_of(Linkage), study_digest))
         if linked >= policy.masked.linkages:
             raise Refusal(
                 "BUDGET_EXCEEDED",
@@ -265,14 +295,6 @@ class Ledger(LedgerSums):
             " UNION SELECT 1 FROM artifact WHERE digest = ?1 LIMIT 1"
         )
         return self._database.has(query, (study_digest,))
-
-    def drawn_before(self, release: Release) -> bool:
-        """Whether the same draw (data set, source columns, codebook, matrix, secret) was sent before, of whatever data.
-
-        The fingerprint of the data is not looked at, so the answer says nothing of what they are now.
-        """
-        query = f"SELECT 1 FROM ledger WHERE {_SAME_DRAW} LIMIT 1"  # noqa: S608 (constant text)
-        return self._database.has(query, release.draw)
 
     def assess(
         self,
@@ -292,16 +314,22 @@ class Ledger(LedgerSums):
             shared: the events of what it shares besides, by data set.
 
         Raises:
-            Refusal: DATA_CHANGED, EPSILON_INFINITE, BUDGET_EXCEEDED (column or lifetime).
+            Refusal: DATA_CHANGED, EPSILON_INFINITE, BUDGET_EXCEEDED (column or lifetime), SAME_PEOPLE.
+            Misuse: CONFIG_INVALID, as `PeopleGuard.check`.
         """
         with self._database.transaction():
+            self.people.check([*(release.dataset for release in releases), *shared])
+            _check_one_version(releases, policy)
             found = _charged_once(releases, [self._assess_one(release, policy, study_digest) for release in releases])
             pairs = list(zip(releases, found, strict=True))
             own = {(*item.values(assessed.version_tag), assessed.event.reader) for item, assessed in pairs}
-            for dataset in dict.fromkeys([*(release.dataset for release in releases), *shared]):
-                drawn = [assessed.event for item, assessed in pairs if item.dataset == dataset and assessed.at_most]
-                drawn += shared.get(dataset, ())
-                self.check_room(dataset, drawn, policy, study_digest=study_digest, own=own)
+            drawn: dict[str, list[PrivacyEvent]] = {}
+            for item, assessed in pairs:
+                drawn.setdefault(self.account(item.dataset), []).extend([assessed.event] * bool(assessed.at_most))
+            for dataset, statistics in shared.items():
+                drawn.setdefault(self.account(dataset), []).extend(statistics)
+            for account, new in drawn.items():
+                self.check_room(account, new, policy, study_digest=study_digest, own=own)
         return found
 
     def check_room(
@@ -333,7 +361,7 @@ class Ledger(LedgerSums):
             if not new or limits is None:
                 continue
             asked = self.adds(study_digest, dataset, reader, new)
-            kept = self.kept(study_digest, own, reader).get(dataset, NOTHING)
+            kept = self.kept(study_digest, own, reader).get(self.account(dataset), NOTHING)
             short = Account(spent=self.spent(dataset, reader), kept=kept, limit=limits.lifetime).dry_run(asked)
             if short is not None:
                 raise _no_room(dataset, reader, short)
@@ -408,11 +436,7 @@ class Ledger(LedgerSums):
         if not earlier:
             return Assessment(event=release.event, version_tag=b"", charge=cost, at_most=cost)
         if policy.on_data_change == "refuse":
-            raise Refusal(
-                "DATA_CHANGED",
-                f"column '{name}' of data set '{release.dataset}': the data changed since they were released with this matrix",
-                hint="a second release shows which values changed; see policy.on_data_change in party.toml",
-            )
+            raise _changed(release)
         return Assessment(
             event=release.event,
             version_tag=release.fingerprint if policy.on_data_change == "fresh" else b"",
@@ -456,7 +480,8 @@ class Ledger(LedgerSums):
             if not assessment.charge and self._count_again(unit, send):
                 return NOTHING
             charged = replace(release, event=assessment.event)
-            self.put_back(charged, version_tag=version_tag, charged=assessment.charge, unit=unit, **send)
+            people = self.people.digest(release.dataset)
+            self.put_back(charged, version_tag=version_tag, charged=assessment.charge, unit=unit, people=people, **send)
         return assessment.charge
 
     def _check_whole(self, study_digest: bytes, policy: Policy) -> None:
@@ -472,7 +497,7 @@ class Ledger(LedgerSums):
         for *values, event in self._database.rows(_STILL_TO_SEND, (study_digest,)):
             item = events.from_json(cast("str", event))
             own.add((*cast("Values", tuple(values)), item.reader))
-            drawn.setdefault(cast("str", values[0]), []).append(item)
+            drawn.setdefault(self.account(cast("str", values[0])), []).append(item)
         for dataset, items in drawn.items():
             self.check_room(dataset, items, policy, study_digest=study_digest, own=own)
 
@@ -510,20 +535,22 @@ class Ledger(LedgerSums):
             What was charged.
 
         Raises:
-            Refusal: EPSILON_INFINITE without noise and without `allow_exact_parameters`; BUDGET_EXCEEDED; APPROVAL_VOID, other
-                statistics of this study were sent to the recipient.
+            Refusal: EPSILON_INFINITE without noise and without `allow_exact_parameters`; BUDGET_EXCEEDED; SAME_PEOPLE;
+                APPROVAL_VOID, other statistics of this study were sent to the recipient.
             DataFault: DISK_FULL, STATE_CORRUPT; nothing was written and nothing may leave.
         """
         with self._database.transaction():
             cost = cost_of(shared.event)
             check_shared(policy, cost.epsilon, shared.event.reader)
+            self.people.check([shared.dataset])
             self._check_whole(send["study_digest"], policy)
             self._check_first(shared, send)
             earlier = (shared,) if along_with is None else (shared, replace(shared, codebook_digest=along_with))
             charge = NOTHING if any(map(self._has, earlier)) else cost
             drawn = [shared.event] if charge else []
             self.check_room(shared.dataset, drawn, policy, study_digest=send["study_digest"])
-            self.put_back(shared, version_tag=b"", charged=charge, unit=None, **send)
+            people = self.people.digest(shared.dataset)
+            self.put_back(shared, version_tag=b"", charged=charge, unit=None, people=people, **send)
         return charge
 
     def _check_first(self, shared: Release, send: Send) -> None:
@@ -549,9 +576,14 @@ class Ledger(LedgerSums):
         version_tag: bytes,
         charged: Cost,
         unit: int | None,
+        people: bytes | None = None,
         **send: Unpack[Send],
     ) -> None:
-        """Write a row as it had been written, or as it must have been, without asking any limit. Arguments as for `record`."""
+        """Write a row as it had been written, or as it must have been, without asking any limit. Arguments as for `record`.
+
+        Args:
+            people: names the sketch of the people (`PeopleGuard.digest`); None: whose table it was is not known.
+        """
         dataset, sources, codebook, transition, secret = release.draw
         cost = cost_of(release.event)
         with self._database.transaction():
@@ -577,6 +609,7 @@ class Ledger(LedgerSums):
                 recipient=send["recipient"],
                 artifact_sha256=send["artifact_sha256"],
                 size=send["size"],
+                people=people,
             )
 
     def _first_delta(self, delta: float, study_digest: bytes, dataset: str, draw: bytes) -> float:
