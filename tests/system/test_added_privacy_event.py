@@ -14,7 +14,7 @@ from support.documents import FEDERATION, party_toml
 from verticil.cli.main import main
 from verticil.party.config import load_party
 from verticil.party.dataset.releases import Release
-from verticil.party.local_dataset import datasets_of, statistics_of
+from verticil.party.local_dataset import accounts_of, statistics_of
 from verticil.party.operator.page import view
 from verticil.party.operator.page.view import render
 from verticil.party.operator.pending_studies import show
@@ -146,7 +146,7 @@ def test_an_added_event_is_worded_for_approval_reserved_charged_and_listed(
     with Site.open(config) as site:
         record = site.state.study(digest)
         releases = site.releases(study, site.read(record))
-        statistics = statistics_of(study, "clinic", datasets_of(releases))
+        statistics = statistics_of(study, "clinic", accounts_of(releases, site.ledger.account))
         site.ledger.reserve(digest, releases, config.policy, shared=statistics)
         assert site.ledger.kept()["people"] == Cost(epsilon=pytest.approx(2.75), delta=1e-7)
         assert told(site, digest, study) == Cost(epsilon=0.75, delta=1e-7)

@@ -227,6 +227,11 @@ def test_two_data_sets_are_joined_by_id_and_charged_apart(folder, release_study,
     )
     path = folder / "party.toml"
     path.write_text(path.read_text().replace("[policy]", '[dataset.habits]\npath = "habits.csv"\nid = "id"\n[policy]'))
+    with Site.open(config_of(folder)) as site:
+        site.state.remember(told(release_study), release_study.id, NOW)
+        with pytest.raises(Refusal, match=r"SAME_PEOPLE.*'habits' and data set 'people'"):
+            site.review(site.state.find("heart"), NOW)
+    path.write_text(path.read_text().replace("[policy]", '[policy]\nsame_people = { habits = "apart" }'))
     config = config_of(folder)
     assert {name: origin.dataset for name, origin in origins(config, release_study).items()} == {
         "age": "people",

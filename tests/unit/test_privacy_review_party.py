@@ -243,6 +243,7 @@ def test_equal_columns_of_two_data_sets_are_two_columns(folder, release_study):
     columns = (
         '[dataset.people.columns.smoker]\nsource = "smoker"\n'
         '[dataset.visits]\npath = "visits.csv"\nid = "id"\n[dataset.visits.columns.habit]\nsource = "smoker"\n'
+        '[policy.same_people]\nvisits = "apart"\n'
     )
     twice = (SMOKER, dataclasses.replace(SMOKER, name="habit"))
     study = with_variables(release_study, twice, TWO, TWO, name="apart")

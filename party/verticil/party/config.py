@@ -30,6 +30,7 @@ from verticil.party.limits.policy import (
     Policy,
 )
 from verticil.party.limits.rules import Known, Rule
+from verticil.party.limits.same_people import APART, GONE, WORDS, SamePeople, circle_from
 from verticil.shared.channels.privacy import Breach
 from verticil.shared.config import RELAY, Federation, listen_address, load_federation, path_in, read_toml
 from verticil.shared.errors import Misuse
@@ -145,7 +146,7 @@ def load_party(path: Path) -> PartyConfig:
         linkage_key=path_in(linkage, "key", base),
         datasets=rules,
         declarations=table.tables("randomization", optional=True),
-        policy=_policy(table.table("policy"), tuple(keys), name, federation),
+        policy=_policy(table.table("policy"), tuple(keys), name, federation, tuple(rules)),
         peer=_peer(table.table("peer")) if table.has("peer") else None,
         metrics=metrics_address(table.table("metrics", optional=True)),
         page=listen_address(table.table("ui", optional=True), hint=PAGE_HINT) or DEFAULT_PAGE,
@@ -324,7 +325,9 @@ def _rule(table: Table) -> Rule:
     return rule
 
 
-def _policy(table: Table, with_keys: tuple[str, ...], own_name: str, federation: Federation) -> Policy:
+def _policy(
+    table: Table, with_keys: tuple[str, ...], own_name: str, federation: Federation, datasets: tuple[str, ...]
+) -> Policy:
     rules = tuple(_rule(item) for item in table.tables("rule", optional=True))
     approvers = table.strings("approvers", [])
     if approvers and (strangers := [name for name in with_keys if name not in approvers]):
@@ -373,6 +376,7 @@ def _policy(table: Table, with_keys: tuple[str, ...], own_name: str, federation:
         max_days=_at_least(table, "max_days", 0, 0) if table.has("max_days") else None,
         max_rule_approvals_per_day=_at_least(table, "max_rule_approvals_per_day", 0, RULE_APPROVALS),
         masked=_masked(table, own_name, pinned_keys(federation)),
+        same_people=_same_people(table.table("same_people", optional=True), datasets),
     )
     if rules and policy.approval == "manual":
         table.fail("rule", 'stands beside approval = "manual"', hint='set approval = "rules", or remove the rules')
@@ -381,6 +385,35 @@ def _policy(table: Table, with_keys: tuple[str, ...], own_name: str, federation:
         table.fail("approvers_needed", f"got {policy.approvers_needed}, expected at most the {n_approvers} approvers")
     table.finish()
     return policy
+
+
+def _same_people(table: Table, datasets: tuple[str, ...]) -> SamePeople:
+    """Read ``same_people`` of ``[policy]``: of each name another one, ``apart`` or ``gone``."""
+    said = {name: table.value(str, name) for name in table.names()}
+    table.finish()
+    joined = {name: other for name, other in said.items() if other not in WORDS}
+    for name, other in said.items():
+        if not is_name(other):
+            table.fail(name, f"got '{other}', expected the name of a data set, '{APART}' or '{GONE}'")
+        if other in WORDS and other in datasets:
+            hint = f"rename [dataset.{other}]: here the word would be read as a name"
+            table.fail(name, f"got '{other}', which is a data set, too", hint=hint)
+        if other == name:
+            table.fail(name, "names itself, expected another name", hint="leave it out: it has one account anyway")
+        if other == GONE and name in datasets:
+            table.fail(name, f"got '{GONE}', and [dataset.{name}] stands in this file")
+        if circle_from(joined, name):
+            table.fail(name, f"'{other}' leads back to '{name}', expected names that lead to a last one")
+    found = SamePeople(
+        datasets=frozenset(datasets),
+        joined=joined,
+        apart=frozenset(name for name, word in said.items() if word == APART),
+        gone=frozenset(name for name, word in said.items() if word == GONE),
+    )
+    for name, other in joined.items():
+        if not found.is_explained(name):
+            table.fail(name, f"got '{other}', and neither is a data set of this file: {', '.join(datasets)}")
+    return found
 
 
 def pinned_keys(federation: Federation) -> dict[str, bytes]:

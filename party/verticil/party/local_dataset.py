@@ -58,16 +58,26 @@ class Origin:
 
     Attributes:
         dataset: its data set.
+        account: the name of the people's account in the ledger; see `verticil.party.limits.same_people`.
         source: the local column; of a flag those that it is written from.
         recode, written: see `perturb.codebook_digest`; of a flag its conditions stand in `written`.
         flag: whether it is one, and so no column of the table.
     """
 
     dataset: str
+    account: str
     source: str
     recode: Mapping[str, str]
     written: str = "plain"
     flag: bool = False
+
+
+NameOfDraws = Callable[[str, Sequence[str], bytes], str]
+"""Of an account, local columns and a codebook: the name under which these were drawn before, or that of the account."""
+
+
+def _under_its_account(account: str, _sources: Sequence[str], _codebook: bytes) -> str:
+    return account
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -148,7 +158,8 @@ def origins(config: PartyConfig, study: Study) -> dict[str, Origin]:
 def _column_origins(config: PartyConfig, study: Study, own: Sequence[Variable]) -> dict[str, Origin]:
     if len(config.datasets) == 1:
         ((name, rule),) = config.datasets.items()
-        return {variable.name: _origin(name, rule, study, variable) for variable in own}
+        account = config.policy.same_people.account(name)
+        return {variable.name: _origin(name, account, rule, study, variable) for variable in own}
     headers: dict[str, tuple[str, ...]] = {}
     found: dict[str, Origin] = {}
     for variable in own:
@@ -163,7 +174,8 @@ def _column_origins(config: PartyConfig, study: Study, own: Sequence[Variable]) 
                 f"{config.path.name}: variable '{variable.name}': expected one of {len(config.datasets)} data sets, {where}",
                 hint=f"name it in [dataset.NAME.columns.{variable.name}]",
             )
-        found[variable.name] = _origin(homes[0], config.datasets[homes[0]], study, variable)
+        home, account = homes[0], config.policy.same_people.account(homes[0])
+        found[variable.name] = _origin(home, account, config.datasets[home], study, variable)
     return found
 
 
@@ -179,8 +191,8 @@ def _flag_origin(config: PartyConfig, study: Study, flag: Flag, places: Mapping[
         )
     columns = {name: (place.source, place.recode, place.written) for name, place in own.items()}
     source, meaning = flag_meaning(study, flag, columns)
-    dataset = next(iter(own.values())).dataset
-    return Origin(dataset=dataset, source=source, recode={}, written=meaning, flag=True)
+    first = next(iter(own.values()))
+    return Origin(dataset=first.dataset, account=first.account, source=source, recode={}, written=meaning, flag=True)
 
 
 def flag_of(study: Study, variable: str) -> Flag | None:
@@ -299,7 +311,7 @@ def with_properties(rule: DatasetRule, knowledge: Knowledge | None, names: Colle
     return replace(rule, columns=changed)
 
 
-def _origin(dataset: str, rule: DatasetRule, study: Study, variable: Variable) -> Origin:
+def _origin(dataset: str, account: str, rule: DatasetRule, study: Study, variable: Variable) -> Origin:
     column = with_properties(rule, study.knowledge, (variable.name,)).column(variable.name)
     if column.source == rule.id:
         raise Refusal(
@@ -307,7 +319,7 @@ def _origin(dataset: str, rule: DatasetRule, study: Study, variable: Variable) -
             f"variable '{variable.name}': its column is the id of data set '{dataset}'",
             hint="the column that names the person is never released",
         )
-    return Origin(dataset=dataset, source=column.source, recode=column.recode, written=column.written)
+    return Origin(dataset=dataset, account=account, source=column.source, recode=column.recode, written=column.written)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -343,6 +355,7 @@ def read_people(
     *,
     site_secret: SiteSecret,
     linked_by: Macs | None,
+    name_of_draws: NameOfDraws = _under_its_account,
     progress: Callable[[int], None] = lambda rows: None,
 ) -> People:
     """Read this party's tables for a study, batch by batch.
@@ -352,6 +365,7 @@ def read_people(
         study: the proposal.
         site_secret: of this site.
         linked_by: what makes the links; None: they are the numbers of the rows.
+        name_of_draws: the name by which columns were drawn before; see `Ledger.name_of_draws`.
         progress: called with the number of rows that are read, of all tables.
 
     Raises:
@@ -368,7 +382,9 @@ def read_people(
         variables = [variable for variable in there if not places[variable.name].flag]
         units = [i for i in study.units_of(config.name) if places[study.units[i].variables[0]].dataset == dataset]
         rule = with_properties(config.datasets[dataset], study.knowledge, [variable.name for variable in variables])
-        substituted = _substitution(study, variables, units, places, compounds, site_secret=site_secret.value)
+        substituted = _substitution(
+            study, variables, units, places, compounds, site_secret=site_secret.value, name_of_draws=name_of_draws
+        )
         here = _read_table(
             rule,
             variables,
@@ -482,29 +498,32 @@ def _substitution(
     compounds: Mapping[int, Compound],
     *,
     site_secret: bytes,
+    name_of_draws: NameOfDraws,
 ) -> Callable[[Batch, NDArray[np.uint8]], Mapping[str, Codes]]:
     """What puts a drawn category in place of each undeclared value of a batch, and a drawn combination of each impossible one.
 
     Flags are written between the two.
     """
 
-    def key_of(names: Sequence[str], codebook_digest: bytes) -> bytes:
-        columns = [places[name] for name in names]
+    def key_of(index: int, names: Sequence[str], codebook_digest: bytes) -> bytes:
+        members = [places[name] for name in study.units[index].variables]
+        drawn = _unit_codebook(study, index, places)
         return substitutes.substitute_key(
             site_secret,
-            dataset=columns[0].dataset,
-            source_columns=[place.source for place in columns],
+            dataset=name_of_draws(members[0].account, [place.source for place in members], drawn),
+            source_columns=[places[name].source for name in names],
             codebook_digest=codebook_digest,
         )
 
+    unit_of = {name: index for index in units for name in study.units[index].variables}
     single: list[tuple[Variable, bytes]] = []
     for variable in variables:
         if variable.other is None:
             place = places[variable.name]
             digest = perturb.codebook_digest(variable, place.recode, place.written)
-            single.append((variable, key_of([variable.name], digest)))
+            single.append((variable, key_of(unit_of[variable.name], [variable.name], digest)))
     several = [
-        (compounds[index], key_of(study.units[index].variables, _unit_codebook(study, index, places)))
+        (compounds[index], key_of(index, study.units[index].variables, _unit_codebook(study, index, places)))
         for index in units
         if study.units[index].impossible
     ]
@@ -567,6 +586,7 @@ def read_holding(
     proposal_digest: bytes,
     site_secret: SiteSecret,
     linkage_key: bytes,
+    name_of_draws: NameOfDraws = _under_its_account,
     progress: Callable[[int], None] = lambda rows: None,
 ) -> LocalDataset:
     """Read this party's tables for a study, and what linkage needs of them.
@@ -577,7 +597,7 @@ def read_holding(
         proposal_digest: of it; the context of pseudonyms.
         site_secret: of this site.
         linkage_key: shared by the parties.
-        progress: see `read_people`.
+        name_of_draws, progress: see `read_people`.
 
     Raises:
         DataFault, Misuse, PeerFault: as `read_people`.
@@ -588,7 +608,9 @@ def read_holding(
         linked_by = blinding.seed_macs(linkage_key, proposal_digest)
     elif mode != "order-commitment":
         linked_by = linkage.pseudonym_macs(linkage_key, linkage.linkage_context(proposal_digest))
-    found = read_people(config, study, site_secret=site_secret, linked_by=linked_by, progress=progress)
+    found = read_people(
+        config, study, site_secret=site_secret, linked_by=linked_by, name_of_draws=name_of_draws, progress=progress
+    )
     tree: Tree | None = None
     if mode == "order-commitment" and len(found.tags):
         with disk_faults(config.state_directory):
@@ -621,7 +643,7 @@ def release_of(
     site_secret: bytes,
     source_fingerprint: bytes = b"",
 ) -> Release:
-    """What releasing one unit means for the ledger.
+    """What releasing one unit means for the ledger, under the name of the people's account (`Ledger.as_drawn`).
 
     Args:
         study: with this party's declaration.
@@ -635,7 +657,7 @@ def release_of(
     columns = [places[name] for name in unit.variables]
     return Release(
         variables=unit.variables,
-        dataset=columns[0].dataset,
+        dataset=columns[0].account,
         sources=tuple(place.source for place in columns),
         codebook_digest=_unit_codebook(study, index, places),
         transition_digest=unit.transition.digest(),
@@ -682,18 +704,23 @@ def releases_of(config: PartyConfig, study: Study, holding: LocalDataset, *, sit
     }
 
 
-def datasets_of(releases: Mapping[int, Release]) -> dict[str, str]:
-    """The data set of each variable that is released."""
-    return {name: release.dataset for release in releases.values() for name in release.variables}
+def accounts_of(releases: Mapping[int, Release], account: Callable[[str], str]) -> dict[str, str]:
+    """Return the account of each variable that is released.
+
+    Args:
+        releases: by unit.
+        account: of a data set; see `SamePeople.account`.
+    """
+    return {name: account(release.dataset) for release in releases.values() for name in release.variables}
 
 
 def statistics_of(study: Study, party: str, datasets: Mapping[str, str]) -> dict[str, list[PrivacyEvent]]:
-    """The events of what a party shares besides columns, by data set that it comes from; nothing where there is none.
+    """The events of what a party shares besides columns, by account that they count in; nothing where there is none.
 
     Args:
         study: the study.
         party: this party.
-        datasets: variable -> data set.
+        datasets: variable -> account.
     """
     found: dict[str, list[PrivacyEvent]] = {}
     for item in planned(study, party):

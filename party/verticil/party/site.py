@@ -15,6 +15,7 @@ from verticil.party.config import PartyConfig
 from verticil.party.dataset.keyfile import read_key
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import LocalDataset, read_holding, releases_of
+from verticil.party.people.sketches import Sketches
 from verticil.party.policy import approval
 from verticil.party.policy.approval import Review
 from verticil.party.policy.decision_store import DecisionStore
@@ -36,7 +37,7 @@ class Site:
 
     Attributes:
         config: party.toml.
-        database, state, decisions, ledger: the state directory.
+        database, state, decisions, ledger, sketches: the state directory.
         approvers: who may approve, as party.toml says now.
         audit, common_sets, revocations: what the site writes down of its acts.
         secret, linkage_key: never shown.
@@ -48,6 +49,7 @@ class Site:
     approvers: FollowedApprovers
     decisions: DecisionStore
     ledger: Ledger
+    sketches: Sketches
     audit: AuditLog
     common_sets: CommonSets
     revocations: Revocations
@@ -85,7 +87,8 @@ class Site:
             state=PartyState(database),
             approvers=FollowedApprovers(config),
             decisions=DecisionStore(database),
-            ledger=Ledger(database),
+            ledger=Ledger(database, config.policy.same_people),
+            sketches=Sketches(database, config.state_directory),
             audit=audit,
             common_sets=CommonSets(database, config.state_directory, site_secret=secret.value),
             revocations=Revocations(database, audit, party=config.name),
@@ -108,6 +111,7 @@ class Site:
             state=self.state,
             decisions=self.decisions,
             ledger=self.ledger,
+            sketches=self.sketches,
             audit=self.audit,
             revocations=self.revocations,
             secret=self.secret,
@@ -123,21 +127,25 @@ class Site:
         self.database.close()
 
     def read(self, record: StudyRecord, progress: Callable[[int], None] = lambda rows: None) -> LocalDataset:
-        """Read this party's tables for a study; arguments and errors as `read_holding`."""
-        return read_holding(
+        """Read this party's tables for a study, and store whom they name; arguments and errors as `read_holding`."""
+        holding = read_holding(
             self.config,
             approval.parsed(record.task.proposal),
             proposal_digest=record.digest,
             site_secret=self.secret,
             linkage_key=self.linkage_key,
+            name_of_draws=self.ledger.name_of_draws,
             progress=progress,
         )
+        self.sketches.take(holding.tables)
+        return holding
 
     def review(self, record: StudyRecord, at: datetime) -> Review:
         """Everything that is looked at before anybody says yes; raises as `verticil.party.policy.approval.review`."""
         return approval.review(
             self.config,
             self.ledger,
+            self.sketches,
             record.task.proposal,
             site_secret=self.secret,
             linkage_key=self.linkage_key,
@@ -146,7 +154,8 @@ class Site:
 
     def releases(self, study: Study, holding: LocalDataset) -> dict[int, Release]:
         """What releasing each of this party's units of `study` means; raises as `origins`."""
-        return releases_of(self.config, study, holding, site_secret=self.site_secret)
+        found = releases_of(self.config, study, holding, site_secret=self.site_secret)
+        return approval.as_drawn(found, self.ledger)
 
 
 def init_state(directory: Path, *, site_secret: bytes | None = None) -> None:

@@ -128,6 +128,7 @@ CODES: Final[dict[str, tuple[str, int]]] = {
     "DECLARATION_WEAKER": ("Refusal", 3),
     "COMMON_SET_TOO_SIMILAR": ("Refusal", 3),
     "COMMON_SETS_FULL": ("Refusal", 3),
+    "SAME_PEOPLE": ("Refusal", 3),
     "NOT_APPROVED": ("Refusal", 4),
     "APPROVAL_VOID": ("Refusal", 4),
     "STUDY_DENIED": ("Refusal", 4),

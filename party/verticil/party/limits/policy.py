@@ -29,6 +29,7 @@ from verticil.party.dataset.releases import Column
 from verticil.party.limits import masked
 from verticil.party.limits.masked import NO_MASKS, MaskedPolicy
 from verticil.party.limits.rules import Rule
+from verticil.party.limits.same_people import NOTHING_SAID, SamePeople
 from verticil.shared.channels.privacy import Breach
 from verticil.shared.errors import Refusal
 from verticil.shared.privacy.accountant import cost_of, excess, finite_together
@@ -101,6 +102,7 @@ class Policy:
             study refused.
         max_common_sets: distinct sets of common people that are remembered; none is dropped for another one.
         masked: what is permitted of masked studies.
+        same_people: which data sets are the same people, and which are counted apart.
         max_open_studies: most studies of a miner that are kept while nobody here has decided them; those that end undecided count
             for a day.
     """
@@ -134,6 +136,7 @@ class Policy:
     max_days: int | None = None
     max_rule_approvals_per_day: int = RULE_APPROVALS
     masked: MaskedPolicy = NO_MASKS
+    same_people: SamePeople = NOTHING_SAID
 
     def of_columns(self, reader: str) -> ColumnRule:
         """What holds of each column that is drawn for this reader: under masks only a dealer with its partner could read it."""

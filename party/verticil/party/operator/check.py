@@ -311,6 +311,7 @@ def _cost(config: PartyConfig, site: Site, study: Study, now: dt.datetime) -> St
     found = approval.review(
         config,
         site.ledger,
+        site.sketches,
         to_bytes(study),
         site_secret=site.secret,
         linkage_key=site.linkage_key,

@@ -458,10 +458,10 @@ def cost(config: PartyConfig, site: Site, study: Study) -> tuple[CostView, ...]:
     """For each data set: epsilon and delta of the study, the lifetime sums before and at most after it, and their limits."""
     places = origins(config, study)
     events: dict[str, list[PrivacyEvent]] = {
-        places[study.units[index].variables[0]].dataset: [] for index in study.units_of(config.name)
+        places[study.units[index].variables[0]].account: [] for index in study.units_of(config.name)
     }
     for item in planned(study, config.name):
-        for dataset in dict.fromkeys(places[name].dataset for name in item.variables):
+        for dataset in dict.fromkeys(places[name].account for name in item.variables):
             events[dataset].append(item.event)
     found: list[CostView] = []
     for name, drawn in events.items():
@@ -589,7 +589,7 @@ def figure_words(site: Site, study: Study) -> tuple[str, ...] | None:
         return None
     sources: dict[str, set[str]] = {}
     for place in origins(site.config, study).values():
-        sources.setdefault(place.dataset, set()).add(place.source)
+        sources.setdefault(place.account, set()).add(place.source)
     before = total_epsilon(site.ledger.told_of(name, columns) for name, columns in sources.items())
     found = four_figures(study, party=site.config.name, before=before)
     return None if found is None else found.words

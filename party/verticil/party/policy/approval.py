@@ -22,12 +22,14 @@ from verticil.party.limits import policy
 from verticil.party.limits.rules import RULE_PREFIX, approver_name
 from verticil.party.local_dataset import (
     LocalDataset,
+    accounts_of,
     columns_of,
-    datasets_of,
     read_holding,
     releases_of,
     statistics_of,
 )
+from verticil.party.people.reading import sketch
+from verticil.party.people.sketches import Sketches
 from verticil.party.policy.comparison import data_changes, labels_of, unit_changes
 from verticil.party.policy.decision_store import Approvers
 from verticil.party.policy.ledger import Assessment, Ledger
@@ -108,6 +110,7 @@ def declared(config: PartyConfig, study: Study) -> Study:
 def review(
     config: PartyConfig,
     ledger: Ledger,
+    sketches: Sketches,
     proposal: bytes,
     *,
     site_secret: SiteSecret,
@@ -115,15 +118,17 @@ def review(
     today: date,
     holding: LocalDataset | None = None,
 ) -> Review:
-    """Look at a study: expiry, policy, data, budget, in this order.
+    """Look at a study: expiry, policy, data, people, budget, in this order.
 
-    No value of the table has a part in the answer, but for one thing that `Ledger.assess` says: whether data that were released
-    before are the same still, where the policy refuses others. How many people there are is not looked at: that too few are
-    common shows when the parties find the common ones.
+    No value of the table has a part in the answer, but for two things that `Ledger.assess` says: whether data that were released
+    before are the same still, where the policy refuses others; and whether the table's people have an account under another name,
+    which no study chooses, and of which others learn no more than that nobody has approved. How many people there are is not
+    looked at: that too few are common shows when the parties find the common ones.
 
     Args:
         config: this party.
         ledger: what was released before.
+        sketches: which people the data sets are about.
         proposal: canonical bytes.
         site_secret: of this site.
         linkage_key: shared by the parties.
@@ -131,7 +136,7 @@ def review(
         holding: the data, when they have been read already.
 
     Raises:
-        Refusal: STUDY_EXPIRED, POLICY_REFUSED, BUDGET_EXCEEDED, EPSILON_INFINITE, DATA_CHANGED, DECLARATION_WEAKER.
+        Refusal: STUDY_EXPIRED, POLICY_REFUSED, BUDGET_EXCEEDED, EPSILON_INFINITE, DATA_CHANGED, DECLARATION_WEAKER, SAME_PEOPLE.
         DataFault, Misuse: a table that is no readable file or lacks a column; whatever is wrong with party.toml.
     """
     study = declared(config, parsed(proposal))
@@ -141,9 +146,18 @@ def review(
         policy.objections(config.policy, study, config.name, columns_of(config, study), today=today), study.id
     )
     if holding is None:
-        holding = read_holding(config, study, proposal_digest=digest, site_secret=site_secret, linkage_key=linkage_key)
-    releases = releases_of(config, study, holding, site_secret=site_secret.value)
-    shared = statistics_of(study, config.name, datasets_of(releases))
+        holding = read_holding(
+            config,
+            study,
+            proposal_digest=digest,
+            site_secret=site_secret,
+            linkage_key=linkage_key,
+            name_of_draws=ledger.name_of_draws,
+        )
+    sketches.take(holding.tables)
+    sketch_unread(config, ledger, sketches, site_secret)
+    releases = as_drawn(releases_of(config, study, holding, site_secret=site_secret.value), ledger)
+    shared = statistics_of(study, config.name, accounts_of(releases, ledger.account))
     if holding.n_rows < config.policy.minimum_rows:  # the message leaves the site, and does not say how many there are
         raise Refusal(
             "POLICY_REFUSED",
@@ -169,7 +183,7 @@ def review(
 
     bound, former = bound_to(releases), bound_to(without_sources(releases))
     sent = [index for index in releases if index in protocol_of(study).readable(study)]
-    linked = dict.fromkeys(release.dataset for release in releases.values()) if is_masked(study) else ()
+    linked = dict.fromkeys(ledger.account(release.dataset) for release in releases.values()) if is_masked(study) else ()
     for dataset in linked:
         ledger.check_linkages(dataset, config.policy, study_digest=digest)
     assessments = ledger.assess([releases[index] for index in sent], config.policy, study_digest=digest, shared=shared)
@@ -185,6 +199,22 @@ def review(
         linkages={dataset: Linkage(mode=study.linkage.mode) for dataset in linked},
         origins=origins,
     )
+
+
+def sketch_unread(config: PartyConfig, ledger: Ledger, sketches: Sketches, site_secret: SiteSecret) -> None:
+    """Read who is in the tables that something was charged to, and that were not read since sketches are made; often none.
+
+    Raises:
+        DataFault, Misuse: as `verticil.party.people.reading.sketch`.
+    """
+    charged = ledger.people.charged()
+    unread = {name: rule for name, rule in config.datasets.items() if name in charged and not sketches.is_stored(name)}
+    sketch(sketches, unread, site_secret=site_secret.value, folder=config.state_directory)
+
+
+def as_drawn(releases: Mapping[int, Release], ledger: Ledger) -> dict[int, Release]:
+    """Return each release under the name by which the same was drawn before; see `Ledger.as_drawn`."""
+    return {index: ledger.as_drawn(release) for index, release in releases.items()}
 
 
 def check_open(record: StudyRecord, *, denied_is_fine: bool = False) -> None:

@@ -191,7 +191,7 @@ def _check_room(voting: Voting, study: Study, before: Iterable[tuple[Release, bo
         Refusal: BUDGET_EXCEEDED.
     """
     free = voting.config.policy.on_data_change == "refuse"
-    places = {name: place.dataset for name, place in origins(voting.config, study).items()}
+    places = {name: place.account for name, place in origins(voting.config, study).items()}
     drawn = {name: list(events) for name, events in statistics_of(study, voting.config.name, places).items()}
     for release, again in before:
         if not (free and (again or voting.ledger.is_kept(release))):

@@ -9,7 +9,10 @@ Promises
   of the data. A version is told by ids and texts, not by codes: whether it is another one says nothing of categories or bins that
   somebody chose. Of a row from before schema 8 the texts are not known: its version is told by codes, until there is a row with
   texts of the same codes. Sticky noise makes a second sending of them the very same values. Anything else is charged in full.
-- The lifetime sum is per data set name. A new fingerprint of the data, a new codebook, matrix or secret never resets it.
+- The lifetime sum is that of the people, under whatever names their data sets were charged (`SamePeople`). A new fingerprint of
+  the data, a new codebook, matrix or secret never resets it. Before anything is charged the tables' people are compared with
+  those of all other accounts (`verticil.party.people.guard`), and a charge that would give people a second account is refused.
+- What was drawn under one name of an account is used again under every other one (`Ledger.as_drawn`), and never drawn anew.
 - A changed version of data that was released before is refused unless the policy says otherwise (contract.md section 2): with
   ``sticky`` it is released with the same noise, which shows which values changed; with ``fresh`` a version tag draws new noise.
   Either is charged; and where either is accepted there must be room for it in the budget also when the data are the same, so that
@@ -44,9 +47,10 @@ from typing import Final, TypedDict, Unpack, cast
 from verticil.party.audit.log import Event, What
 from verticil.party.dataset.releases import Drawn, Release, Values
 from verticil.party.limits.policy import Policy, check_shared, no_limit
-from verticil.party.policy.ledger_sums import CHARGED_BEFORE, NAMES_OF_VALUES, UNDER_WAY, LedgerSums
+from verticil.party.policy.ledger_draws import LedgerDraws
+from verticil.party.policy.ledger_sums import CHARGED_BEFORE, NAMES_OF_VALUES, OF_ACCOUNT
 from verticil.party.storage.secret import secret_id
-from verticil.party.storage.studies import stamp
+from verticil.party.storage.studies import UNDER_WAY, stamp
 from verticil.shared.audit import DAEMON
 from verticil.shared.errors import DataFault, Refusal
 from verticil.shared.privacy import events
@@ -171,6 +175,28 @@ def _charged_once(releases: Sequence[Release], found: Sequence[Assessment]) -> t
     return tuple(charged)
 
 
+def _check_one_version(releases: Sequence[Release], policy: Policy) -> None:
+    """Refuse one draw of several versions of the data in one study, as of two tables of the same people.
+
+    Raises:
+        Refusal: DATA_CHANGED.
+    """
+    versions: dict[tuple[object, ...], tuple[bytes, bytes]] = {}
+    for release in releases:
+        version = (release.fingerprint, release.source_fingerprint)
+        if versions.setdefault(release.draw, version) != version and policy.on_data_change == "refuse":
+            raise _changed(release)
+
+
+def _changed(release: Release) -> Refusal:
+    return Refusal(
+        "DATA_CHANGED",
+        f"column '{', '.join(release.variables)}' of data set '{release.dataset}': the data changed since they were released"
+        " with this matrix",
+        hint="a second release shows which values changed; see policy.on_data_change in party.toml",
+    )
+
+
 def _left_of(event: PrivacyEvent, charged: Collection[str]) -> PrivacyEvent | None:
     """What of a draw is to be charged where the same values were charged for these readers; None: nothing."""
     left = left_for(event.reader, charged)
@@ -189,8 +215,8 @@ def _is_of_same_data(row: Sequence[Cell], rows: Sequence[Sequence[Cell]], releas
     return not source or not release.source_fingerprint or source == release.source_fingerprint
 
 
-class Ledger(LedgerSums):
-    """The ledger in a party's database."""
+class Ledger(LedgerDraws):
+    """The ledger in a party's database; arguments as for `LedgerSums`."""
 
     def datasets(self) -> tuple[str, ...]:
         """Names of the data sets that something was charged to."""
@@ -261,14 +287,17 @@ class Ledger(LedgerSums):
         """Refuse to link the people of a data set once more than the policy permits.
 
         Raises:
-            Refusal: BUDGET_EXCEEDED.
+            Refusal: BUDGET_EXCEEDED; SAME_PEOPLE.
         """
+        self.people.check([dataset])
+        names = OF_ACCOUNT.replace("?", "?2")
         query = (
-            "SELECT COUNT(*) FROM (SELECT study_digest FROM ledger WHERE dataset = ?2 AND kind = ?3"  # noqa: S608 (constant text)
+            f"SELECT COUNT(*) FROM (SELECT study_digest FROM ledger WHERE {names} AND kind = ?3"  # noqa: S608 (constant text)
             " UNION SELECT p.study_digest FROM reserved p JOIN study s ON s.digest = p.study_digest"
-            f" WHERE p.dataset = ?2 AND p.kind = ?3 AND {UNDER_WAY}) WHERE study_digest <> ?4"
+            f" WHERE p.{names} AND p.kind = ?3 AND {UNDER_WAY}) WHERE study_digest <> ?4"
         )
-        linked = self._database.only(int, query, (int(State.PUBLISHED), dataset, _LINKAGE, study_digest))
+        asked = (int(State.PUBLISHED), self._names(dataset), _LINKAGE, study_digest)
+        linked = self._database.only(int, query, asked)
         if linked >= policy.masked.linkages:
             raise Refusal(
                 "BUDGET_EXCEEDED",
@@ -285,14 +314,6 @@ class Ledger(LedgerSums):
             " UNION SELECT 1 FROM artifact WHERE digest = ?1 LIMIT 1"
         )
         return self._database.has(query, (study_digest,))
-
-    def drawn_before(self, release: Release) -> bool:
-        """Whether the same draw (data set, source columns, codebook, matrix, secret) was sent before, of whatever data.
-
-        The fingerprint of the data is not looked at, so the answer says nothing of what they are now.
-        """
-        query = f"SELECT 1 FROM ledger WHERE {_SAME_DRAW} LIMIT 1"  # noqa: S608 (constant text)
-        return self._database.has(query, release.draw)
 
     def is_kept(self, release: Release) -> bool:
         """Tell whether room is kept for the same draw in a study under way, of whatever data; see `drawn_before`."""
@@ -320,16 +341,22 @@ class Ledger(LedgerSums):
             shared: the events of what it shares besides, by data set.
 
         Raises:
-            Refusal: DATA_CHANGED, EPSILON_INFINITE, BUDGET_EXCEEDED (column or lifetime).
+            Refusal: DATA_CHANGED, EPSILON_INFINITE, BUDGET_EXCEEDED (column or lifetime), SAME_PEOPLE.
+            Misuse: CONFIG_INVALID, as `PeopleGuard.check`.
         """
         with self._database.transaction():
+            self.people.check([*(release.dataset for release in releases), *shared])
+            _check_one_version(releases, policy)
             found = _charged_once(releases, [self._assess_one(release, policy, study_digest) for release in releases])
             pairs = list(zip(releases, found, strict=True))
             own = {(*item.values(assessed.version_tag), assessed.event.reader) for item, assessed in pairs}
-            for dataset in dict.fromkeys([*(release.dataset for release in releases), *shared]):
-                drawn = [assessed.event for item, assessed in pairs if item.dataset == dataset and assessed.at_most]
-                drawn += shared.get(dataset, ())
-                self.check_room(dataset, drawn, policy, study_digest=study_digest, own=own)
+            drawn: dict[str, list[PrivacyEvent]] = {}
+            for item, assessed in pairs:
+                drawn.setdefault(self.account(item.dataset), []).extend([assessed.event] * bool(assessed.at_most))
+            for dataset, statistics in shared.items():
+                drawn.setdefault(self.account(dataset), []).extend(statistics)
+            for account, new in drawn.items():
+                self.check_room(account, new, policy, study_digest=study_digest, own=own)
         return found
 
     def check_room(
@@ -361,7 +388,7 @@ class Ledger(LedgerSums):
             if not new or limits is None:
                 continue
             asked = self.adds(study_digest, dataset, reader, new)
-            kept = self.kept(study_digest, own, reader).get(dataset, NOTHING)
+            kept = self.kept(study_digest, own, reader).get(self.account(dataset), NOTHING)
             short = Account(spent=self.spent(dataset, reader), kept=kept, limit=limits.lifetime).dry_run(asked)
             if short is not None:
                 raise _no_room(dataset, reader, short)
@@ -477,11 +504,7 @@ class Ledger(LedgerSums):
         if not earlier:
             return Assessment(event=release.event, version_tag=b"", charge=cost, at_most=cost)
         if policy.on_data_change == "refuse":
-            raise Refusal(
-                "DATA_CHANGED",
-                f"column '{name}' of data set '{release.dataset}': the data changed since they were released with this matrix",
-                hint="a second release shows which values changed; see policy.on_data_change in party.toml",
-            )
+            raise _changed(release)
         data = release.source_fingerprint or release.fingerprint
         return Assessment(
             event=release.event,
@@ -526,7 +549,8 @@ class Ledger(LedgerSums):
             if not assessment.charge and self._count_again(unit, send):
                 return NOTHING
             charged = replace(release, event=assessment.event)
-            self.put_back(charged, version_tag=version_tag, charged=assessment.charge, unit=unit, **send)
+            people = self.people.digest(release.dataset)
+            self.put_back(charged, version_tag=version_tag, charged=assessment.charge, unit=unit, people=people, **send)
         return assessment.charge
 
     def _check_whole(self, study_digest: bytes, policy: Policy) -> None:
@@ -542,7 +566,7 @@ class Ledger(LedgerSums):
         for *values, event in self._database.rows(_STILL_TO_SEND, (study_digest,)):
             item = events.from_json(cast("str", event))
             own.add((*cast("Values", tuple(values)), item.reader))
-            drawn.setdefault(cast("str", values[0]), []).append(item)
+            drawn.setdefault(self.account(cast("str", values[0])), []).append(item)
         for dataset, items in drawn.items():
             self.check_room(dataset, items, policy, study_digest=study_digest, own=own)
 
@@ -580,20 +604,22 @@ class Ledger(LedgerSums):
             What was charged.
 
         Raises:
-            Refusal: EPSILON_INFINITE without noise and without `allow_exact_parameters`; BUDGET_EXCEEDED; APPROVAL_VOID, other
-                statistics of this study were sent to the recipient.
+            Refusal: EPSILON_INFINITE without noise and without `allow_exact_parameters`; BUDGET_EXCEEDED; SAME_PEOPLE;
+                APPROVAL_VOID, other statistics of this study were sent to the recipient.
             DataFault: DISK_FULL, STATE_CORRUPT; nothing was written and nothing may leave.
         """
         with self._database.transaction():
             cost = cost_of(shared.event)
             check_shared(policy, cost.epsilon, shared.event.reader)
+            self.people.check([shared.dataset])
             self._check_whole(send["study_digest"], policy)
             self._check_first(shared, send)
             earlier = (shared,) if along_with is None else (shared, replace(shared, codebook_digest=along_with))
             charge = NOTHING if any(map(self._has, earlier)) else cost
             drawn = [shared.event] if charge else []
             self.check_room(shared.dataset, drawn, policy, study_digest=send["study_digest"])
-            self.put_back(shared, version_tag=b"", charged=charge, unit=None, **send)
+            people = self.people.digest(shared.dataset)
+            self.put_back(shared, version_tag=b"", charged=charge, unit=None, people=people, **send)
         return charge
 
     def _check_first(self, shared: Release, send: Send) -> None:
@@ -619,9 +645,14 @@ class Ledger(LedgerSums):
         version_tag: bytes,
         charged: Cost,
         unit: int | None,
+        people: bytes | None = None,
         **send: Unpack[Send],
     ) -> None:
-        """Write a row as it had been written, or as it must have been, without asking any limit. Arguments as for `record`."""
+        """Write a row as it had been written, or as it must have been, without asking any limit. Arguments as for `record`.
+
+        Args:
+            people: names the sketch of the people (`PeopleGuard.digest`); None: whose table it was is not known.
+        """
         dataset, sources, codebook, transition, secret = release.draw
         cost = cost_of(release.event)
         with self._database.transaction():
@@ -648,6 +679,7 @@ class Ledger(LedgerSums):
                 recipient=send["recipient"],
                 artifact_sha256=send["artifact_sha256"],
                 size=send["size"],
+                people=people,
             )
 
     def _first_delta(self, delta: float, study_digest: bytes, dataset: str, draw: bytes) -> float:

@@ -1,5 +1,8 @@
 """What the ledger's rows and reservations come to, on each reader's account (`verticil.shared.privacy.accounts`).
 
+An account belongs to people: the rows of every data set of the same people count in it (`SamePeople`), whatever name they were
+written under, and whenever.
+
 A row is charged what its event costs alone. An account counts what the rows of one study cost together, as the accountant
 composes them, and adds the studies; room that is kept for a study under way is what its reserved events would add to that.
 """
@@ -11,7 +14,9 @@ from collections.abc import Collection, Sequence
 from typing import Final, cast
 
 from verticil.party.dataset.releases import Drawn
+from verticil.party.limits.same_people import NOTHING_SAID, SamePeople
 from verticil.party.storage.database import Database
+from verticil.party.storage.studies import UNDER_WAY
 from verticil.shared.errors import DataFault, Refusal
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import cost_of, finite, together
@@ -21,11 +26,6 @@ from verticil.shared.privacy.figures import total_epsilon
 from verticil.shared.storage.rows import Cell
 from verticil.shared.study.states import State
 
-UNDER_WAY: Final = (
-    "s.remote_state < ?1 AND NOT EXISTS (SELECT 1 FROM failure f WHERE f.digest = s.digest)"
-    " AND NOT EXISTS (SELECT 1 FROM denial d WHERE d.digest = s.digest)"
-    " AND NOT EXISTS (SELECT 1 FROM revocation r WHERE r.digest = s.digest)"
-)
 NAMES_OF_VALUES: Final = (
     "p.dataset, p.sources, p.codebook_digest, p.transition_digest, p.secret_id, p.fingerprint, p.source_fingerprint,"
     " p.version_tag"
@@ -60,6 +60,7 @@ _KEPT_STATISTICS: Final = (
     f" WHERE p.unit IS NULL AND (p.epsilon > 0 OR p.delta > 0) AND p.study_digest <> ?2 AND {UNDER_WAY}"
     " AND NOT EXISTS (SELECT 1 FROM ledger l WHERE l.study_digest = p.study_digest AND l.kind = p.kind AND l.dataset = p.dataset)"
 )
+OF_ACCOUNT: Final = "dataset IN (SELECT value FROM json_each(?))"
 _COUNTED: Final = "reader NOT IN (SELECT value FROM json_each(?))"
 
 
@@ -78,15 +79,26 @@ class LedgerSums:
 
     Args:
         database: of the party.
+        same_people: which data sets are the same people.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, same_people: SamePeople = NOTHING_SAID) -> None:
         self._database = database
+        self._same = same_people
+
+    def account(self, dataset: str) -> str:
+        """Return the name of the account of a data set."""
+        return self._same.account(dataset)
+
+    def _names(self, dataset: str) -> str:
+        """Return every name of the account of a data set, for `OF_ACCOUNT`."""
+        return json.dumps(self._same.names(dataset))
 
     def spent(self, dataset: str, reader: Reader = COLUMNS) -> Cost:
         """What was charged to a data set in its lifetime on the account of `reader`, without what has no bound."""
-        charged = "SELECT charged AS epsilon, charged_delta AS delta FROM ledger WHERE dataset = ? AND"
-        total = finite(self._database.read(Cost, f"{charged} {_COUNTED}", (dataset, _not_counted(reader))))
+        charged = f"SELECT charged AS epsilon, charged_delta AS delta FROM ledger WHERE {OF_ACCOUNT} AND"  # noqa: S608 (constant text)
+        asked = (self._names(dataset), _not_counted(reader))
+        total = finite(self._database.read(Cost, f"{charged} {_COUNTED}", asked))
         for events_of_one, plain in self._charged_with_noise(dataset, reader):
             total -= plain - together(events_of_one)
         return total
@@ -94,18 +106,19 @@ class LedgerSums:
     def told_of(self, dataset: str, sources: Collection[str], reader: Reader = COLUMNS) -> float:
         """Epsilon of what was charged of these local columns on the account of `reader`; infinite: something without a bound."""
         query = (
-            f"SELECT charged FROM ledger WHERE dataset = ? AND unit IS NOT NULL AND {_COUNTED} AND EXISTS"  # noqa: S608 (constant text)
+            f"SELECT charged FROM ledger WHERE {OF_ACCOUNT} AND unit IS NOT NULL AND {_COUNTED} AND EXISTS"  # noqa: S608 (constant text)
             " (SELECT 1 FROM json_each(ledger.sources) s WHERE s.value IN (SELECT value FROM json_each(?)))"
         )
-        asked = (dataset, _not_counted(reader), json.dumps(sorted(sources)))
+        asked = (self._names(dataset), _not_counted(reader), json.dumps(sorted(sources)))
         return total_epsilon(self._database.read(float, query, asked))
 
     def events(self, dataset: str, reader: Reader) -> tuple[PrivacyEvent, ...] | None:
         """The events that were charged to a data set on an account, in order; None: one of them is of a kind not known here."""
-        drawn = f"SELECT event FROM ledger WHERE dataset = ? AND {_COUNTED}"  # noqa: S608 (constant text)
+        drawn = f"SELECT event FROM ledger WHERE {OF_ACCOUNT} AND {_COUNTED}"  # noqa: S608 (constant text)
         query = f"{drawn} AND (charged > 0 OR charged_delta > 0) ORDER BY number"
+        asked = (self._names(dataset), _not_counted(reader))
         try:
-            return tuple(map(events.from_json, self._database.read(str, query, (dataset, _not_counted(reader)))))
+            return tuple(map(events.from_json, self._database.read(str, query, asked)))
         except (Refusal, ValueError):
             return None
 
@@ -137,7 +150,7 @@ class LedgerSums:
             )
 
     def kept(self, study_digest: bytes = b"", own: Collection[Drawn] = (), reader: Reader = COLUMNS) -> dict[str, Cost]:
-        """What is reserved for other studies under way and not yet charged, by data set.
+        """What is reserved for other studies under way and not yet charged, by account.
 
         Args:
             study_digest: of the study that asks; empty: of all.
@@ -156,7 +169,7 @@ class LedgerSums:
             drawn_for = _reader_of(event)
             if (*values, drawn_for) not in own and reader.sees(drawn_for):
                 cost = Cost(epsilon=cast("float", epsilon), delta=cast("float", delta))
-                place = (cast("bytes", other), cast("str", values[0]))
+                place = (cast("bytes", other), self.account(cast("str", values[0])))
                 reserved.setdefault(place, []).append((cost, cast("str | None", event)))
         found: dict[str, Cost] = {}
         for (other, dataset), items in reserved.items():
@@ -192,12 +205,12 @@ class LedgerSums:
         A study with an event of a kind that is not known here is left out: its sum stands.
         """
         query = (
-            f"SELECT study_digest, event, charged, charged_delta FROM ledger WHERE dataset = ? AND {_COUNTED}"  # noqa: S608 (constant text)
+            f"SELECT study_digest, event, charged, charged_delta FROM ledger WHERE {OF_ACCOUNT} AND {_COUNTED}"  # noqa: S608 (constant text)
             " AND charged < 9e999 AND charged_delta > 0 AND (? IS NULL OR study_digest = ?) ORDER BY number"
         )
         found: dict[bytes, list[tuple[str, Cost]]] = {}
         for digest, text, epsilon, delta in self._database.rows(
-            query, (dataset, _not_counted(reader), study_digest, study_digest)
+            query, (self._names(dataset), _not_counted(reader), study_digest, study_digest)
         ):
             cost = Cost(epsilon=cast("float", epsilon), delta=cast("float", delta))
             found.setdefault(cast("bytes", digest), []).append((cast("str", text), cost))

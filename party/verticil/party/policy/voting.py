@@ -31,6 +31,7 @@ from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.releases import origins_of, seals, without_sources
 from verticil.party.limits.rules import RULE_PREFIX, Rule, approver_name
 from verticil.party.local_dataset import LocalDataset, releases_of
+from verticil.party.people.sketches import Sketches
 from verticil.party.policy import approval
 from verticil.party.policy.approval import AUTOMATIC, Review
 from verticil.party.policy.comparison import changes, data_changes
@@ -110,7 +111,7 @@ class Voting:
     Attributes:
         config: party.toml.
         approvers: who may approve, as party.toml says now.
-        database, state, decisions, ledger: the state directory.
+        database, state, decisions, ledger, sketches: the state directory.
         audit, revocations: what the site writes down of its acts.
         secret, linkage_key: never shown.
     """
@@ -121,6 +122,7 @@ class Voting:
     state: PartyState
     decisions: DecisionStore
     ledger: Ledger
+    sketches: Sketches
     audit: AuditLog
     revocations: Revocations
     secret: SiteSecret = field(repr=False)
@@ -140,6 +142,7 @@ class Voting:
             DataFault, Misuse: as `origins`.
         """
         releases = releases_of(self.config, approved, holding, site_secret=self.secret.value)
+        releases = approval.as_drawn(releases, self.ledger)
         sealed, former = (
             seals(items, record.digest, site_secret=self.secret.value)
             for items in (releases, without_sources(releases))
@@ -225,6 +228,7 @@ class Voting:
         found = approval.review(
             config,
             self.ledger,
+            self.sketches,
             record.task.proposal,
             site_secret=self.secret,
             linkage_key=self.linkage_key,

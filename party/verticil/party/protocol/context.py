@@ -191,11 +191,13 @@ class DatasetCache:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._holding: LocalDataset | None = None
+        self._is_sketched = False
         self.rows: Rows | None = None
 
     def drop(self) -> None:
         """Forget them."""
         self._holding = self.rows = None
+        self._is_sketched = False
 
     async def read(self, record: StudyRecord) -> LocalDataset:
         """The data as they are; raises as `Site.read`."""
@@ -223,6 +225,9 @@ class DatasetCache:
             site = self._node.site
             try:
                 site.voting.check_data(record, agreed.approval, agreed.study, holding)
+                if not self._is_sketched:
+                    site.sketches.take(holding.tables, for_study=True)
+                    self._is_sketched = True
             except Refusal as changed:
                 if changed.code != "APPROVAL_VOID" or site.ledger.has_drawn(record.digest):
                     raise

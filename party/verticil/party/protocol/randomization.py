@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from verticil.party.audit.log import Event, What
 from verticil.party.dataset import perturb, subsets
 from verticil.party.dataset.releases import Release
-from verticil.party.local_dataset import LocalDataset, datasets_of, statistics_of, unit_codes
+from verticil.party.local_dataset import LocalDataset, accounts_of, statistics_of, unit_codes
 from verticil.party.policy import approval
 from verticil.party.policy.ledger import audited
 from verticil.party.protocol.planning import StoppedError
@@ -219,7 +219,7 @@ def reserve(site: Site, record: StudyRecord, effective: Study, releases: Mapping
         record.digest,
         {index: release for index, release in releases.items() if index in sent},
         site.config.policy,
-        shared=statistics_of(effective, site.config.name, datasets_of(releases)),
+        shared=statistics_of(effective, site.config.name, accounts_of(releases, site.ledger.account)),
     )
 
 

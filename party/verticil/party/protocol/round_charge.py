@@ -134,7 +134,8 @@ def charge_linkage(site: Site, record: StudyRecord, at: dt.datetime) -> None:
                 "size": 0,
                 "at": at,
             }
-            site.ledger.put_back(release, version_tag=b"", charged=NOTHING, unit=None, **send)
+            people = site.ledger.people.digest(release.dataset)
+            site.ledger.put_back(release, version_tag=b"", charged=NOTHING, unit=None, people=people, **send)
             _tell(site, release, send, NOTHING, audited(release, unit=None))
 
 

@@ -1,4 +1,4 @@
-"""What the ledger is told of statistics, which have no column of their own: a row for each data set that they come from.
+"""What the ledger is told of statistics, which have no column of their own: a row for each account whose people they are about.
 
 Between peers a party computes them itself. With noise on tables (a study's ``tables``) a miner computes them from the randomized
 columns, and everybody is told: they are charged in full before the first of those columns leaves, because what becomes of it is
@@ -32,8 +32,8 @@ def statistics_of_each(
     """The same for a party that may have no data any more: `fingerprint` names them."""
     places = origins(site.config, study)
     releases: list[Release] = []
-    for dataset in dict.fromkeys(place.dataset for place in places.values()):
-        variables = tuple(name for name, place in places.items() if place.dataset == dataset)
+    for dataset in dict.fromkeys(place.account for place in places.values()):
+        variables = tuple(name for name, place in places.items() if place.account == dataset)
         releases.append(
             Release(
                 variables=variables,

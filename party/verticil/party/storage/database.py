@@ -283,12 +283,24 @@ ALTER TABLE ledger ADD COLUMN reader TEXT
 ALTER TABLE reserved ADD COLUMN event TEXT;  -- as in the ledger; empty: written by version 6
 """
 
-_REMEMBERED_PEOPLE: Final = """
+_VERSION_8: Final = """
 -- what a site remembers of people and data depends on nothing that a study chooses
 ALTER TABLE common_set ADD COLUMN exact_sum BLOB NOT NULL DEFAULT x'';  -- of the people's exact keys; empty: keys are of tags
 ALTER TABLE ledger ADD COLUMN source_fingerprint BLOB NOT NULL DEFAULT x'';  -- of ids and texts; empty: not known then
 ALTER TABLE reserved ADD COLUMN source_fingerprint BLOB NOT NULL DEFAULT x'';
 ALTER TABLE reserved ADD COLUMN drawn INTEGER NOT NULL DEFAULT 1;  -- 0: kept by the approval, and nothing was drawn yet
+-- which people a data set is about (verticil.party.people)
+ALTER TABLE ledger ADD COLUMN people BLOB;  -- SHA-256 of their sketch; empty: written by version 7, or put back
+CREATE TABLE people_sketch (             -- SHA-256 of files of keyed hashes; empty: there is none
+  dataset TEXT PRIMARY KEY,
+  exact BLOB NOT NULL, loose BLOB NOT NULL,            -- at the last reading
+  ever_exact BLOB NOT NULL, ever_loose BLOB NOT NULL,  -- of everybody who was in the table at a reading for a study
+  added BLOB NOT NULL                                  -- `exact` of the last of these readings
+) STRICT;
+CREATE TABLE people_share (              -- the largest share of the smaller one's people who are in the other
+  one TEXT NOT NULL, other TEXT NOT NULL, share REAL NOT NULL,
+  PRIMARY KEY (one, other)
+) STRICT;
 """
 
 SCHEMA: Final = Schema(
@@ -300,7 +312,7 @@ SCHEMA: Final = Schema(
         _VERSION_5,
         _to_version_6,
         _VERSION_7,
-        _REMEMBERED_PEOPLE,
+        _VERSION_8,
     ),
     what="a party's state database",
     upgrade="`verticil party status` upgrades an older state; a newer one needs the version that wrote it",

@@ -22,6 +22,12 @@ from verticil.shared.study.states import State, is_final
 
 _log = logging.getLogger(__name__)
 
+UNDER_WAY: Final = (
+    "s.remote_state < ?1 AND NOT EXISTS (SELECT 1 FROM failure f WHERE f.digest = s.digest)"
+    " AND NOT EXISTS (SELECT 1 FROM denial d WHERE d.digest = s.digest)"
+    " AND NOT EXISTS (SELECT 1 FROM revocation r WHERE r.digest = s.digest)"
+)
+"""Says of a study `s`, where ?1 is `State.PUBLISHED`, that it has not ended, nor ended here."""
 WAITS: Final = "waiting for approval"
 WAITS_AGAIN: Final = f"{WAITS} again"
 """The stage of a study whose approval was void; it goes on with the reason."""

@@ -1,0 +1,134 @@
+"""What keeps people from having two accounts: the names in the ledger, and the people that tables have in common.
+
+A charge is refused (SAME_PEOPLE)
+- as long as the ledger has a name that party.toml no longer has, and `same_people` does not say what became of it: its people
+  may be in any table, under another name;
+- as long as more than a third of the smaller one's people are in another data set that has an account of its own, unless
+  `same_people` says that they are the same people, or that they are counted apart.
+
+The answer rests on party.toml, the ledger, and the tables as they were last read, and on nothing that a study says but whose
+columns it asks for. It is the site's alone: others read that the policy refuses the study (`verticil.party.protocol.disclosure`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from verticil.party.limits.same_people import APART, GONE, SamePeople
+from verticil.party.people.sketch import LIMIT
+from verticil.party.people.sketches import Shares
+from verticil.party.storage.database import Database
+from verticil.party.storage.studies import UNDER_WAY
+from verticil.shared.errors import Misuse, Refusal
+from verticil.shared.study.states import State
+
+_CHARGED: Final = (
+    "SELECT dataset FROM ledger UNION SELECT p.dataset FROM reserved p JOIN study s ON s.digest = p.study_digest"  # noqa: S608
+    f" WHERE {UNDER_WAY}"  # constant text
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlap:
+    """Two data sets with accounts of their own and many people in common.
+
+    Attributes:
+        one, other: their names.
+        share: of the smaller one's people who are in the other, above a third.
+        is_charged: something was charged to one of them, or is reserved.
+    """
+
+    one: str
+    other: str
+    share: float
+    is_charged: bool
+
+    @property
+    def words(self) -> str:
+        """What the site's people are told; the share in tenths."""
+        return (
+            f"data set '{self.one}' and data set '{self.other}' are about the same people: {self.share:.1f} of the smaller one's"
+            " are in the other, and each has an account of its own"
+        )
+
+    @property
+    def hint(self) -> str:
+        """What to write into party.toml."""
+        return (
+            f'join them with [policy] same_people = {{ {self.one} = "{self.other}" }}; or count them apart, each with a whole'
+            f' budget, with "{APART}" in place of "{self.other}"'
+        )
+
+
+class PeopleGuard:
+    """What the ledger and the sketches of a site say of its accounts.
+
+    Args:
+        database: the site's.
+        same_people: what party.toml says.
+    """
+
+    def __init__(self, database: Database, same_people: SamePeople) -> None:
+        self._database = database
+        self._same = same_people
+        self._shares = Shares(database)
+
+    def digest(self, dataset: str) -> bytes | None:
+        """Return what names the people of an account, as its tables were last read; None: none of them was read."""
+        return self._shares.digest(self._same.names(dataset))
+
+    def charged(self) -> frozenset[str]:
+        """Return the names that something was charged to, or is reserved for."""
+        return frozenset(self._database.read(str, _CHARGED, (int(State.PUBLISHED),)))
+
+    def check(self, datasets: Collection[str]) -> None:
+        """Refuse to charge data sets whose people may have another account.
+
+        Raises:
+            Refusal: SAME_PEOPLE, by the names of both.
+            Misuse: CONFIG_INVALID, `same_people` has a name that leads nowhere.
+        """
+        charged = self.charged()
+        self.check_names(charged)
+        for overlap in self.overlaps(datasets, charged | {*datasets}):
+            raise Refusal("SAME_PEOPLE", overlap.words, hint=overlap.hint)
+
+    def check_names(self, charged: Collection[str] | None = None) -> None:
+        """Refuse names in the ledger that nothing explains, and names of party.toml that lead nowhere; raises as `check`."""
+        charged = self.charged() if charged is None else charged
+        if (unknown := self._same.unknown(charged)) is not None:
+            raise Misuse(
+                "CONFIG_INVALID",
+                f"party.toml: policy.same_people.{unknown}: expected a data set of this file, or a name in the ledger"
+                f" ({', '.join(sorted(charged)) or 'which is empty'})",
+                hint="`verticil party ledger` shows the names",
+            )
+        for name in sorted(charged):
+            if not self._same.is_explained(name):
+                raise Refusal(
+                    "SAME_PEOPLE",
+                    f"data set '{name}': something was charged to it, and party.toml has no such data set any more",
+                    hint=f'say under [policy] what became of it: same_people = {{ NAME = "{name}" }} if [dataset.NAME] are the'
+                    f' same people; {{ {name} = "{GONE}" }} if its table is no longer here',
+                )
+
+    def overlaps(self, datasets: Collection[str], charged: Collection[str] | None = None) -> Iterator[Overlap]:
+        """Yield the data sets that have people of some others, and no common account with them.
+
+        Args:
+            datasets: whose people.
+            charged: names of the others that count; None: all that have a sketch.
+        """
+        every = self.charged() if charged is None else charged
+        accounts = {self._same.account(name) for name in every}
+        for one in sorted({name for dataset in datasets for name in self._same.names(dataset)}):
+            for other, share in sorted(self._shares.of(one).items()):
+                if share <= LIMIT or self._same.account(one) == self._same.account(other):
+                    continue
+                if self._same.is_apart(one) or self._same.is_apart(other):
+                    continue
+                is_charged = bool({self._same.account(one), self._same.account(other)} & accounts)
+                if charged is None or self._same.account(other) in accounts:
+                    yield Overlap(one=one, other=other, share=share, is_charged=is_charged)

@@ -1,0 +1,55 @@
+"""What was drawn before, under which name of the people's account, and what keeps people from having two accounts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from verticil.party.dataset.releases import Release
+from verticil.party.people.guard import PeopleGuard
+from verticil.party.policy.ledger_sums import OF_ACCOUNT, LedgerSums
+
+_SAME_VALUES: Final = "sources = ? AND codebook_digest = ? AND transition_digest = ? AND secret_id = ?"
+
+
+class LedgerDraws(LedgerSums):
+    """What the ledger in a party's database knows of draws; arguments as for `LedgerSums`."""
+
+    @property
+    def people(self) -> PeopleGuard:
+        """What keeps people from having two accounts."""
+        return PeopleGuard(self._database, self._same)
+
+    def drawn_before(self, release: Release) -> bool:
+        """Whether the same draw (data set, source columns, codebook, matrix, secret) was sent before, of whatever data.
+
+        The fingerprint of the data is not looked at, so the answer says nothing of what they are now.
+        """
+        query = f"SELECT 1 FROM ledger WHERE {OF_ACCOUNT} AND {_SAME_VALUES} LIMIT 1"  # noqa: S608 (constant text)
+        return self._database.has(query, (self._names(release.dataset), *release.draw[1:]))
+
+    def as_drawn(self, release: Release) -> Release:
+        """Return a release under the name by which its account drew the same before: of the same data, else the last one."""
+        names = self._same.names(release.dataset)
+        if len(names) == 1:
+            return release
+        query = (
+            f"SELECT dataset FROM ledger WHERE {OF_ACCOUNT} AND {_SAME_VALUES}"  # noqa: S608 (constant text)
+            " ORDER BY fingerprint = ? AND source_fingerprint IN (x'', ?) DESC, number DESC LIMIT 1"
+        )
+        asked = (json.dumps(names), *release.draw[1:], release.fingerprint, release.source_fingerprint)
+        return replace(release, dataset=self._database.first(str, query, asked) or names[0])
+
+    def name_of_draws(self, dataset: str, sources: Sequence[str], codebook_digest: bytes) -> str:
+        """Return the name of the account by which columns were drawn last with a codebook; else that of the account."""
+        names = self._same.names(dataset)
+        if len(names) == 1:
+            return names[0]
+        query = (
+            f"SELECT dataset FROM ledger WHERE {OF_ACCOUNT} AND sources = ? AND codebook_digest = ?"  # noqa: S608 (constant text)
+            " ORDER BY number DESC LIMIT 1"
+        )
+        asked = (json.dumps(names), json.dumps(sources), codebook_digest)
+        return self._database.first(str, query, asked) or names[0]
