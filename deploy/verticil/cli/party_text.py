@@ -62,7 +62,7 @@ def print_cost(cost: Sequence[CostView], *, indent: str = "") -> None:
     for row in cost:
         if accounts.one_for_all(row.accounts):
             _print_one_for_all(row, indent=indent)
-        for line in (*accounts.each_account(row), *accounts.beside_words(row)):
+        for line in (*accounts.each_account(row), *accounts.beside_words(row), *(row.people or ())):
             say(f"{indent}data set {row.dataset}: {line}")
 
 

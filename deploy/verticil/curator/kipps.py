@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from verticil.curator.measuring import digest_of, noise_key
-from verticil.curator.reading import Table, as_file, read_table
-from verticil.curator.spending import UNLIMITED, Spending, charge, dataset_of
+from verticil.curator.people import read_whose
+from verticil.curator.reading import Table, as_file
+from verticil.curator.spending import UNLIMITED, Spending, charge
 from verticil.curator.state import FOLDER, CuratorState, opened
 from verticil.curator.study import KIPPS, owners_study
 from verticil.curator.synthesis import TABLES, free_place, write_records
@@ -131,13 +132,14 @@ def generate(
     place = Path(table) if isinstance(table, str | Path) else Path("table")
     folder = Path(state) if state is not None else place.parent / FOLDER
     name, numbers, now = dataset or place.stem, settings or Settings(), clock()
-    with as_file(table) as path, opened(folder, owned.parties[0], now=now) as desk:
+    with as_file(table) as path, opened(folder, owned.parties[0], now=now) as state_of_owner:
         step("reading the table")
-        people = read_table(path, owned, dataset=name, id_column=id_column, secret=desk.secret)
+        whose = read_whose(state_of_owner, path, owned, dataset=name, id_column=id_column, place=place)
+        desk, people, name = whose.state, whose.table, whose.name
         event = study_training(owned, steps=numbers.steps, rate=numbers.rate(people.n_records))
-        name = dataset_of(desk, name, people.fingerprint)
         release = _training(owned, people, event, numbers, dataset=name, desk=desk)
         spending = charge(desk, owned, release, budget=budget, now=now)
+        whose.remember()
         step("training the generator")
         trained = train(
             people.codes,
@@ -160,7 +162,7 @@ def generate(
             spending=spending,
             sampled=sampled,
             out=target,
-            warnings=people.remarks,
+            warnings=(*whose.remarks, *people.remarks),
         )
         if target is not None:
             step(f"writing {target}")

@@ -69,6 +69,17 @@ def as_file(table: Path | str | pd.DataFrame) -> Generator[Path]:
         yield path
 
 
+def check_is_file(path: Path) -> None:
+    """Refuse a table that is no file.
+
+    Raises:
+        DataFault: DATA_FILE_MISSING.
+    """
+    if not path.is_file():
+        problem = "is a folder, expected a file" if path.is_dir() else "no such file"
+        raise DataFault("DATA_FILE_MISSING", f"{path}: {problem}", hint="check the path that was given for the table")
+
+
 def read_table(path: Path, study: Study, *, dataset: str, id_column: str | None, secret: SiteSecret) -> Table:
     """Read and encode.
 
@@ -83,9 +94,7 @@ def read_table(path: Path, study: Study, *, dataset: str, id_column: str | None,
         DataFault: DATA_FILE_MISSING, DATA_UNREADABLE, DATA_COLUMN_MISSING; DATA_ID_DUPLICATE, DATA_ID_MISSING, a person has
             several rows or none of a name; DATA_EMPTY, fewer rows than `LEAST_RECORDS`.
     """
-    if not path.is_file():
-        problem = "is a folder, expected a file" if path.is_dir() else "no such file"
-        raise DataFault("DATA_FILE_MISSING", f"{path}: {problem}", hint="check the path that was given for the table")
+    check_is_file(path)
     rule = dataset_rule(path, id_column or "")
     rule = replace(rule, columns=column_rules(study, study.parties[0], rule), has_ids=id_column is not None)
     rule = with_properties(rule, study.knowledge, study.schema.names)

@@ -2,7 +2,7 @@
 
 The ledger is a party's. Each measurement has one row: the same again costs nothing, and has the time of its first charge,
 from which releases are dated. The sum is that of the data set, by its name, whatever is in its file by now; and of the same
-people under another name.
+people under other names (`verticil.curator.people`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ class Spending:
 
 
 def dataset_of(state: CuratorState, name: str, fingerprint: bytes) -> str:
-    """The data set's name in the ledger: the one under which the very same people were measured first, else the given one."""
+    """Return the name under which the very same codes were measured first, else the given one.
+
+    Rows of an earlier version have no sketch of their people; of these this is all that is known.
+    """
     query = "SELECT dataset FROM ledger WHERE fingerprint = ? ORDER BY number LIMIT 1"
     return state.database.first(str, query, (fingerprint,)) or name
 
@@ -67,7 +70,8 @@ def charge(state: CuratorState, study: Study, release: Release, *, budget: Cost,
     digest = digest_of(release)
     with state.database.transaction():
         state.ledger.check_rows()
-        earlier = [row for row in state.ledger.rows() if row.dataset == release.dataset]
+        names = state.ledger.people.names(release.dataset)
+        earlier = [row for row in state.ledger.rows() if row.dataset in names]
         mine = next((row for row in earlier if row.study_digest == digest.hex()), None)
         others = tuple(_words(row) for row in earlier if row is not mine)
         cost = cost_of(release.event)

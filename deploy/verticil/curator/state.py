@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from verticil.party.people.sketches import Sketches
 from verticil.party.policy.ledger import Ledger
 from verticil.party.site import init_state
 from verticil.party.storage.database import Database
@@ -38,6 +39,7 @@ class CuratorState:
     Attributes:
         secret: of all noise.
         database, ledger: what was spent.
+        sketches: whom it was spent on.
         signer: the owner's key.
         authority: ``ca.crt``, PEM.
     """
@@ -45,6 +47,7 @@ class CuratorState:
     secret: SiteSecret = field(repr=False)
     database: Database
     ledger: Ledger
+    sketches: Sketches
     signer: SigningKey
     authority: bytes
 
@@ -71,6 +74,7 @@ def opened(folder: Path, owner: str, *, now: dt.datetime) -> Generator[CuratorSt
             secret=read_secret(state),
             database=database,
             ledger=Ledger(database),
+            sketches=Sketches(database, state),
             signer=SigningKey.load(keys / f"{owner}.sign", keys / f"{owner}.crt"),
             authority=(keys / "ca.crt").read_bytes(),
         )

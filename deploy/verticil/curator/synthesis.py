@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from verticil.curator.measuring import measurement
-from verticil.curator.reading import as_file, read_table
-from verticil.curator.spending import UNLIMITED, Spending, charge, dataset_of
+from verticil.curator.people import read_whose
+from verticil.curator.reading import as_file
+from verticil.curator.spending import UNLIMITED, Spending, charge
 from verticil.curator.state import FOLDER, CuratorState, opened
 from verticil.curator.study import KIPPS, Method, changes, owners_study
 from verticil.shared.durable import rename, sync_directory
@@ -142,13 +143,14 @@ def synthesize(
     folder = Path(state) if state is not None else place.parent / FOLDER
     name = dataset or place.stem
     now = clock()
-    with as_file(table) as path, opened(folder, owned.parties[0], now=now) as desk:
+    with as_file(table) as path, opened(folder, owned.parties[0], now=now) as state_of_owner:
         step("reading the table")
-        people = read_table(path, owned, dataset=name, id_column=id_column, secret=desk.secret)
+        whose = read_whose(state_of_owner, path, owned, dataset=name, id_column=id_column, place=place)
+        desk, people, name = whose.state, whose.table, whose.name
         check_sets(owned, people.n_records)
-        name = dataset_of(desk, name, people.fingerprint)
         release = measurement(owned, people, dataset=name, secret=desk.secret)
         spending = charge(desk, owned, release, budget=budget, now=now)
+        whose.remember()
         found = learned(owned, people, release, secret=desk.secret, step=step)
         codes, records = records_of(found, owned)
         if target is not None:
@@ -168,7 +170,7 @@ def synthesize(
         changes=tuple(changes(given, owned)),
         n_records=people.n_records,
         spending=spending,
-        warnings=tuple(_warnings(owned, people, spending, found)),
+        warnings=(*whose.remarks, *_warnings(owned, people, spending, found)),
         comparison=comparison,
         out=target,
         posterior=found.posterior,

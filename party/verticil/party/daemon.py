@@ -37,6 +37,7 @@ from verticil.party.config import PartyConfig, require_marked_authority
 from verticil.party.dataset.sources.packages import require_package
 from verticil.party.metrics import party_gauges
 from verticil.party.operator import commands
+from verticil.party.operator.people import look_at_people
 from verticil.party.protocol.context import Node
 from verticil.party.protocol.masked.rounds import Rounds
 from verticil.party.protocol.party_node import CoordinatorFactory, PartyNode, PeerNode
@@ -86,6 +87,13 @@ def _require_packages(config: PartyConfig) -> None:
         raise lacking
 
 
+def _look_at_the_start(site: Site, at: dt.datetime) -> None:
+    """Say what the operator should know of the state before it is served; raises as `look_at_people`."""
+    if site.config.peer is not None and is_just_restored(site.config, site.database):
+        _log.warning("this state was restored from a backup: %s", BETWEEN_PEERS)
+    look_at_people(site, at)
+
+
 async def run_party(
     config: PartyConfig,
     coordinator_factory: CoordinatorFactory | None = None,
@@ -114,8 +122,9 @@ async def run_party(
         vitals: told when it serves, and how it is.
 
     Raises:
-        Misuse: CONFIG_INVALID, automatic approval under an ordinary CA, there is neither a miner nor a ``[peer]`` table, or
-            no miner and the packages that studies between peers take are not installed; FILE_MISSING.
+        Misuse: CONFIG_INVALID, automatic approval under an ordinary CA, `same_people` has a name that leads nowhere, there is
+            neither a miner nor a ``[peer]`` table, or no miner and the packages that studies between peers take are not
+            installed; FILE_MISSING.
         DataFault: SECRET_MISSING, STATE_CORRUPT, STATE_LOCKED, DISK_FULL.
         Refusal: LEDGER_OLDER, the state is older than what was sent.
         PeerFault: CERTIFICATE_INVALID, IDENTITY_REFUSED, TLS_REFUSED: of this party's own certificate.
@@ -152,8 +161,7 @@ async def run_party(
         )
     opening = functools.partial(Site.open, config, accept_older=accept_older)
     with await asyncio.to_thread(opening) as site, contextlib.closing(DaemonLock(config.state_directory)):
-        if config.peer is not None and await asyncio.to_thread(is_just_restored, config, site.database):
-            _log.warning("this state was restored from a backup: %s", BETWEEN_PEERS)
+        await asyncio.to_thread(_look_at_the_start, site, clock())
         node = Node(
             site=site,
             spool=Spool(config.state_directory / "spool"),

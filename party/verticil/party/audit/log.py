@@ -54,6 +54,7 @@ class What(StrEnum):
     ALIGNMENT = "alignment"
     SIMILAR_PEOPLE = "similar-people"
     COMMON_SETS_FULL = "common-sets-full"
+    SAME_PEOPLE = "same-people"
     RANDOMIZED = "randomized"
     SEND = "send"
     SHARED = "shared"
@@ -242,6 +243,10 @@ class AuditLog:
             before = "first seen" if known is None else f"took the place of {known.hex()}"
             self.record(Event(what=what, who=who, sha256=sha256, detail=detail or before), at)
             self._database.write("INSERT OR REPLACE INTO in_force VALUES (?, ?)", (str(what), sha256))
+
+    def has_noted(self, what: What) -> bool:
+        """Return whether `note` has ever written an event of this kind."""
+        return self._database.has("SELECT 1 FROM in_force WHERE name = ?", (str(what),))
 
     def head(self) -> Head:
         """The last line that the database knows of."""

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from verticil.party.limits.same_people import SamePeople
 from verticil.shared.release.report import wording
 
 if TYPE_CHECKING:
@@ -17,6 +18,30 @@ if TYPE_CHECKING:
     from verticil.party.operator.view_model import AccountCost, AccountSpent, CostView, Spent
 
 NOT_STATED: Final = "no limit stated: what is drawn for this reader is refused"
+
+
+def people_words(same_people: SamePeople, dataset: str) -> tuple[str, ...] | None:
+    """Return what party.toml says of the people of an account; None: nothing, which is the usual case.
+
+    >>> people_words(SamePeople(joined={"clinicdb": "people"}), "people")
+    ("one account for the same people: data sets 'people' and 'clinicdb'",)
+    """
+    names = same_people.names(dataset)
+    joined = " and ".join(f"'{name}'" for name in names)
+    said = [f"one account for the same people: data sets {joined}"] if len(names) > 1 else []
+    if same_people.is_apart(dataset):
+        said.append(
+            "counted apart, as party.toml says (policy.same_people): a person who is in another data set, too, may be charged"
+            " up to the limits of each; every approval says that this site counts so"
+        )
+    return tuple(said) or None
+
+
+def account_lines(same_people: SamePeople) -> tuple[str, ...]:
+    """Return what party.toml says of names, a line for each of them, for the audit log."""
+    joined = [f"'{name}' counts with '{other}'" for name, other in sorted(same_people.joined.items())]
+    apart = [f"'{name}' is counted apart" for name in sorted(same_people.apart)]
+    return (*joined, *apart, *(f"the table of '{name}' is gone" for name in sorted(same_people.gone)))
 
 
 def one_for_all(accounts: Sequence[AccountCost | AccountSpent]) -> bool:

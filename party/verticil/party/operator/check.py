@@ -36,6 +36,7 @@ from verticil.party.dataset.keyfile import check_key
 from verticil.party.dataset.source import Remark, TableReport, check_records
 from verticil.party.dataset.table import DatasetRule, header, missing_columns
 from verticil.party.local_dataset import compounds_of, origins, stated_of, unit_codes, with_properties
+from verticil.party.operator.people import problems, read_people
 from verticil.party.operator.view_model import (
     COUNTS_TELL,
     ColumnView,
@@ -212,6 +213,10 @@ def check(config: PartyConfig, study: Study | None = None, *, counts: bool = Tru
     try:
         with Site.open(config) as site:
             site.ledger.check_rows()
+            read_people(site, again=counts)
+            of_people, overlaps = problems(site)
+            faults += of_people
+            remarks += [Remark(code="SAME_PEOPLE", message=item.words, hint=item.hint) for item in overlaps]
             if study is not None and not faults:
                 costs = _cost(config, site, study, now)
                 digest = bytes.fromhex(costs.digest)

@@ -14,11 +14,13 @@ from itertools import groupby
 
 from verticil.party.audit.log import AuditLog
 from verticil.party.config import PartyConfig
+from verticil.party.operator.accounts import people_words
 from verticil.party.operator.view_model import (
     AccountSpent,
     Confirmation,
     DeletedColumn,
     SignedDeletion,
+    account_names,
     account_spent,
     figure_words,
     shown_readers,
@@ -106,6 +108,7 @@ class BudgetView:
 
     Attributes:
         accounts: the same for each reader; what stands above is that of whoever reads columns.
+        people: what party.toml says of the people (`accounts.people_words`).
     """
 
     dataset: str
@@ -119,6 +122,7 @@ class BudgetView:
     delta_remaining: float
     infinite: tuple[str, ...]
     accounts: tuple[AccountBudget, ...] = ()
+    people: tuple[str, ...] | None = left_out()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +211,7 @@ def ledger_of(site: Site) -> LedgerView:
     """What `ledger` says, of an opened state."""
     config, rows = site.config, site.ledger.rows()
     site.ledger.check_rows()
-    spent = {name: site.ledger.spent(name) for name in dict.fromkeys([*config.datasets, *site.ledger.datasets()])}
+    spent = {name: site.ledger.spent(name) for name in account_names(site)}
     limit = Cost(epsilon=config.policy.max_epsilon_lifetime, delta=config.policy.max_delta_lifetime)
     kept_for = {reader: site.ledger.kept(reader=reader) for reader in READERS}
     kept = kept_for[COLUMNS]
@@ -229,13 +233,18 @@ def ledger_of(site: Site) -> LedgerView:
                 delta_remaining=(limit - total).delta,
                 infinite=tuple(
                     sorted(
-                        {", ".join(row.variables) for row in rows if row.dataset == name and math.isinf(row.epsilon)}
+                        {
+                            ", ".join(row.variables)
+                            for row in rows
+                            if site.ledger.account(row.dataset) == name and math.isinf(row.epsilon)
+                        }
                     )
                 ),
                 accounts=tuple(
                     _account(site, name, reader, kept_for[reader].get(name, NOTHING))
                     for reader in shown_readers(config.policy, site.ledger, name)
                 ),
+                people=people_words(config.policy.same_people, name),
             )
             for name, total in spent.items()
         ),

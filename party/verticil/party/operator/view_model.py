@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, TypeVar
 from verticil.party.config import PartyConfig
 from verticil.party.limits.policy import Policy
 from verticil.party.local_dataset import origins
+from verticil.party.operator.accounts import people_words
 from verticil.party.policy import approval
 from verticil.party.policy.comparison import impossible_words, normalise_words, variable_words
 from verticil.party.policy.ledger import Ledger
@@ -193,6 +194,7 @@ class CostView:
 
     Attributes:
         accounts: the same for each reader; what stands above is that of whoever reads columns.
+        people: what party.toml says of the people (`accounts.people_words`).
     """
 
     dataset: str
@@ -205,6 +207,7 @@ class CostView:
     delta_after_at_most: float
     delta_limit: float | None
     accounts: tuple[AccountCost, ...] = ()
+    people: tuple[str, ...] | None = left_out()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,12 +347,14 @@ class Spent:
 
     Attributes:
         accounts: the same for each reader; what stands above is that of whoever reads columns.
+        people: what party.toml says of the people (`accounts.people_words`).
     """
 
     dataset: str
     epsilon_spent: float
     epsilon_lifetime_limit: float | None
     accounts: tuple[AccountSpent, ...] = ()
+    people: tuple[str, ...] | None = left_out()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -482,6 +487,7 @@ def cost(config: PartyConfig, site: Site, study: Study) -> tuple[CostView, ...]:
                 delta_after_at_most=columns.delta_after,
                 delta_limit=columns.delta_limit,
                 accounts=accounts,
+                people=people_words(config.policy.same_people, name),
             )
         )
     return tuple(found)
@@ -539,9 +545,16 @@ def spent(site: Site) -> tuple[Spent, ...]:
                 account_spent(reader, config.policy, ledger.spent(name, reader))
                 for reader in shown_readers(config.policy, ledger, name)
             ),
+            people=people_words(config.policy.same_people, name),
         )
-        for name in dict.fromkeys([*config.datasets, *ledger.datasets()])
+        for name in account_names(site)
     )
+
+
+def account_names(site: Site) -> tuple[str, ...]:
+    """Return the names of all accounts: of the data sets of party.toml, then of those of the ledger besides."""
+    named = [*site.config.datasets, *site.ledger.datasets()]
+    return tuple(dict.fromkeys(map(site.ledger.account, named)))
 
 
 def _masked_limits(reader: Reader, policy: Policy) -> Cost | None:

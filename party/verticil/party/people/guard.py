@@ -79,6 +79,10 @@ class PeopleGuard:
         """Return what names the people of an account, as its tables were last read; None: none of them was read."""
         return self._shares.digest(self._same.names(dataset))
 
+    def names(self, dataset: str) -> tuple[str, ...]:
+        """Return every name of the account of a data set."""
+        return self._same.names(dataset)
+
     def charged(self) -> frozenset[str]:
         """Return the names that something was charged to, or is reserved for."""
         return frozenset(self._database.read(str, _CHARGED, (int(State.PUBLISHED),)))
@@ -92,7 +96,7 @@ class PeopleGuard:
         """
         charged = self.charged()
         self.check_names(charged)
-        for overlap in self.overlaps(datasets, charged | {*datasets}):
+        for overlap in self._overlaps(datasets, charged | {*datasets}):
             raise Refusal("SAME_PEOPLE", overlap.words, hint=overlap.hint)
 
     def check_names(self, charged: Collection[str] | None = None) -> None:
@@ -114,21 +118,25 @@ class PeopleGuard:
                     f' same people; {{ {name} = "{GONE}" }} if its table is no longer here',
                 )
 
-    def overlaps(self, datasets: Collection[str], charged: Collection[str] | None = None) -> Iterator[Overlap]:
-        """Yield the data sets that have people of some others, and no common account with them.
+    def every_overlap(self, datasets: Collection[str]) -> Iterator[Overlap]:
+        """Yield data sets of the same people that have accounts of their own, whether something was charged to them or not.
 
         Args:
-            datasets: whose people.
-            charged: names of the others that count; None: all that have a sketch.
+            datasets: of party.toml.
         """
-        every = self.charged() if charged is None else charged
-        accounts = {self._same.account(name) for name in every}
+        charged = self.charged()
+        yield from self._overlaps(datasets, charged | {*datasets}, is_charged=charged)
+
+    def _overlaps(
+        self, datasets: Collection[str], others: Collection[str], *, is_charged: Collection[str] = ()
+    ) -> Iterator[Overlap]:
+        """Yield the data sets that have people of some others, and no common account with them."""
+        accounts = {self._same.account(name) for name in others}
+        charged = {self._same.account(name) for name in is_charged}
         for one in sorted({name for dataset in datasets for name in self._same.names(dataset)}):
             for other, share in sorted(self._shares.of(one).items()):
-                if share <= LIMIT or self._same.account(one) == self._same.account(other):
+                mine, theirs = self._same.account(one), self._same.account(other)
+                if share <= LIMIT or mine == theirs or theirs not in accounts:
                     continue
-                if self._same.is_apart(one) or self._same.is_apart(other):
-                    continue
-                is_charged = bool({self._same.account(one), self._same.account(other)} & accounts)
-                if charged is None or self._same.account(other) in accounts:
-                    yield Overlap(one=one, other=other, share=share, is_charged=is_charged)
+                if not (self._same.is_apart(one) or self._same.is_apart(other)):
+                    yield Overlap(one=one, other=other, share=share, is_charged=mine in charged or theirs in charged)

@@ -179,6 +179,7 @@ def review(
             approver=_NOBODY,
             approved_at=_NEVER,
             expires=study.expires,
+            people_counted_apart=bool(config.policy.same_people.apart),
         )
 
     bound, former = bound_to(releases), bound_to(without_sources(releases))
@@ -296,6 +297,8 @@ def check_binding(
     if tuple(sorted(approval.declarations())) != own or differing:
         named = [text for i in differing for text in unit_changes(approved.units[i], now.units[i], labels_of(now, i))]
         raise void(proposal, "; ".join([f"the declaration in {config.path.name} changed", *named]))
+    if approval.people_counted_apart != bool(config.policy.same_people.apart):
+        raise void(proposal, f"what {config.path.name} counts apart changed (policy.same_people)")
     columns = columns_of(config, proposal)
     policy.refuse(policy.objections(config.policy, approved, config.name, columns, today=today), proposal.id)
     return approved

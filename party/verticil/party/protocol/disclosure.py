@@ -4,7 +4,8 @@ No value of a table makes a failure before data are sent. But a failure's messag
 columns that no study asks for ("did you mean 'salary'?"), files and places in party.toml. So of faults of the local table,
 machine and configuration only the code leaves; `verticil party status` and the log have the rest. Refusals name limits, columns
 of the study and epsilons, never counts of people, and leave as they are; but which column's data changed since an approval stays
-here.
+here, and so does whether two of this site's tables are about the same people: others read that its policy refuses the study, as
+of any other reason.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ _CODES: Final = {
     "COMMON_SETS_FULL": "it has no place to remember further sets of people",
     "APPROVAL_VOID": "its approval does not hold any more: the study, its declaration, its data or its approvers changed",
 }
+_OF_THE_SITE_ALONE: Final = {"SAME_PEOPLE": ("POLICY_REFUSED", "its policy does not permit this study")}
+"""Codes that tell others what only the site may know -> what they read in place of it."""
 _HINT: Final = "the party's own people see the details: verticil party status"
 
 
@@ -39,6 +42,8 @@ def outward(error: VerticilError) -> VerticilError:
     >>> outward(DataFault("DATA_COLUMN_MISSING", "people.csv: no column 'pay' (hint: 'salary' for 'pay'?)")).message
     'its table, or its machine, does not serve this study'
     """
+    if error.code in _OF_THE_SITE_ALONE:
+        return from_code(*_OF_THE_SITE_ALONE[error.code], hint=_HINT)
     message = _CODES.get(error.code) or _FAMILIES.get(error.family)
     return error if message is None else from_code(error.code, message, hint=_HINT)
 

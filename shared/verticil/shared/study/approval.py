@@ -27,7 +27,7 @@ from typing import Annotated, ClassVar, Final
 
 from verticil.shared.channels import privacy
 from verticil.shared.errors import Misuse, PeerFault, Refusal
-from verticil.shared.record import Count, Key, Sha256, Within, decode
+from verticil.shared.record import LATER, Count, Key, Sha256, Within, decode
 from verticil.shared.study import rules
 from verticil.shared.study.canonical import digest
 from verticil.shared.study.document import LeftOut, Study, Unit
@@ -79,6 +79,8 @@ class Approval:
         approver: who approved, in the party's own words.
         approved_at: UTC, to the second.
         expires: the last day (UTC) on which the approval holds.
+        people_counted_apart: this party counts some of its data sets apart from others, whoever is in both: a person who is in
+            several of its tables may be charged up to the limits of each.
     """
 
     MARK: ClassVar = {"form": "verticil/approval/v1"}
@@ -90,6 +92,7 @@ class Approval:
     approver: Annotated[str, Key(read=_printed)]
     approved_at: dt.datetime
     expires: dt.date
+    people_counted_apart: Annotated[bool, LATER] = False
 
     def declarations(self) -> dict[int, Unit]:
         """Index -> declared unit."""
