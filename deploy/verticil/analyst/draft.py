@@ -182,7 +182,7 @@ _OF_PUBLIC: Final = """\
 def _head(tables: Mapping[str, Path], today: dt.date, n_rows: int, wording: Wording) -> str:
     parties = "\n".join(f"[[party]]\nname = {_quoted(party)}" for party in tables)
     title, purpose = (
-        f"{key} = {_quoted(text)}" + (f"{'':{31 - len(text) - len(key)}}{review}" if text == PLACEHOLDERS[key] else "")
+        f"{key} = {_quoted(text)}".ljust(40) + f" {review}" if text == PLACEHOLDERS[key] else f"{key} = {_quoted(text)}"
         for key, text, review in (
             ("title", wording.title, "# review"),
             ("purpose", wording.purpose, "# review: what the parties read before they approve"),
