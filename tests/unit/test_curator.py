@@ -49,14 +49,17 @@ name = "clinic"
 party = "clinic"
 name = "a"
 categories = ["x", "y", "z"]
+from = "public"
 [[variable]]
 party = "clinic"
 name = "b"
 categories = ["x", "y", "z"]
+from = "public"
 [[variable]]
 party = "clinic"
 name = "c"
 categories = ["no", "yes"]
+from = "public"
 [randomization_default]
 scheme = "symmetric"
 epsilon = 3.0

@@ -83,6 +83,7 @@ def show(
     if found.questions is not None:
         party_text.print_questions(found.questions)
     party_text.print_stated(found.stated)
+    party_text.print_origins(found.origins)
     for column in found.columns:
         to = ", ".join(column.recipients) or "nobody, it stays here"
         put(f"\n[bold]column '{', '.join(column.variables)}'[/]", end="")

@@ -100,6 +100,7 @@ CODES: Final[dict[str, tuple[str, int]]] = {
     "STUDY_UNKNOWN": ("Misuse", 2),
     "STUDY_EXISTS": ("Misuse", 2),
     "STUDY_OVER": ("Misuse", 2),
+    "UNREVIEWED": ("Misuse", 2),
     # the local table and machine
     "DATA_FILE_MISSING": ("DataFault", 1),
     "DATA_UNREADABLE": ("DataFault", 1),

@@ -65,6 +65,7 @@ from verticil.shared.membership.revocation import FILE_NAME, DenyList
 from verticil.shared.privacy.figures import finite_epsilon, sent_epsilons, total_epsilon
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import disclosure
+from verticil.shared.study.review import require_reviewed
 from verticil.shared.study.states import State
 from verticil.shared.table import Table, is_name
 from verticil.shared.view import left_out
@@ -238,12 +239,13 @@ def approve(
         at: now.
 
     Raises:
-        Misuse: STUDY_UNKNOWN, CONFIG_INVALID.
+        Misuse: STUDY_UNKNOWN, CONFIG_INVALID; UNREVIEWED, its title or purpose is that of a draft.
         Refusal: whatever speaks against it; NOT_APPROVED without the approver's key.
         DataFault: whatever is wrong with the tables or the state.
     """
     with Site.open(config) as site:
         record = site.state.find(study)
+        require_reviewed(approval.parsed(record.task.proposal))
         own = approver_key(config, approver, key)
         verdict = site.voting.approve(record, approver, at if at is not None else utc_now(), key=own)
         return _approved(config, site, record, verdict)

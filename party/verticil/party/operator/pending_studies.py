@@ -53,6 +53,7 @@ from verticil.shared.privacy.events import is_masked, planned
 from verticil.shared.privacy.figures import gamma_of_epsilon, sent_epsilons, share_cost, total_epsilon
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import disclosure, protocol_of, sent_units
+from verticil.shared.study.review import origin_words
 from verticil.shared.study.states import State, is_final
 from verticil.shared.view import inlined, left_out
 
@@ -125,6 +126,7 @@ class StudyInWords(StudyName):
     Attributes:
         alignment: what finding the common people shows, to whom.
         stated: what the study states of all records, which is not learned, a sentence each; None: nothing.
+        origins: where the categories of columns come from, a sentence each; None: the study does not say.
         four_figures, membership_words: of a masked study, in words, and what none of them covers; None: it is none.
         prior: the belief that the words start from.
         further_events: what is drawn besides columns and the noise on what is shared; None: nothing.
@@ -140,6 +142,7 @@ class StudyInWords(StudyName):
     alignment: Mapping[str, str]
     minimum_common_records: int
     stated: tuple[str, ...] | None = left_out()
+    origins: tuple[str, ...] | None = left_out()
     four_figures: tuple[str, ...] | None = left_out()
     membership_words: str | None = left_out()
     questions: Questions | None = inlined()
@@ -285,6 +288,7 @@ def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> StudyInWords:
         alignment=disclosure(study).document(),
         minimum_common_records=max(study.linkage.minimum_common_records, config.policy.minimum_common_records),
         stated=stated(study.knowledge, study.schema) or None,
+        origins=origin_words(study) or None,
         four_figures=figure_words(site, study),
         membership_words=_membership_words(config, study) if is_masked(study) else None,
         questions=questions(config, study),
