@@ -358,11 +358,11 @@ class Ledger(LedgerSums):
             Refusal: as `assess`; nothing is reserved.
         """
         with self._database.transaction():
+            self.check_rows()
             if self._database.has("SELECT 1 FROM reserved WHERE study_digest = ? LIMIT 1", (study_digest,)):
                 self.check_reserved(study_digest, policy)
                 return
             found = self.assess(list(releases.values()), policy, study_digest=study_digest, shared=shared)
-            self.check_rows()
             rows: list[tuple[PrivacyEvent, int | None, Values, Cost]] = [
                 (item.event, index, release.values(item.version_tag), item.charge)
                 for (index, release), item in zip(releases.items(), found, strict=True)
