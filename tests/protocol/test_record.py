@@ -469,6 +469,7 @@ async def test_a_statement_of_a_deletion_that_does_not_hold_is_refused_and_writt
             north.sign(body),
             miner.sign(encode(dataclasses.replace(said, party="north"))),
             miner.sign(encode(dataclasses.replace(said, artifacts={}))),
+            miner.sign(encode(dataclasses.replace(said, artifacts=dict.fromkeys(said.artifacts, bytes(32))))),
             miner.sign(b"{}"),
             common_pb2.Signed(body=body, signature=b"x" * 64, certificate=miner.certificate),
         ):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime as dt
 import hashlib
 import json
 import shutil
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -333,6 +335,22 @@ def test_a_spent_budget_names_who_spent_it(clinic: Path) -> None:
         again(clinic, seed=2, budget=Cost(epsilon=1.5, delta=1.0))
     assert again(clinic, budget=Cost(epsilon=1.0, delta=1.0)).spending.again  # what was charged is not asked for again
     assert spent(clinic) == Cost(epsilon=1.0, delta=1e-9)
+
+
+@pytest.mark.usefixtures("quick")
+def test_nothing_is_measured_that_there_is_no_budget_for_or_that_a_damaged_ledger_cannot_hold(clinic: Path) -> None:
+    told: list[str] = []
+    with pytest.raises(Refusal, match="BUDGET_EXCEEDED"):
+        again(clinic, seed=2, budget=Cost(epsilon=1.5, delta=1.0), step=told.append)
+    assert told == ["reading the table"]
+    database = clinic / "verticil-curator" / "state" / "party.sqlite"
+    with contextlib.closing(sqlite3.connect(database)) as opened:
+        opened.executescript("DROP TRIGGER ledger_keeps; UPDATE ledger SET epsilon = 0.1, charged = 0.1;")
+    for seed in (None, 2):
+        told.clear()
+        with pytest.raises(DataFault, match="row 1 of the ledger"):
+            again(clinic, seed=seed, step=told.append)
+        assert told == ["reading the table"]
 
 
 def few(frame: pd.DataFrame) -> pd.DataFrame:

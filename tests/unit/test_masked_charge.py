@@ -28,7 +28,7 @@ from verticil.party.protocol.round_charge import ROWS, TABLES, charge_linkage, c
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import StudyRecord, Task
 from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.errors import Refusal
+from verticil.shared.errors import DataFault, Refusal
 from verticil.shared.identity.spoken import spoken
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, Cost
 from verticil.shared.privacy.masked import Linkage
@@ -279,6 +279,26 @@ def test_a_linkage_does_not_keep_lower_limits_from_counting(config: PartyConfig,
         with pytest.raises(Refusal, match="epsilon 1 on top of what was charged before"):
             charge_round(site, record, T1, NOW)
         assert len(site.ledger.rows()) == 1
+
+
+def test_a_damaged_row_is_seen_before_a_round_or_a_column_is_charged(config: PartyConfig, masked: Study) -> None:
+    with Site.open(config) as site:
+        record = randomized(site, masked)
+        charge_round(site, record, T1, NOW)
+        rows = site.ledger.rows()
+        other = dataclasses.replace(record, task=dataclasses.replace(record.task, digest=b"o" * 32))
+        site.state.remember(dataclasses.replace(record.task, digest=b"o" * 32), "other", NOW)
+        items = site.state.artifacts(record.digest, record.task.effective_digest)
+        site.state.store_artifacts(b"o" * 32, list(items.values()))
+        site.database.write("DROP TRIGGER ledger_keeps")
+        site.database.write("UPDATE ledger SET charged = 0.25, epsilon = 0.25 WHERE number = 1")
+        for charged in (
+            lambda: charge_round(site, other, b"u" * 32, NOW),
+            lambda: enter_in_ledger(site, other, items[0], "miner", NOW),
+        ):
+            with pytest.raises(DataFault, match="row 1 of the ledger"):
+                charged()
+        assert len(site.ledger.rows()) == len(rows)
 
 
 def test_the_four_figures_stand_first_wherever_people_look(

@@ -417,13 +417,14 @@ class Ledger(LedgerDraws):
             Refusal: as `assess`; nothing is reserved.
         """
         with self._database.transaction():
+            self.check_rows()
             if self._database.has("SELECT 1 FROM reserved WHERE study_digest = ? AND drawn LIMIT 1", (study_digest,)):
+                self.check_reserved(study_digest, policy)
                 return
             self._database.write("DELETE FROM reserved WHERE study_digest = ?", (study_digest,))
             for dataset in linkages:
                 self.check_linkages(dataset, policy, study_digest=study_digest)
             found = self.assess(list(releases.values()), policy, study_digest=study_digest, shared=shared)
-            self.check_rows()
             if drawn or policy.on_data_change == "refuse":
                 columns = [item.charge for item in found]
                 named = [
@@ -539,7 +540,7 @@ class Ledger(LedgerDraws):
             DataFault: DISK_FULL, STATE_CORRUPT; nothing was written and nothing may leave.
         """
         with self._database.transaction():
-            self._check_whole(send["study_digest"], policy)
+            self.check_reserved(send["study_digest"], policy)
             (assessment,) = self.assess([release], policy, study_digest=send["study_digest"])
             if assessment.version_tag != version_tag:
                 message = f"column '{', '.join(release.variables)}': its noise is not the one that the ledger has for these data"
@@ -553,13 +554,16 @@ class Ledger(LedgerDraws):
             self.put_back(charged, version_tag=version_tag, charged=assessment.charge, unit=unit, people=people, **send)
         return assessment.charge
 
-    def _check_whole(self, study_digest: bytes, policy: Policy) -> None:
-        """Before the first row of a study: hold all that is kept for it against the limits, which may be lower by now.
+    def check_reserved(self, study_digest: bytes, policy: Policy) -> None:
+        """Hold all that is kept for a study against the limits, which may be lower by now, until its first row is written.
+
+        The row of a linkage, which costs nothing, is none.
 
         Raises:
             Refusal: BUDGET_EXCEEDED, or POLICY_REFUSED of an event that is not known here.
         """
-        if self._database.has("SELECT 1 FROM ledger WHERE study_digest = ? LIMIT 1", (study_digest,)):
+        charged = "SELECT 1 FROM ledger WHERE study_digest = ? AND kind <> ? LIMIT 1"
+        if self._database.has(charged, (study_digest, _LINKAGE)):
             return
         drawn: dict[str, list[PrivacyEvent]] = {}
         own: set[Drawn] = set()
@@ -612,7 +616,7 @@ class Ledger(LedgerDraws):
             cost = cost_of(shared.event)
             check_shared(policy, cost.epsilon, shared.event.reader)
             self.people.check([shared.dataset])
-            self._check_whole(send["study_digest"], policy)
+            self.check_reserved(send["study_digest"], policy)
             self._check_first(shared, send)
             earlier = (shared,) if along_with is None else (shared, replace(shared, codebook_digest=along_with))
             charge = NOTHING if any(map(self._has, earlier)) else cost

@@ -157,8 +157,13 @@ class Voting:
             now=origins_of(releases, holding.n_records),
         )
 
-    def check_binding(self, record: StudyRecord, today: date) -> Study:
+    def check_binding(self, record: StudyRecord, today: date, *, giver: bool = True) -> Study:
         """Check that the recorded approval still means this study, and that it was given by those who may give it.
+
+        Args:
+            record: the study.
+            today: UTC.
+            giver: whether it matters who gave it.
 
         Returns:
             What was approved: the proposal with the approved units of this party.
@@ -169,9 +174,10 @@ class Voting:
         given = held_approval(record.approval or b"")
         study = approval.parsed(record.task.proposal)
         approved = approval.check_binding(self.config, study, given, record.digest, today)
-        approvers = self.approvers.now()
-        voters = self.decisions.voters(record, approval.content_of(record.approval or b""), approvers, self.config.name)
-        approval.check_giver(self.config.policy, study, given, voters, approvers)
+        if giver:
+            approvers, content = self.approvers.now(), approval.content_of(record.approval or b"")
+            voters = self.decisions.voters(record, content, approvers, self.config.name)
+            approval.check_giver(self.config.policy, study, given, voters, approvers)
         return approved
 
     def changes(self, record: StudyRecord) -> tuple[StudyRecord | None, tuple[str, ...]]:

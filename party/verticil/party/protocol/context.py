@@ -2,8 +2,10 @@
 the people's data, the common people.
 
 Promises
-- Before a step that sends something the approval is checked again: study, own declaration, policy, expiry (`agreement`); before
-  the first pseudonym, before randomization and before learning the data, too (`DatasetCache.approved`).
+- Before each act (a draw, a charge, a list, a column, a message of a round, a signature, a countersignature) the approval is
+  checked again (`agreement`): that nobody here has stopped the study; study, own declaration, policy, expiry, and who gave it;
+  until the first charge the accounts' limits; the number of common people and, once columns are drawn, the site secret.
+- Before the first pseudonym, before randomization and before learning the data are checked, too (`DatasetCache.approved`).
 - A second common list for a study is refused (`StudyContext.require_same_common`), and nothing about the common people leaves
   before they were compared with those of earlier studies (`StudyContext.accept_people`).
 
@@ -28,12 +30,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.audit.log import Event, What
+from verticil.party.dataset.linkage import check_own_size
+from verticil.party.dataset.releases import Release
 from verticil.party.limits import policy
 from verticil.party.local_dataset import LocalDataset, columns_of
 from verticil.party.policy import approval
-from verticil.party.protocol.planning import AskedAgainError
+from verticil.party.protocol.planning import AskedAgainError, StoppedError
 from verticil.party.protocol.randomization import Spool, fill_spool
 from verticil.party.site import Site
+from verticil.party.storage.secret import secret_id
 from verticil.party.storage.studies import WAITS_AGAIN, StudyRecord
 from verticil.shared.alignment.statements import blinded_body, check_statement, common_body, sender
 from verticil.shared.audit import DAEMON
@@ -138,28 +143,53 @@ class Agreed:
         )
 
 
-def agreement(site: Site, record: StudyRecord, today: dt.date) -> Agreed:
+def agreement(site: Site, record: StudyRecord, today: dt.date, *, giver: bool = True) -> Agreed:
     """The approval, if it still binds and the effective study is what was approved.
 
     Args:
         site: this party.
         record: a study that every party has approved.
         today: UTC.
+        giver: whether it matters who gave the approval; not where a present approver decides about the act itself.
 
     Raises:
+        StoppedError: the study was revoked or denied here since `record` was read.
         Refusal: APPROVAL_VOID, STUDY_EXPIRED, POLICY_REFUSED and the other objections of the present policy, to the study as
-            approved or, without the parties that were left out, as it is carried out.
+            approved or, without the parties that were left out, as it is carried out; BUDGET_EXCEEDED; LINKAGE_TOO_SMALL.
         PeerFault: STUDY_MISMATCH.
     """
+    if record.digest in site.revocations.stopped():
+        raise StoppedError
     given = held_approval(record.approval or b"")
-    approved = site.voting.check_binding(record, today)
+    approved = site.voting.check_binding(record, today, giver=giver)
     task = record.task
     effective = approval.check_effective(approved, task.effective, task.effective_digest, site.config.name)
     if effective.left_out:  # fewer parties are another study for the policy
         columns = columns_of(site.config, effective)
         found = policy.objections(site.config.policy, effective, site.config.name, columns, today=today)
         policy.refuse(found, effective.id)
-    return Agreed(approval=given, study=approved, effective=effective)
+    agreed = Agreed(approval=given, study=approved, effective=effective)
+    site.ledger.check_reserved(record.digest, site.config.policy)
+    _check_common(record, agreed.minimum(site))
+    _check_secret(site, record, approved)
+    return agreed
+
+
+def _check_common(record: StudyRecord, minimum: int) -> None:
+    """Check that there are enough common people; a minimum can be raised after they were found."""
+    if record.n_common is not None and record.n_common < minimum:
+        raise Refusal(
+            "LINKAGE_TOO_SMALL",
+            f"study '{record.study_id}': the parties have {record.n_common} records in common, expected at least {minimum}",
+            hint="the limit is policy.minimum_common_records in party.toml",
+        )
+
+
+def _check_secret(site: Site, record: StudyRecord, approved: Study) -> None:
+    """Check that the columns that were drawn for the study were drawn with the present site secret."""
+    drawn = site.state.artifacts(record.digest, record.task.effective_digest).values()
+    if {Release.from_json(item.facts).secret_id for item in drawn} - {secret_id(site.site_secret)}:
+        raise approval.void(approved, "its columns were drawn with another site secret")
 
 
 def ask_again(node: Node, record: StudyRecord, why: str) -> None:
@@ -216,13 +246,16 @@ class DatasetCache:
 
         Raises:
             AskedAgainError: they are others, and nothing was drawn from the former ones: the approval is forgotten.
-            Refusal: APPROVAL_VOID, they are others, and noise was drawn for the former ones: one study is not about both.
+            Refusal: APPROVAL_VOID, they are others, and noise was drawn for the former ones: one study is not about both;
+                POLICY_REFUSED, they have fewer rows than the present policy asks for; LINKAGE_TOO_SMALL, fewer records than
+                have to be common.
             DataFault, Misuse: as `Site.read`.
         """
         holding = await self.read(record)
 
         def check() -> None:
             site = self._node.site
+            approval.check_rows(site.config.policy, agreed.study, holding)
             try:
                 site.voting.check_data(record, agreed.approval, agreed.study, holding)
                 if not self._is_sketched:
@@ -233,6 +266,7 @@ class DatasetCache:
                     raise
                 ask_again(self._node, record, changed.message)
                 raise AskedAgainError from None
+            check_own_size(holding.n_records, agreed.minimum(site))
 
         await self._node.heavily(check)
         return holding

@@ -143,6 +143,7 @@ class MaskedStudy(CentralStudy):
     async def _link_with_peers(self, record: StudyRecord, *, lists: bool) -> None:
         """Make this party's part of the lists, or find the common people, behind the ledger's row of a linkage."""
         context = await self._peer_context(record)
+        await context.approved()  # of other data, or too few, no list leaves, and nothing is charged
         await asyncio.to_thread(charge_linkage, self.site, record, self.node.clock())
         work = alignment.make_running_list if lists else alignment.take_common_list
         await self.transfer.run(work(context))

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 
 from google.protobuf.message import DecodeError
 
-from verticil.party.dataset.linkage import PSEUDONYM_BYTES, check_common_size, check_own_size
+from verticil.party.dataset.linkage import PSEUDONYM_BYTES, check_common_size
 from verticil.party.local_dataset import LocalDataset
 from verticil.party.protocol.peer import lists, ring
 from verticil.party.protocol.peer.artifact_store import Kind
@@ -57,7 +57,6 @@ async def make_running_list(context: PeerStudyContext) -> None:
         return
     holding = await context.approved()
     if context.mode == "order-commitment":
-        check_own_size(holding.n_records, context.minimum)
         await asyncio.to_thread(context.store.put, context.digest, Kind.COMMITMENT, context.row_order(holding))
         return
     running = await _running(context, holding)
@@ -143,7 +142,6 @@ async def _running(context: PeerStudyContext, holding: LocalDataset) -> bytes:
     minimum = context.minimum
     position = context.study.parties.index(context.me)
     if position == 0:
-        check_own_size(holding.n_records, minimum)
         return holding.pseudonyms.tobytes()
     before = context.study.parties[position - 1]
     told = await _pull(context, before, peer_pb2.PSEUDONYM_LIST_RUNNING)

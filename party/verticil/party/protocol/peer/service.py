@@ -295,7 +295,10 @@ class PeerService:
         _check_not_ended(record)
         if record.approval is None:
             raise PeerFault("NOT_READY", "this party's approval is awaited again")
-        return record, agreement(self._site, record, self._node.clock().date())
+        try:
+            return record, agreement(self._site, record, self._node.clock().date())
+        except StoppedError:
+            raise _ended_here() from None
 
     def _check_goes_on(self, digest: bytes) -> None:
         """Break off what is on its way of a study that was revoked, has failed or has ended."""
