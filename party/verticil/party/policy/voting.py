@@ -269,6 +269,8 @@ class Voting:
                 complete = by_itself or len(voters) >= allowed.needed
                 verdict = Verdict(review=found, approvers=voters, complete=complete, void=void, changed=changed)
                 if complete:
+                    body = encode(replace(found.bound, approver=", ".join(voters), approved_at=at))
+                    self.decisions.approve(record.digest, body, at)
                     self.ledger.reserve(
                         record.digest,
                         found.sent,
@@ -277,8 +279,6 @@ class Voting:
                         linkages=found.linkages,
                         drawn=False,
                     )
-                    body = encode(replace(found.bound, approver=", ".join(voters), approved_at=at))
-                    self.decisions.approve(record.digest, body, at)
                 note_configuration(self.audit, config.path, at, who=name)
                 self.audit.record(event, at)
                 if complete:
