@@ -265,9 +265,9 @@ def test_data_sets_counted_apart_are_named_in_every_approval_and_account(folder:
         assert words["habits"] is not None
         assert words["habits"][0].startswith("counted apart")
         record = site.state.study(canonical.digest(release_study))
-    with Site.open(configured(folder, datasets, habits="people")) as site:
-        with pytest.raises(Refusal, match=r"APPROVAL_VOID.*policy.same_people"):
-            site.voting.check_binding(record, NOW.date())
+    changed, void = configured(folder, datasets, habits="people"), r"APPROVAL_VOID.*policy.same_people"
+    with Site.open(changed) as site, pytest.raises(Refusal, match=void):
+        site.voting.check_binding(record, NOW.date())
 
 
 def test_an_approval_says_nothing_of_people_where_none_are_counted_apart(folder: Path, release_study: Study) -> None:
@@ -333,9 +333,12 @@ def test_the_daemon_says_whose_accounts_are_two_and_the_audit_log_what_was_joine
     with Site.open(configured(folder, CLINICDB, clinicdb="apart", people="gone")) as site:
         look_at_people(site, NOW)
         assert lines(site)[1:] == ["'clinicdb' is counted apart; the table of 'people' is gone"]
-    with Site.open(configured(folder, CLINICDB, clincdb="apart")) as site:
-        with pytest.raises(Misuse, match=r"CONFIG_INVALID: party.toml: policy.same_people.clincdb"):
-            look_at_people(site, NOW)
+    misspelled, wrong = (
+        configured(folder, CLINICDB, clincdb="apart"),
+        "CONFIG_INVALID: party.toml: policy.same_people.clincdb",
+    )
+    with Site.open(misspelled) as site, pytest.raises(Misuse, match=wrong):
+        look_at_people(site, NOW)
 
 
 def lines(site: Site) -> list[object]:

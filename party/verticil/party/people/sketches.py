@@ -47,6 +47,10 @@ class Shares:
         """Return the names of the data sets that have a sketch."""
         return frozenset(self._database.read(str, "SELECT dataset FROM people_sketch"))
 
+    def for_studies(self) -> frozenset[str]:
+        """Return the names of the data sets whose tables were read for a study: whatever name it was charged under."""
+        return frozenset(self._database.read(str, "SELECT dataset FROM people_sketch WHERE ever_exact <> x''"))
+
     def digest(self, datasets: Collection[str]) -> bytes | None:
         """Return what names the people of some data sets as they were last read; None: none of them has a sketch."""
         found = [
