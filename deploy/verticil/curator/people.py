@@ -70,6 +70,7 @@ def of_same_people(state: CuratorState, name: str, *others: str) -> tuple[Curato
         charged to it, else that of the first one of its people.
     """
     charged = state.ledger.people.charged()
+    measured = charged | state.sketches.for_studies()
     found, new = {name}, {name, *others}
     while new:
         found |= new
@@ -77,7 +78,7 @@ def of_same_people(state: CuratorState, name: str, *others: str) -> tuple[Curato
             other
             for one in new
             for other, share in state.sketches.of(one).items()
-            if share > LIMIT and other in charged and other not in found
+            if share > LIMIT and other in measured and other not in found
         }
     order = dict.fromkeys(row.dataset for row in state.ledger.rows())
     first = next((dataset for dataset in order if dataset in found), name)

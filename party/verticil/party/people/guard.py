@@ -96,7 +96,7 @@ class PeopleGuard:
         """
         charged = self.charged()
         self.check_names(charged)
-        for overlap in self._overlaps(datasets, charged | {*datasets}):
+        for overlap in self._overlaps(datasets, charged | {*datasets} | self._shares.for_studies()):
             raise Refusal("SAME_PEOPLE", overlap.words, hint=overlap.hint)
 
     def check_names(self, charged: Collection[str] | None = None) -> None:
@@ -124,7 +124,7 @@ class PeopleGuard:
         Args:
             datasets: of party.toml.
         """
-        charged = self.charged()
+        charged = self.charged() | self._shares.for_studies()
         yield from self._overlaps(datasets, charged | {*datasets}, is_charged=charged)
 
     def _overlaps(

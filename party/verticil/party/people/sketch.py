@@ -13,7 +13,7 @@ Which errors are possible. Keys are pseudo-random, so two different people have 
   coincidence takes at most one from the people in common, and .9 m - m / 3 of them are needed. k coincidences form a forest of k
   pairs, so their probability is at most C(m (m - 1) / 2, k) / 2^(64 k) (`miss`).
 
-Both are below 1e-9 for any two tables of up to ten billion people.
+Both are below 1e-9 for any two tables of up to four billion people.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from typing import Final
 
 import numpy as np
 
-from verticil.party.audit.set_sums import count_left
 from verticil.party.dataset.person_keys import Keys, PeopleOfTable
+from verticil.shared.arrays import give_back
 
 LIMIT: Final = Fraction(1, 3)
 """The share of people in common above which two data sets are taken for the same people."""
 _KEYS: Final = 2.0**64
+_AT_ONCE: Final = 1 << 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -71,8 +72,28 @@ def _share(one: Keys, other: Keys) -> Fraction:
     smaller = min(len(one), len(other))
     if not smaller:
         return Fraction(0)
-    in_one_only = count_left([one], [other], enough=len(one) + len(other) + 1)
-    return Fraction((len(one) + len(other) - in_one_only) // 2, smaller)
+    return Fraction(n_common(one, other), smaller)
+
+
+def n_common(one: Keys, other: Keys) -> int:
+    """Count the keys that two sets have in common, both ascending, each key once; a block of either is in memory.
+
+    >>> n_common(np.array([1, 2, 5], np.uint64), np.array([2, 5, 9, 11], np.uint64))
+    2
+    """
+    found = at = there = 0
+    while at < len(one) and there < len(other):
+        some, others = one[at : at + _AT_ONCE], other[there : there + _AT_ONCE]
+        bound = min(some[-1], others[-1])
+        some, others = (keys[: np.searchsorted(keys, bound, side="right")] for keys in (some, others))
+        both = np.sort(
+            np.concatenate([some, others]), kind="stable"
+        )  # which merges what is ascending: a tenth of intersect1d
+        found += int(np.count_nonzero(both[1:] == both[:-1]))
+        at, there = at + len(some), there + len(others)
+        give_back(some)
+        give_back(others)
+    return found
 
 
 def numbered(keys: Keys) -> Keys:
@@ -121,5 +142,5 @@ def miss(smaller: int, *, in_both: float = 0.9) -> float:
 
 
 def _log_choose(n: int, k: int) -> float:
-    """Return a bound of the logarithm of the binomial coefficient: at most (e n / k)^k."""
-    return k * (1 + math.log(n / k))
+    """Return the logarithm of the binomial coefficient; of a large k its bound (e n / k)^k."""
+    return math.log(math.comb(n, k)) if k <= 64 else k * (1 + math.log(n / k))

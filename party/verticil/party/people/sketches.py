@@ -47,6 +47,10 @@ class Shares:
         """Return the names of the data sets that have a sketch."""
         return frozenset(self._database.read(str, "SELECT dataset FROM people_sketch"))
 
+    def for_studies(self) -> frozenset[str]:
+        """Return the names of the data sets whose tables were read for a study: whatever name it was charged under."""
+        return frozenset(self._database.read(str, "SELECT dataset FROM people_sketch WHERE ever_exact <> x''"))
+
     def digest(self, datasets: Collection[str]) -> bytes | None:
         """Return what names the people of some data sets as they were last read; None: none of them has a sketch."""
         found = [
@@ -105,7 +109,8 @@ class Sketches(Shares):
             self._write(ever, ever_names)
         known = self.of(dataset)
         others = sorted(self.datasets() - {dataset})
-        shares = {other: self._largest(other, [last, ever], known.get(other, 0.0)) for other in others}
+        ours = [last] if ever is None or ever_names == names else [last, ever]
+        shares = {other: self._largest(other, ours, known.get(other, 0.0)) for other in others}
         self._database.write(
             "INSERT OR REPLACE INTO people_sketch VALUES (?, ?, ?, ?, ?, ?)", (dataset, *names, *ever_names, added)
         )
@@ -120,11 +125,11 @@ class Sketches(Shares):
         names = self._row(dataset)[:4]
         return bool(names[0]) and self._holds(names)
 
-    def _largest(self, other: str, ours: Sequence[Sketch | None], known: float) -> float:
+    def _largest(self, other: str, ours: Sequence[Sketch], known: float) -> float:
         """Return the largest share of people in common; where a file of the other is lost, at least what it was before."""
         row = self._row(other)
-        theirs = [self._read(row[:2]), self._read(row[2:4])]
-        found = max((share(one, two) for one in ours for two in theirs if one and two), default=Fraction(0))
+        theirs = [self._read(names) for names in dict.fromkeys([row[:2], row[2:4]])]
+        found = max((share(one, two) for one in ours for two in theirs if two is not None), default=Fraction(0))
         return float(found) if self._holds(row[:4]) else max(float(found), known)
 
     def _row(self, dataset: str) -> tuple[bytes, bytes, bytes, bytes, bytes]:
