@@ -225,7 +225,8 @@ def test_numbers_with_a_code_or_an_infinite_one_are_still_numbers(
     assert variable.other == "unknown"
     assert (variable.missing.spellings if variable.missing else ()) == spellings
     assert "unclear" not in text
-    assert (f'{NOTE}"Größe" of clinic: ' in text) is not (set(spellings) & {"?", "NA"} != set())
+    assert ("rows hold no number" in text) is not (set(spellings) & {"?", "NA"} != set())
+    assert f'{NOTE}"Größe" of clinic: an outer end is that of the table' in text  # of whole numbers from 20 to 79
 
 
 @pytest.mark.parametrize("few", [["?"] * 9, ["", "NA"], ["unclear"] * 9])
@@ -350,10 +351,11 @@ def test_degrees_stay_degrees_and_dates_end_with_months(tmp_path: Path) -> None:
     kelvin = [309.02 + 1.95 * i / 199 for i in range(200)]
     days = [(dt.date(2019, 3, 14) + dt.timedelta(days=3 * i)).isoformat() for i in range(199)] + ["2020-11-01"]
     pd.DataFrame({"kelvin": kelvin, "seen": days}).to_csv(tmp_path / "t.csv", index=False)
-    _, study = drafted(tmp_path, only="t.csv")
+    text, study = drafted(tmp_path, only="t.csv")
     bins = {variable.name: variable.bins for variable in study.schema.variables}
     assert bins["kelvin"] is not None
     assert (bins["kelvin"][0], bins["kelvin"][-1]) == (309.0, 311.0)
+    assert "an outer end is that of the table" not in text.partition("seen")[0]
     assert bins["seen"] is not None
     ends = [number_of(day, "YYYY-MM-DD") for day in ("2019-03-01", "2020-12-01")]
     assert [bins["seen"][0], bins["seen"][-1]] == ends

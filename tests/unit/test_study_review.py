@@ -332,6 +332,15 @@ def test_categories_are_the_tables_when_it_has_all_of_them_and_no_other(
     assert any("the categories of smoker are exactly" in words for words in warned(tmp_path, own)) is is_said
 
 
+def test_categories_are_not_the_tables_when_it_has_a_value_that_none_is_for(tmp_path: Path) -> None:
+    own = vt.study.Study(text=text_of()).with_variable("age", from_="public")
+    frame = people()
+    frame.loc[7, "smoker"] = "sometimes"
+    found = synthesize(frame, own.resolved, state=tmp_path / "keys")
+    assert not any("exactly those of the table" in words for words in found.warnings)
+    assert any("'smoker' 1" in words for words in found.warnings)
+
+
 def test_a_delta_of_more_than_a_hundredth_of_one_in_the_number_of_people_is_said(tmp_path: Path) -> None:
     own = vt.study.Study(text=text_of()).with_variable("age", from_="public").with_variable("smoker", from_="public")
     for place, delta, is_said in (("a", 0.01 / N, False), ("b", 0.0101 / N, True)):

@@ -114,6 +114,11 @@ class Wording:
     public: bool = False
     means: bool = False
 
+    @property
+    def origin(self) -> str:
+        """The line that says where a column's categories come from."""
+        return f"from = {_quoted(PUBLIC if self.public else TABLE)}"
+
 
 def draft(tables: Mapping[str, Path], *, wording: Wording | None = None, today: dt.date | None = None) -> str:
     """Write a draft study.
@@ -340,14 +345,13 @@ def _variable(column: TextColumn, name: str, wording: Wording) -> str:
     lines = ["[[variable]]", f"party = {_quoted(column.party)}", f"name = {_quoted(name)}"]
     if name != column.source:
         lines[-1] += f"  # another party has the name too; in party.toml: source = {_quoted(column.source)}"
-    lines.append(f"from = {_quoted(PUBLIC if wording.public else TABLE)}")
     if binned:
         return "\n".join(_binned(column, lines, written, numbers, wording))
     labels, notes = _labels(column, values, counts, missing)
     if len(labels) < 2:
         return _left_out(column, f"fewer than 2 categories have {FEWEST_ROWS} rows")
-    lines.insert(3, f"categories = [{', '.join(map(_quoted, labels))}]{'' if wording.public else f'  {REVIEW}'}")
-    return "\n".join([*lines, *notes])
+    categories = f"categories = [{', '.join(map(_quoted, labels))}]{'' if wording.public else f'  {REVIEW}'}"
+    return "\n".join([*lines, categories, wording.origin, *notes])
 
 
 def _left_out(column: TextColumn, reason: str) -> str:
@@ -384,6 +388,7 @@ def _binned(
         return
     yield from head
     yield f"bins = [{', '.join(map(_shown, edges))}]{'' if wording.public else f'  {REVIEW}'}"
+    yield wording.origin
     if whole:
         yield "integer = true"
     if wording.means:
@@ -407,6 +412,8 @@ def _binned(
         kind = "dates, counted in years" if is_date else "numbers with a decimal comma"
         where = f"[dataset.NAME.columns.{_quoted(column.source)}]"
         yield f'{NOTE}{_quoted(column.source)} of {column.party} holds {kind}; in party.toml, {where}: written = "{written}"'
+    if edges[0] == values.min() or edges[-1] - whole == values.max() or edges[-1] == values.max():
+        yield f"{NOTE}{_quoted(column.source)} of {column.party}: an outer end is that of the table, one person's number"
     labels = bin_labels(edges)
     shape = Variable(name="x", owner="x", labels=(*labels, "unknown"), bins=tuple(edges))
     if wide := [labels[place] for place in shape.wide_bins]:
