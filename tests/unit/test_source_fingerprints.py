@@ -13,21 +13,24 @@ import pytest
 from support.documents import FEDERATION, PEOPLE, party_toml
 from verticil.party.config import load_party
 from verticil.party.dataset.person_keys import KEY_BYTES, PersonMacs
-from verticil.party.dataset.releases import Release, without_sources
+from verticil.party.dataset.releases import Release, seals, without_sources
 from verticil.party.dataset.source_fingerprints import SourceFingerprints
 from verticil.party.dataset.table import TextColumn
 from verticil.party.limits.policy import Policy
-from verticil.party.local_dataset import read_holding
+from verticil.party.local_dataset import LocalDataset, read_holding
 from verticil.party.policy.approval import review
 from verticil.party.site import Site, init_state
+from verticil.party.storage.studies import Task
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import Refusal
 from verticil.shared.model.schema import Missing, Variable
 from verticil.shared.privacy.accounts import NOTHING
+from verticil.shared.record import encode
 from verticil.shared.study import canonical
-from verticil.shared.study.approval import Approval
+from verticil.shared.study.approval import Approval, parse_approval
 from verticil.shared.study.codebook import bin_labels
 from verticil.shared.study.document import Study
+from verticil.shared.study.states import State
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 N = 150
@@ -126,11 +129,14 @@ def with_bins(study: Study, study_id: str, edge: float) -> Study:
     )
 
 
-def releases_of(site: Site, study: Study) -> dict[int, Release]:
-    holding = read_holding(
+def holding_of(site: Site, study: Study) -> LocalDataset:
+    return read_holding(
         site.config, study, proposal_digest=canonical.digest(study), site_secret=site.secret, linkage_key=b"k" * 32
     )
-    return site.releases(study, holding)
+
+
+def releases_of(site: Site, study: Study) -> dict[int, Release]:
+    return site.releases(study, holding_of(site, study))
 
 
 def age_of(site: Site, study: Study) -> Release:
@@ -187,9 +193,44 @@ def test_no_codebook_tells_by_a_void_approval_which_value_changed(folder: Path, 
 def approval_of(site: Site, study: Study) -> Approval:
     """What an approval of the study would bind to."""
     return review(
-        site.config, site.ledger, canonical.to_bytes(study), site_secret=site.secret, linkage_key=b"k" * 32,
+        site.config, site.ledger, site.sketches, canonical.to_bytes(study), site_secret=site.secret, linkage_key=b"k" * 32,
         today=NOW.date(),
     ).bound  # fmt: skip
+
+
+def test_an_approval_of_schema_7_holds_for_data_that_did_not_change(folder: Path, release_study: Study) -> None:
+    """Its seals are of codes alone; a second yes after the upgrade is the same yes."""
+    study = with_bins(release_study, "edge", 48)
+    digest, proposal = canonical.digest(study), canonical.to_bytes(study)
+    with Site.open(load_party(folder / "party.toml")) as site:
+        task = Task(
+            digest=digest, version=1, state=int(State.ALIGNING), proposal=proposal, effective=proposal,
+            effective_digest=digest, approved=True, pseudonyms_complete=False, alignment_confirmed=False,
+            units_received=(), failure="",
+        )  # fmt: skip
+        site.state.remember(dataclasses.replace(task, approved=False), study.id, NOW)
+        site.voting.approve(site.state.study(digest), "officer", NOW)
+        site.state.remember(dataclasses.replace(task, version=2), study.id, NOW)
+        former = seals(without_sources(releases_of(site, study)), digest, site_secret=site.site_secret)
+        given = parse_approval(site.state.study(digest).approval)
+        units = tuple(dataclasses.replace(unit, fingerprint=former[unit.index].hex()) for unit in given.units)
+        site.decisions.approve(digest, encode(dataclasses.replace(given, units=units)), NOW)
+        record = site.state.study(digest)
+        held = parse_approval(record.approval)
+
+        def check() -> None:
+            site.voting.check_data(record, held, study, holding_of(site, study))
+
+        check()
+        assert site.voting.approve(record, "officer", NOW).complete
+        assert site.state.study(digest).approval == record.approval
+        write(folder, p43="p43,43.0,yes")
+        check()  # nobody knows the texts of then
+        write(folder, p43="p43,50,yes")
+        with pytest.raises(
+            Refusal, match=r"APPROVAL_VOID: .* the data of column 'age', or where they come from, changed"
+        ):
+            check()
 
 
 def test_rows_of_schema_7_stand_for_unchanged_data_and_cost_nothing(folder: Path, release_study: Study) -> None:
