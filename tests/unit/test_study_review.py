@@ -19,6 +19,7 @@ from verticil.analyst.lint import refuse_hopeless
 from verticil.cli.main import main
 from verticil.curator import synthesize
 from verticil.party.config import load_party
+from verticil.party.dataset.perturb import codebook_digest
 from verticil.party.operator import commands
 from verticil.party.operator.peer_commands import load_study
 from verticil.party.operator.pending_studies import show
@@ -227,6 +228,20 @@ def test_a_report_says_of_each_column_where_its_categories_come_from_or_nothing_
         "The categories of 1 column (age) come from a source that the study does not state.",
     )
     assert origin_words(mixed.with_variable("smoker", from_=None).resolved) == ()
+
+
+def test_to_say_where_categories_come_from_draws_nothing_anew(tmp_path: Path) -> None:
+    """Else the noise of a column could be averaged away by saying it in another way."""
+    study = vt.study.Study(text=text_of())
+    other = study.with_variable("age", from_="public").with_variable("smoker", from_=None)
+    assert study.digest != other.digest
+    for one, same in zip(study.resolved.schema.variables, other.resolved.schema.variables, strict=True):
+        assert one != same
+        assert codebook_digest(one, {}) == codebook_digest(same, {})
+    first = synthesize(people(), study.resolved, state=tmp_path / "keys")
+    again = synthesize(people(), other.resolved, state=tmp_path / "keys")
+    assert (first.spending.again, again.spending.again) == (False, True)
+    assert again.spending.total == first.spending.total
 
 
 @pytest.mark.parametrize("key", ["title", "purpose"])
