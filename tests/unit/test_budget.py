@@ -38,7 +38,12 @@ from verticil.shared.view import jsonable
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 N = 150
-PARTY = party_toml(lifetime=3.0, datasets=PEOPLE + PEOPLE.replace("people", "habits"), recipients=("miner", "registry"))
+PARTY = party_toml(
+    'same_people = { habits = "apart" }\n',
+    lifetime=3.0,
+    datasets=PEOPLE + PEOPLE.replace("people", "habits"),
+    recipients=("miner", "registry"),
+)
 
 
 @pytest.fixture

@@ -145,6 +145,7 @@ OF_STUDY: dict[str, list[Callable[[Study], Study]]] = {
     "quorum": [with_values(quorum=QuorumRule(deadline_seconds=99))],
     "publish": [with_values(publish=PublishRule())],
     "knowledge": [with_values(knowledge=Knowledge())],
+    "reviewed": [with_values(reviewed=False)],
     "left_out": [with_values(left_out=(LeftOut(party="third", missing="approval"),))],
 }
 OF_LINKAGE: dict[str, list[Callable[[Study], Study]]] = {
