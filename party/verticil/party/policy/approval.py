@@ -132,7 +132,7 @@ def review(
         holding = read_holding(config, study, proposal_digest=digest, site_secret=site_secret, linkage_key=linkage_key)
     releases = releases_of(config, study, holding, site_secret=site_secret.value)
     shared = statistics_of(study, config.name, datasets_of(releases))
-    check_rows(config.policy, study, holding)
+    check_rows(config.policy, study.id, holding.n_rows)
     minimum = max(study.linkage.minimum_common_records, config.policy.minimum_common_records)
     origins = origins_of(releases, holding.n_records)
     sealed = seals(releases, digest, site_secret=site_secret.value)
@@ -163,16 +163,16 @@ def review(
     )
 
 
-def check_rows(limits: policy.Policy, study: Study, holding: LocalDataset) -> None:
+def check_rows(limits: policy.Policy, study_id: str, n_rows: int) -> None:
     """Check that a table has as many rows as the site asks of itself.
 
     Raises:
         Refusal: POLICY_REFUSED; the message leaves the site, and does not say how many there are.
     """
-    if holding.n_rows < limits.minimum_rows:
+    if n_rows < limits.minimum_rows:
         raise Refusal(
             "POLICY_REFUSED",
-            f"study '{study.id}': this party's table has fewer than the {limits.minimum_rows} rows that it asks of itself",
+            f"study '{study_id}': this party's table has fewer than the {limits.minimum_rows} rows that it asks of itself",
             hint="is the table whole? The limit is policy.minimum_rows in party.toml",
         )
 
