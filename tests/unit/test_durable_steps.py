@@ -178,9 +178,7 @@ def test_every_message_of_a_round_is_flushed_before_it_counts_as_made_or_as_rece
     tmp_path: Path, taken: Taken
 ) -> None:
     sizes = {"north": (2, 3), "south": (3,)}
-    tables = random_tables(
-        sizes, 3000
-    )
+    tables = random_tables(sizes, 3000)
     nodes = Nodes(tmp_path, Keys(tmp_path / "keys", tuple(sizes)), plan_for(sizes, 3000), tables)
     del taken.steps[:]
     nodes.run()

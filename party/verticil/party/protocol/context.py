@@ -255,7 +255,7 @@ class DatasetCache:
 
         def check() -> None:
             site = self._node.site
-            approval.check_rows(site.config.policy, agreed.study, holding)
+            approval.check_rows(site.config.policy, record.study_id, holding.n_rows)
             try:
                 site.voting.check_data(record, agreed.approval, agreed.study, holding)
                 if not self._is_sketched:
