@@ -679,7 +679,7 @@ def _one(site: Site, record: StudyRecord, *, dry_run: bool, at: dt.datetime) -> 
     spooled = [
         spool.path(item.sha256) for item in site.state.artifacts(record.digest, record.task.effective_digest).values()
     ]
-    stored = [path for path in store.folder(record.digest).rglob("*") if path.is_file()]
+    stored = store.leftovers(record.digest)
     copies = [path for path in folder_of(site, record.digest).rglob("*") if path.is_file()]
     rounds = folder_of_round(state, record.digest)
     masked = [path for path in rounds.rglob("*") if path.is_file()] if is_open(rounds) else []
