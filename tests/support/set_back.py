@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime as dt
 import shutil
 from collections.abc import AsyncGenerator, Callable, Collection
 from pathlib import Path
@@ -15,14 +16,17 @@ from verticil.party.config import load_party
 from verticil.party.daemon import run_party
 from verticil.party.policy.ledger import Ledger, LedgerRow
 from verticil.party.storage.database import Database
+from verticil.party.storage.studies import PartyState
 from verticil.shared.errors import PeerFault
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import utc_now
+from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport.in_memory import InMemoryCoordinator, InMemoryPeer
+from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator, InMemoryPeer
 from verticil.simulation.in_process import run_federation, run_peers, serving_miner
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision
+from verticil.wire.v1 import control_pb2
 
 PASSPHRASE = "correct horse battery"
 PARTIES = ("clinic", "insurer", "bank")
@@ -37,7 +41,7 @@ expires = 2099-12-31
 party = [{parties}]
 linkage = {{ minimum_common_records = 10 }}
 variable = [{variables}]
-randomization_default = {{ scheme = "symmetric", epsilon = 3.0 }}
+randomization_default = {{ scheme = "symmetric", epsilon = {epsilon} }}
 release = {{ synthetic_records = 50, seed = 7 }}
 """
 
@@ -49,10 +53,11 @@ class SetBack:
         root: a temporary folder.
         model: of the study.
         more: further lines of the study.
+        ahead: how far the clocks of all nodes are ahead while studies are carried out; later they are right.
     """
 
-    def __init__(self, root: Path, model: str, more: str = "") -> None:
-        self.root, self.model, self.more = root, model, more
+    def __init__(self, root: Path, model: str, more: str = "", *, ahead: dt.timedelta = dt.timedelta()) -> None:
+        self.root, self.model, self.more, self._ahead = root, model, more, ahead
         self.parties = PARTIES if model == "masked" else PARTIES[:2]
         tables = root / "tables"
         tables.mkdir(parents=True)
@@ -75,7 +80,7 @@ class SetBack:
         shutil.copytree(self.clinic / "state", root / "new")
         backup(load_party(self.clinic / "party.toml"), root / "backup", PASSPHRASE)
 
-    def study(self, study_id: str = "hearts") -> Study:
+    def study(self, study_id: str = "hearts", epsilon: float = 3.0) -> Study:
         """The study, read from a file."""
         parties = ", ".join(f'{{ name = "{name}" }}' for name in self.parties)
         variables = ", ".join(
@@ -84,13 +89,15 @@ class SetBack:
             for column, categories in (("x", '["no", "yes"]'), ("y", '["f", "m"]'))
         )
         path = self.root / f"{study_id}.toml"
-        path.write_text(_STUDY.format(id=study_id, model=self.model, parties=parties, variables=variables) + self.more)
+        named = {"id": study_id, "model": self.model, "parties": parties, "variables": variables, "epsilon": epsilon}
+        path.write_text(_STUDY.format(**named) + self.more)
         return read_study(path)
 
-    async def carry_out(self, study_id: str = "hearts") -> None:
+    async def carry_out(self, study_id: str = "hearts", epsilon: float = 3.0) -> None:
         """Carry the study out, and keep the clinic's state as it is then."""
         run: Any = run_peers if self.model == "peer" else run_federation
-        await run(self.made, self.study(study_id), self.root / f"release-{study_id}", seeded=True)
+        study, release = self.study(study_id, epsilon), self.root / f"release-{study_id}"
+        await run(self.made, study, release, seeded=True, clock=lambda: utc_now() + self._ahead)
         shutil.rmtree(self.root / "after", ignore_errors=True)
         shutil.copytree(self.clinic / "state", self.root / "after")
         self.before = rows(self.clinic)
@@ -147,7 +154,7 @@ class Running:
     Attributes:
         miner: None: it is away.
         clinic: the clinic's daemon.
-        answers: how often peers said what they have of the clinic.
+        attempts: how often the clinic asked what others have of it, or to be connected with the miner.
     """
 
     def __init__(self, of: SetBack, folder: Path, *, accept_older: bool) -> None:
@@ -156,11 +163,28 @@ class Running:
         self._stop = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.miner: Any = None
-        self.answers = 0
+        self.attempts = 0
+        self._answered: set[str] = set()
+        self._held: set[str] = set()
 
     @property
     def clinic(self) -> asyncio.Task[None]:
         return self._tasks["clinic"]
+
+    @property
+    def heard(self) -> bool:
+        """Whether the miner and all peers have told the clinic what they have of it."""
+        peers = set() if self._of.model == "central" else set(self._of.parties[1:])
+        return {*peers, *({"miner"} if self.miner is not None else ())} <= self._answered
+
+    def start_late(self, name: str) -> None:
+        """Start a party that does not say yet what it has of the clinic."""
+        self._held.add(name)
+        self.start(name)
+
+    def let(self, name: str) -> None:
+        """Let a party say what it has of the clinic."""
+        self._held.discard(name)
 
     def start(self, name: str) -> None:
         """Start a party."""
@@ -168,9 +192,12 @@ class Running:
         identity = Identity(federation="trial", role=Role.PARTY, name=name)
 
         def dial() -> InMemoryCoordinator:
+            self.attempts += name == "clinic"
             if self.miner is None:
                 raise PeerFault("UNREACHABLE", "the miner is away")
-            return InMemoryCoordinator(self.miner.coordinator, identity)
+            line = _MinerLine(self.miner.coordinator, identity)
+            line.running = self
+            return line
 
         work = run_party(
             load_party(folder / "party.toml"),
@@ -182,6 +209,15 @@ class Running:
             seed_derived=True,
         )
         self._tasks[name] = asyncio.create_task(work, name=name)
+
+    def check(self, name: str) -> None:
+        """Refuse to ask a party that does not say yet what it has of the clinic."""
+        if name in self._held:
+            raise PeerFault("UNREACHABLE", f"'{name}' is held by the test")
+
+    def note(self, name: str) -> None:
+        """Note that a node has told the clinic what it has of it."""
+        self._answered.add(name)
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Wait until something holds; raise what ended a daemon before."""
@@ -196,6 +232,16 @@ class Running:
         """The clinic's ledger."""
         return rows(self._folder)
 
+    def stage(self, study_id: str) -> str:
+        """What the clinic does about a study; empty: it does not know it."""
+        with Database(self._folder / "state") as database:
+            return next((item.stage for item in PartyState(database).studies() if item.study_id == study_id), "")
+
+    async def submit(self, study: Study) -> None:
+        """Submit a study to the miner."""
+        control = InMemoryControl(self.miner.control, Identity(federation="trial", role=Role.ANALYST, name="analyst"))
+        await control.submit_study(control_pb2.SubmitStudyRequest(proposal=to_bytes(study)))
+
     async def stop(self) -> None:
         """Stop all daemons in good order."""
         self._stop.set()
@@ -204,12 +250,23 @@ class Running:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
 
-class _Line(InMemoryPeer):
+class _MinerLine(InMemoryCoordinator):
     running: Running
 
+    async def poll(self, request: Any) -> Any:
+        if request.wait_seconds:  # the first poll has brought everything
+            self.running.note("miner")
+        return await super().poll(request)
+
+
+class _Line(InMemoryPeer):
+    running: Running
+    name: str
+
     async def get_deletion(self, request: Any) -> Any:
+        self.running.check(self.name)
         reply = await super().get_deletion(request)
-        self.running.answers += 1
+        self.running.note(self.name)
         return reply
 
 
@@ -218,13 +275,14 @@ class _Network:
         self._running, self._services, self._name = running, services, name
 
     def dial(self, name: str) -> InMemoryPeer:
+        self._running.attempts += self._name == "clinic"
         if name not in self._services:
             raise PeerFault("UNREACHABLE", f"'{name}' does not serve its peers yet")
         identity = Identity(federation="trial", role=Role.PARTY, name=self._name)
         if self._name != "clinic":
             return InMemoryPeer(self._services[name], identity)
         line = _Line(self._services[name], identity)
-        line.running = self._running
+        line.running, line.name = self._running, name
         return line
 
     @contextlib.asynccontextmanager
