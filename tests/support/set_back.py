@@ -105,7 +105,7 @@ class SetBack:
     def lose(self, loss: str) -> Path:
         """Set the clinic back to before the study; returns the folder of its node."""
         state = self.clinic / "state"
-        shutil.rmtree(state)
+        shutil.rmtree(state, ignore_errors=True)
         if loss == "restore":
             folder = self.clinic.with_name("clinic-again")
             shutil.rmtree(folder, ignore_errors=True)

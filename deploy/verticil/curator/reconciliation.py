@@ -25,7 +25,18 @@ from verticil.wire.v1 import common_pb2
 _RELEASE: Final = (
     "a release beside the folder that the owner's key signed, with the study and the time of its first charge"
 )
-EVIDENCE: Final = dict.fromkeys(("discrete-gaussian-counts", "gaussian-counts", "noisy-tables", "exact-statistics", "pure-mechanism", "privbayes", "generator-training"), _RELEASE)
+EVIDENCE: Final = dict.fromkeys(
+    (
+        "discrete-gaussian-counts",
+        "gaussian-counts",
+        "noisy-tables",
+        "exact-statistics",
+        "pure-mechanism",
+        "privbayes",
+        "generator-training",
+    ),
+    _RELEASE,
+)
 """Kind of event -> where its proof lies, for people."""
 
 
