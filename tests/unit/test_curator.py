@@ -247,6 +247,22 @@ def test_another_seed_is_charged_and_the_sum_is_said(clinic: Path) -> None:
 
 
 @pytest.mark.usefixtures("quick")
+def test_a_folder_that_is_older_than_a_release_beside_it_measures_nothing(clinic: Path) -> None:
+    state, older = clinic / "verticil-curator", clinic.with_name("older")
+    shutil.copytree(state, older)
+    again(clinic, "second", seed=2)
+    shutil.rmtree(state)
+    shutil.copytree(older, state)
+    with pytest.raises(
+        Refusal, match=r"does not know the charge of study 'alone', whose release lies in .*second"
+    ) as refused:
+        again(clinic, seed=3)
+    assert refused.value.code == "LEDGER_OLDER"
+    shutil.rmtree(clinic / "second")
+    assert not again(clinic, seed=3).spending.again
+
+
+@pytest.mark.usefixtures("quick")
 def test_a_changed_table_is_charged_to_the_same_data_set(clinic: Path) -> None:
     people(seed=2).to_csv(clinic / "people.csv", index=False)
     assert again(clinic).spending.total == Cost(epsilon=2.0, delta=2e-9)

@@ -22,8 +22,9 @@ from verticil.party.operator.reports import audit_lines, ledger_of
 from verticil.party.operator.reports import ledger as listing
 from verticil.party.policy.by_rule import ruling
 from verticil.party.protocol import round_charge
+from verticil.party.protocol.context import agreement
 from verticil.party.protocol.planning import StoppedError
-from verticil.party.protocol.randomization import Spool, enter_in_ledger, fill_spool
+from verticil.party.protocol.randomization import Spool, enter_in_ledger, fill_spool, reserve
 from verticil.party.protocol.round_charge import ROWS, TABLES, charge_linkage, charge_round
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import StudyRecord, Task
@@ -279,6 +280,22 @@ def test_a_linkage_does_not_keep_lower_limits_from_counting(config: PartyConfig,
         with pytest.raises(Refusal, match="epsilon 1 on top of what was charged before"):
             charge_round(site, record, T1, NOW)
         assert len(site.ledger.rows()) == 1
+
+
+def test_room_that_is_kept_is_held_against_lower_limits_at_every_act(config: PartyConfig, masked: Study) -> None:
+    with Site.open(config) as site:
+        record = randomized(site, masked)
+        charge_linkage(site, record, NOW)  # costs nothing, and keeps nothing from being asked
+        agreement(site, record, NOW.date())
+    policy = dataclasses.replace(config.policy, max_epsilon_lifetime=0.5)
+    with Site.open(dataclasses.replace(config, policy=policy)) as site:
+        for ask in (
+            lambda: site.ledger.check_reserved(record.digest, policy),
+            lambda: reserve(site, record, masked, {}),
+            lambda: agreement(site, record, NOW.date()),
+        ):
+            with pytest.raises(Refusal, match="epsilon 1 on top of what was charged before"):
+                ask()
 
 
 def test_a_damaged_row_is_seen_before_a_round_or_a_column_is_charged(config: PartyConfig, masked: Study) -> None:

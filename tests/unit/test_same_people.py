@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime as dt
 import json
 import logging
+import sqlite3
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +30,9 @@ from verticil.party.protocol.randomization import randomize
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
 from verticil.shared.errors import Misuse, Refusal
-from verticil.shared.privacy.accounts import COLUMNS
+from verticil.shared.privacy.accounts import COLUMNS, NOTHING
+from verticil.shared.privacy.events import GaussianCounts, RandomizedColumn
+from verticil.shared.privacy.masked import Linkage
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study
@@ -397,3 +401,62 @@ def test_one_draw_of_two_versions_of_the_data_in_one_study_is_refused_before_any
         assert site.ledger.spent("people", COLUMNS).epsilon == 0
         site.ledger.assess([release, release], site.config.policy)
         assert np.isfinite(release.epsilon)
+
+
+def test_statistics_and_linkage_ask_whose_people_they_are(folder: Path, release_study: Study) -> None:
+    noise = GaussianCounts(epsilon=0.5, delta=1e-7, tables=3)
+    with Site.open(configured(folder)) as site:
+        send(site, release_study)
+        review = site.review(site.state.study(canonical.digest(release_study)), NOW)
+        first = next(iter(review.releases.values()))
+        statistics = dataclasses.replace(first, event=noise, codebook_digest=b"s" * 32)
+        about = {"study_id": "s", "recipient": "everyone", "artifact_sha256": b"", "size": 0, "at": NOW}
+        link = dataclasses.replace(statistics, event=Linkage(mode="keyed-hash"))
+        site.ledger.put_back(
+            link, version_tag=b"", charged=NOTHING, unit=None, study_digest=b"l" * 32, **about  # type: ignore[arg-type]
+        )  # fmt: skip
+    renamed = dataclasses.replace(statistics, dataset="clinicdb")
+    with Site.open(configured(folder, CLINICDB)) as site:
+        with pytest.raises(Refusal, match="SAME_PEOPLE"):
+            site.ledger.record_shared(
+                renamed, policy=site.config.policy, study_digest=b"n" * 32, **about  # type: ignore[arg-type]
+            )  # fmt: skip
+        with pytest.raises(Refusal, match="SAME_PEOPLE"):
+            site.ledger.check_linkages("clinicdb", site.config.policy, study_digest=b"n" * 32)
+    config = configured(folder, CLINICDB, clinicdb="people")
+    with Site.open(config) as site:
+        masked = dataclasses.replace(config.policy.masked, linkages=1)
+        with pytest.raises(Refusal, match=r"BUDGET_EXCEEDED.*linked in one more masked study"):
+            site.ledger.check_linkages(
+                "clinicdb", dataclasses.replace(config.policy, masked=masked), study_digest=b"n" * 32
+            )
+
+
+def test_room_that_is_kept_under_one_name_is_kept_for_all_names_of_the_people(
+    folder: Path, release_study: Study
+) -> None:
+    with Site.open(configured(folder)) as site:
+        digest = offer(site, release_study)
+        review = site.review(site.state.study(digest), NOW)
+        site.ledger.reserve(digest, review.releases, site.config.policy, shared={})
+        kept = site.ledger.kept()
+        assert kept["people"].epsilon > 2
+    with Site.open(configured(folder, CLINICDB, people="clinicdb")) as site:
+        assert site.ledger.kept() == {"clinicdb": kept["people"]}
+        tight = dataclasses.replace(site.config.policy, max_epsilon_lifetime=kept["people"].epsilon + 0.1)
+        with pytest.raises(Refusal, match=r"BUDGET_EXCEEDED.*kept for studies under way"):
+            site.ledger.check_room("clinicdb", [RandomizedColumn(epsilon=0.5)], tight)
+
+
+def test_a_table_that_moved_into_a_database_keeps_account_and_draws(folder: Path, release_study: Study) -> None:
+    with Site.open(configured(folder)) as site:
+        spent, drawn = send(site, release_study)
+    rows = [line.split(",") for line in (folder / "people.csv").read_text().splitlines()]
+    with contextlib.closing(sqlite3.connect(folder / "people.sqlite")) as made:
+        made.execute("CREATE TABLE people (id TEXT, age INTEGER, smoker TEXT)")
+        made.executemany("INSERT INTO people VALUES (?, ?, ?)", reversed(rows[1:]))
+        made.commit()
+    moved = '[dataset.people]\npath = "people.sqlite"\ntable = "people"\nid = "id"\n'
+    with Site.open(configured(folder, moved)) as site:
+        assert send(site, named(release_study, "moved")) == (0, drawn)
+        assert site.ledger.spent("people").epsilon == spent

@@ -158,7 +158,7 @@ def review(
     sketch_unread(config, ledger, sketches, site_secret)
     releases = as_drawn(releases_of(config, study, holding, site_secret=site_secret.value), ledger)
     shared = statistics_of(study, config.name, accounts_of(releases, ledger.account))
-    check_rows(config.policy, study, holding)
+    check_rows(config.policy, study.id, holding.n_rows)
     minimum = max(study.linkage.minimum_common_records, config.policy.minimum_common_records)
     origins = origins_of(releases, holding.n_records)
 
@@ -213,16 +213,16 @@ def as_drawn(releases: Mapping[int, Release], ledger: Ledger) -> dict[int, Relea
     return {index: ledger.as_drawn(release) for index, release in releases.items()}
 
 
-def check_rows(limits: policy.Policy, study: Study, holding: LocalDataset) -> None:
+def check_rows(limits: policy.Policy, study_id: str, n_rows: int) -> None:
     """Check that a table has as many rows as the site asks of itself.
 
     Raises:
         Refusal: POLICY_REFUSED; the message leaves the site, and does not say how many there are.
     """
-    if holding.n_rows < limits.minimum_rows:
+    if n_rows < limits.minimum_rows:
         raise Refusal(
             "POLICY_REFUSED",
-            f"study '{study.id}': this party's table has fewer than the {limits.minimum_rows} rows that it asks of itself",
+            f"study '{study_id}': this party's table has fewer than the {limits.minimum_rows} rows that it asks of itself",
             hint="is the table whole? The limit is policy.minimum_rows in party.toml",
         )
 

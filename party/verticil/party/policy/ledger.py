@@ -283,6 +283,11 @@ class Ledger(LedgerDraws):
         query = "SELECT DISTINCT artifact_sha256 FROM ledger WHERE study_digest = ? AND kind = ?"
         return frozenset(self._database.read(bytes, query, (study_digest, events.name_of(MaskedTables))))
 
+    def is_linked(self, study_digest: bytes) -> bool:
+        """Return whether there is a row of the linkage of a study's people."""
+        query = "SELECT 1 FROM ledger WHERE study_digest = ? AND kind = ? LIMIT 1"
+        return self._database.has(query, (study_digest, events.name_of(Linkage)))
+
     def check_linkages(self, dataset: str, policy: Policy, *, study_digest: bytes) -> None:
         """Refuse to link the people of a data set once more than the policy permits.
 

@@ -79,6 +79,7 @@ class Node:
         clock: UTC now.
         heavy: held during CPU work, so that studies take turns.
         waiting: what waits for room on this disk.
+        approved_there: studies of which the miner has shown this party's own signed approval, since this process began.
     """
 
     site: Site
@@ -89,11 +90,17 @@ class Node:
     clock: Callable[[], dt.datetime]
     heavy: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting: Waiting = field(default_factory=Waiting)
+    approved_there: set[bytes] = field(default_factory=set)
 
     @property
     def me(self) -> str:
         """This party's name."""
         return self.site.config.name
+
+    def has_approved(self, digest: bytes) -> bool:
+        """Return whether this party's approval of a study is known: here, or as the miner has shown it. Blocks."""
+        state = self.site.state
+        return digest in self.approved_there or (state.knows(digest) and state.study(digest).approval is not None)
 
     async def heavily(self, work: Callable[[], T]) -> T:
         """Do CPU work in a thread; studies take turns."""
@@ -255,7 +262,7 @@ class DatasetCache:
 
         def check() -> None:
             site = self._node.site
-            approval.check_rows(site.config.policy, agreed.study, holding)
+            approval.check_rows(site.config.policy, record.study_id, holding.n_rows)
             try:
                 site.voting.check_data(record, agreed.approval, agreed.study, holding)
                 if not self._is_sketched:

@@ -36,9 +36,9 @@ from verticil.party.protocol.disclosure import outward, told_objections
 from verticil.party.protocol.masked.rounds import Rounds, folder_of, is_open
 from verticil.party.protocol.peer.artifact_store import ArtifactStore, Item, Kind, kept_after
 from verticil.party.protocol.peer.context import known_structure
-from verticil.party.protocol.peer.held import held_of
 from verticil.party.protocol.planning import LostError, StoppedError
 from verticil.party.protocol.randomization import enter_in_ledger
+from verticil.party.protocol.reconciliation.peers import held_of
 from verticil.party.protocol.registry import party_protocol
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.alignment.statements import receiver, sender
