@@ -131,7 +131,13 @@ def restored(tmp_path_factory: pytest.TempPathFactory) -> Restored:
 
 
 async def start(
-    restored: Restored, toml: Path, *, accept_older: bool, lie: Lie | None = None, later: bool = False
+    restored: Restored,
+    toml: Path,
+    *,
+    accept_older: bool,
+    lie: Lie | None = None,
+    later: bool = False,
+    forever: bool = False,
 ) -> tuple[LedgerRow, ...]:
     """Run both daemons until the restored one has heard its peer and works; its ledger."""
     services: dict[str, Service] = {}
@@ -160,6 +166,8 @@ async def start(
     if accept_older:
         async with asyncio.timeout(PATIENCE_SECONDS):
             await network.charged.wait()
+    if forever:
+        await until(running[int(not later)].done)
     stop.set()
     for outcome in await asyncio.gather(*running, return_exceptions=True):
         if isinstance(outcome, BaseException):
@@ -178,8 +186,9 @@ async def test_accept_older_charges_what_peers_sign_that_they_have(
     restored: Restored, caplog: pytest.LogCaptureFixture, later: bool
 ) -> None:
     toml = restored.anew()
-    with caplog.at_level(logging.INFO, logger="verticil"):
-        assert await start(restored, toml, accept_older=False) == ()
+    with caplog.at_level(logging.INFO, logger="verticil"), pytest.raises(Refusal, match="LEDGER_OLDER"):
+        await start(restored, toml, accept_older=False, forever=True)
+    assert rows(toml) == ()
     assert any(BETWEEN_PEERS in record.getMessage() for record in caplog.records)
     mended = await start(restored, toml, accept_older=True, later=later)
     assert told(mended) == told(restored.before)

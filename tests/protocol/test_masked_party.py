@@ -393,10 +393,11 @@ class Federation:
         )
 
     def left(self, name: str) -> set[str]:
-        """Files of the round, and what is kept for it, on a party's disk, which may be deleting them."""
+        """Files of the round, and what is kept for it, on a party's disk, which may be deleting them; peers' signatures stay."""
         state = self.root / name / "state"
         folders = (self.folder(name), state / "spool", state / "peer")
-        return {file for folder in folders for _, _, files in os.walk(folder) for file in files}
+        found = {file for folder in folders for _, _, files in os.walk(folder) for file in files}
+        return {file for file in found if not file.startswith("round.")}
 
     def released(self, unit: int) -> dict[str, int]:
         """The sticky noise of contract section 2: each common person's released code."""

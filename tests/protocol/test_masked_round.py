@@ -558,6 +558,17 @@ def test_a_pad_that_is_missing_is_seen_and_nothing_is_published(nodes, monkeypat
     assert "add up to are no tables" in refused(made).message
 
 
+def test_the_miner_opens_nothing_before_it_has_heard_from_all_that_they_have_one_transcript(nodes):
+    made: Nodes = nodes()
+    lost = (Kind.AGREED_AGAIN, "east", MINER)
+    made.change = lambda message, path: None if (message.kind, message.sender, message.recipient) == lost else path
+    made.run()
+    miner = made.rounds[MINER]
+    assert miner._has("t1")
+    assert miner.opened() is None
+    assert not {m.index for m in messages_of(made.plan) if m.kind is Kind.SHARE} & miner._got
+
+
 def test_a_second_share_is_refused(nodes):
     made: Nodes = nodes(2, 40)
     share = next(m for m in messages_of(made.plan) if m.kind is Kind.SHARE)

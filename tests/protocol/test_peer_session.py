@@ -34,7 +34,7 @@ from verticil.party.policy.by_rule import ruling
 from verticil.party.policy.ledger import Ledger
 from verticil.party.protocol.peer import context
 from verticil.party.protocol.peer.artifact_store import Kind
-from verticil.party.protocol.peer.held import collect_confirmations
+from verticil.party.protocol.peer.confirmations import collect_confirmations
 from verticil.party.protocol.peer.publication import release_folder
 from verticil.party.protocol.peer.service import PeerService
 from verticil.party.protocol.peer.study import PeerStudy

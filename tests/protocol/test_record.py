@@ -469,6 +469,7 @@ async def test_a_statement_of_a_deletion_that_does_not_hold_is_refused_and_writt
             north.sign(body),
             miner.sign(encode(dataclasses.replace(said, party="north"))),
             miner.sign(encode(dataclasses.replace(said, artifacts={}))),
+            miner.sign(encode(dataclasses.replace(said, artifacts=dict.fromkeys(said.artifacts, bytes(32))))),
             miner.sign(b"{}"),
             common_pb2.Signed(body=body, signature=b"x" * 64, certificate=miner.certificate),
         ):
@@ -606,7 +607,7 @@ async def test_a_study_about_nearly_the_same_people_is_noticed(federation: Feder
             record = site.state.study(second)
             lines = len(list(site.audit.entries()))
             holding = site.read(record)
-            again = (holding.tags, holding.everyone, record.common_sha256)
+            again = (holding, holding.everyone, record.common_sha256)
             node = SimpleNamespace(site=site, clock=utc_now)
             StudyContext(node=node, record=record, agreed=None, data=None).accept_people(*again)
             assert len(list(site.audit.entries())) == lines

@@ -26,6 +26,7 @@ from verticil.party.protocol.peer.plan import Facts, Step, until_common
 from verticil.party.protocol.peer.publication import write_and_sign
 from verticil.party.protocol.peer.study import PeerStudy
 from verticil.party.protocol.planning import PeerFailedError, Plan
+from verticil.party.protocol.reconciliation.reconciler import Reconciler
 from verticil.party.protocol.registry import PartyProtocol
 from verticil.party.protocol.registry import register as register_party
 from verticil.party.protocol.statistics import EVERYONE
@@ -392,5 +393,9 @@ def register_all() -> None:
     events.register(KIND)
     register_party(
         NAME,
-        lambda: PartyProtocol(between_parties=CountingStudy, serves={"GetPseudonyms", "GetParameters", "GetSignature"}),
+        lambda: PartyProtocol(
+            between_parties=CountingStudy,
+            reconciler=Reconciler(evidence={KIND.name: "nobody keeps a proof of it"}),
+            serves={"GetPseudonyms", "GetParameters", "GetSignature"},
+        ),
     )

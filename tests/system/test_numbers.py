@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from verticil.analyst.draft import draft
+from verticil.analyst.draft import Wording, draft
 from verticil.cli.main import main
 from verticil.shared.errors import DataFault
 from verticil.simulation import simulate
@@ -44,9 +44,9 @@ def exactly(text: str, path: Path) -> Path:
 
 
 def test_the_mean_income_of_a_year_is_near_with_the_study_drafted_from_the_year_before(tmp_path: Path) -> None:
-    text = draft(halves(tmp_path, 2018))
+    text = draft(halves(tmp_path, 2018), wording=Wording(means=True))
     tables = halves(tmp_path, 2019)
-    simulate(exactly(text, tmp_path / "study.toml"), tables, seed=1, out=tmp_path / "release")
+    simulate(exactly(text, tmp_path / "study.toml"), tables, seed=1, out=tmp_path / "release", unreviewed=True)
     real = pd.to_numeric(pd.read_csv(tables["tax"])["PINCP"], errors="coerce")
     assert real.mean() == pytest.approx(66_616, abs=1)
     file = parquet.read_table(tmp_path / "release" / "synthetic.parquet")

@@ -66,7 +66,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     for name, frame in frames.items():
         tables[name] = folder / f"{name}.csv"
         frame.to_csv(tables[name], index=False)
-    study = vt.study.draft(tables).replace(id="hearts", structure={"method": "tree", "max_parents": 1})
+    study = vt.study.draft(tables, title="Hearts", purpose="A trial", means=True)
+    study = study.replace(id="hearts", structure={"method": "tree", "max_parents": 1}).mark_reviewed()
     study.save(folder / "study.toml")
     arguments = [f"{name}={path}" for name, path in tables.items()]
     out = folder / "trial"
@@ -446,7 +447,7 @@ def test_a_package_that_is_missing_is_named(made: Made, monkeypatch: pytest.Monk
 
 
 def test_a_study_is_edited_as_a_value_and_keeps_its_comments(made: Made, tmp_path: Path) -> None:
-    drafted = vt.study.draft(people())
+    drafted = vt.study.draft(people(), means=True)
     assert drafted.to_review
     edited = drafted.replace(id="other", structure={"max_parents": 1}, linkage={"minimum_common_records": 50})
     assert (drafted.id, edited.id) == ("draft", "other")

@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import json
 import math
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -93,6 +94,78 @@ def approved(site: Site, study: Study) -> bytes:
     return digest
 
 
+def approved_by_schema_7(site: Site, study: Study) -> bytes:
+    """As `approved`, by the program that kept no room with an approval."""
+    digest = approved(site, study)
+    site.database.write("DELETE FROM reserved WHERE study_digest = ?", (digest,))
+    return digest
+
+
+@pytest.mark.parametrize("on_data_change", ["refuse", "sticky", "fresh"])
+def test_a_burst_of_proposals_is_refused_at_the_approval_and_what_was_approved_is_drawn(
+    folder: Path, release_study: Study, on_data_change: str
+) -> None:
+    """Fourteen at once, room for five: an approval that another party waits for had been refused later, at the draw."""
+    with Site.open(config_of(folder, on_data_change=on_data_change)) as site:
+        studies = [with_noise(release_study, f"study-{number}", 0.55 + number / 1000) for number in range(14)]
+        names = [approved(site, study) for study in studies[:5]]
+        for study in studies[5:]:
+            with pytest.raises(Refusal, match=r"BUDGET_EXCEEDED: .* is kept for studies under way"):
+                approved(site, study)
+        waiting = [record.study_id for record in site.state.studies() if record.approval is None]
+        assert len(waiting) == 9  # nothing of a refused vote was written
+        assert not any(site.ledger.has_drawn(name) for name in names)
+        for name in names:
+            randomize(site, name)
+            assert site.ledger.has_drawn(name)
+            send(site, name, "smoker")
+        assert site.ledger.spent("habits").epsilon == pytest.approx(5 * 0.55 + 0.01)
+
+
+@pytest.mark.parametrize("end", ["denied", "void", "ended", "failed", "voted again"])
+def test_room_that_an_approval_keeps_is_free_when_the_study_ends_here(
+    folder: Path, release_study: Study, end: str
+) -> None:
+    with Site.open(config_of(folder)) as site:
+        first = approved(site, with_noise(release_study, "first", 2.0))
+        assert site.ledger.kept()["habits"].epsilon == pytest.approx(2.0)
+        record = site.state.study(first)
+        if end == "denied":
+            site.voting.deny(record, "officer", "no longer wanted", NOW)
+        elif end == "void":
+            site.decisions.disapprove(first, votes=True)
+        elif end == "ended":
+            site.state.remember(dataclasses.replace(record.task, version=2, state=int(State.WITHDRAWN)), "first", NOW)
+        elif end == "failed":
+            site.state.fail(first, Refusal("APPROVAL_VOID", "it is over"), NOW)
+        else:
+            site.decisions.disapprove(first)
+            approved(site, with_noise(release_study, "first", 2.0))
+            assert site.ledger.kept()["habits"].epsilon == pytest.approx(2.0)
+            return
+        assert site.ledger.kept() == {}
+        approved(site, with_noise(release_study, "second", 2.5))
+
+
+def test_room_kept_with_an_approval_does_not_tell_whether_data_changed(folder: Path, release_study: Study) -> None:
+    """Where changed data are accepted they are charged; until something leaves, the same room is kept for the same data."""
+    kept: list[float] = []
+    for changed in (False, True):
+        other = folder / f"{changed}"
+        shutil.copytree(folder, other, ignore=shutil.ignore_patterns("True", "False"))
+        with Site.open(config_of(other, on_data_change="sticky")) as site:
+            first = approved(site, with_noise(release_study, "first", 0.5))
+            randomize(site, first)
+            for variable in ("age", "smoker"):
+                send(site, first, variable)
+            if changed:
+                table = other / "habits.csv"
+                table.write_text(table.read_text().replace("p1,yes", "p1,no"))
+            approved(site, with_noise(release_study, "again", 0.5))
+            kept.append(site.ledger.kept()["habits"].epsilon)
+    assert kept[0] == kept[1] == pytest.approx(0.5)
+
+
 def randomize(site: Site, digest: bytes) -> None:
     record = site.state.study(digest)
     fill_spool(
@@ -122,7 +195,7 @@ def test_no_column_leaves_of_a_study_that_another_one_leaves_no_room_for(
     both = with_noise(release_study, "both", 2.0)
     one = only_smoker(with_noise(release_study, "one", 1.5))
     with Site.open(config_of(folder)) as site:
-        names = {"both": approved(site, both), "one": approved(site, one)}
+        names = {"both": approved_by_schema_7(site, both), "one": approved_by_schema_7(site, one)}
         left: dict[str, list[str]] = {"both": [], "one": []}
         refused: dict[str, str] = {}
 
@@ -337,7 +410,7 @@ def test_what_a_study_shares_is_held_against_the_rest_of_the_budget_before_its_f
     study = between_peers(with_noise(release_study, "peers", 2.0), epsilon=0.5, delta=1e-6)
     spent = only_smoker(with_noise(release_study, "spent", 0.6))
     with Site.open(config_of(folder)) as site:
-        peers, earlier = approved(site, study), approved(site, spent)
+        peers, earlier = approved_by_schema_7(site, study), approved_by_schema_7(site, spent)
         randomize(site, earlier)
         send(site, earlier, "smoker")
         with pytest.raises(

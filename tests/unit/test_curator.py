@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime as dt
 import hashlib
 import json
 import shutil
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,14 +51,17 @@ name = "clinic"
 party = "clinic"
 name = "a"
 categories = ["x", "y", "z"]
+from = "public"
 [[variable]]
 party = "clinic"
 name = "b"
 categories = ["x", "y", "z"]
+from = "public"
 [[variable]]
 party = "clinic"
 name = "c"
 categories = ["no", "yes"]
+from = "public"
 [randomization_default]
 scheme = "symmetric"
 epsilon = 3.0
@@ -242,6 +247,22 @@ def test_another_seed_is_charged_and_the_sum_is_said(clinic: Path) -> None:
 
 
 @pytest.mark.usefixtures("quick")
+def test_a_folder_that_is_older_than_a_release_beside_it_measures_nothing(clinic: Path) -> None:
+    state, older = clinic / "verticil-curator", clinic.with_name("older")
+    shutil.copytree(state, older)
+    again(clinic, "second", seed=2)
+    shutil.rmtree(state)
+    shutil.copytree(older, state)
+    with pytest.raises(
+        Refusal, match=r"does not know the charge of study 'alone', whose release lies in .*second"
+    ) as refused:
+        again(clinic, seed=3)
+    assert refused.value.code == "LEDGER_OLDER"
+    shutil.rmtree(clinic / "second")
+    assert not again(clinic, seed=3).spending.again
+
+
+@pytest.mark.usefixtures("quick")
 def test_a_changed_table_is_charged_to_the_same_data_set(clinic: Path) -> None:
     people(seed=2).to_csv(clinic / "people.csv", index=False)
     assert again(clinic).spending.total == Cost(epsilon=2.0, delta=2e-9)
@@ -330,6 +351,22 @@ def test_a_spent_budget_names_who_spent_it(clinic: Path) -> None:
         again(clinic, seed=2, budget=Cost(epsilon=1.5, delta=1.0))
     assert again(clinic, budget=Cost(epsilon=1.0, delta=1.0)).spending.again  # what was charged is not asked for again
     assert spent(clinic) == Cost(epsilon=1.0, delta=1e-9)
+
+
+@pytest.mark.usefixtures("quick")
+def test_nothing_is_measured_that_there_is_no_budget_for_or_that_a_damaged_ledger_cannot_hold(clinic: Path) -> None:
+    told: list[str] = []
+    with pytest.raises(Refusal, match="BUDGET_EXCEEDED"):
+        again(clinic, seed=2, budget=Cost(epsilon=1.5, delta=1.0), step=told.append)
+    assert told == ["reading the table"]
+    database = clinic / "verticil-curator" / "state" / "party.sqlite"
+    with contextlib.closing(sqlite3.connect(database)) as opened:
+        opened.executescript("DROP TRIGGER ledger_keeps; UPDATE ledger SET epsilon = 0.1, charged = 0.1;")
+    for seed in (None, 2):
+        told.clear()
+        with pytest.raises(DataFault, match="row 1 of the ledger"):
+            again(clinic, seed=seed, step=told.append)
+        assert told == ["reading the table"]
 
 
 def few(frame: pd.DataFrame) -> pd.DataFrame:

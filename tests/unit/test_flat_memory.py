@@ -7,6 +7,7 @@ the while, so that whoever goes through one and gives nothing back holds all of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +17,8 @@ import pytest
 from verticil.miner.learning.scores import pair_scores
 from verticil.miner.storage.linkage import first_disorder, intersect, read_list
 from verticil.party.audit import common_sets
-from verticil.party.audit.common_sets import CommonSets, difference
+from verticil.party.audit.common_sets import CommonSets
+from verticil.party.audit.set_sums import count_left
 from verticil.party.dataset.linkage import common_from_bitmap, digest_of
 from verticil.party.protocol.central import upload
 from verticil.party.storage.database import Database
@@ -130,7 +132,7 @@ def test_a_party_finds_the_common_people(tmp_path: Path) -> None:
 
 
 def test_people_are_compared_with_those_of_earlier_studies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tags = mapped(tmp_path, np.random.default_rng(3).integers(0, 256, 14 * N, dtype=np.uint8)).reshape(-1, 14)
+    pairs = mapped(tmp_path, np.random.default_rng(3).integers(0, 256, 16 * N, dtype=np.uint8)).reshape(-1, 16)
     rows = mapped(tmp_path, np.arange(N - 7, dtype=np.int64))
     with Database(tmp_path, create=True) as database:
         database.write(
@@ -140,17 +142,20 @@ def test_people_are_compared_with_those_of_earlier_studies(tmp_path: Path, monke
             (bytes(32),),
         )
         sets = CommonSets(database, tmp_path, site_secret=b"s" * 32)
-        few = sets.keys(tags, rows)
+        few = sets.people(pairs, rows)
         monkeypatch.setattr(common_sets, "MEMORY_PEOPLE", 1 << 16)
-        keys = flat(lambda: sets.keys(tags, rows))
-        assert np.array_equal(few, keys)
-        flat(lambda: sets.remember(bytes(32), keys, ()))
-        assert (tmp_path / "common" / bytes(32).hex()).read_bytes() == few.tobytes()
-        assert flat(lambda: sets.keeps(bytes(32), keys, ()))
-        everybody = sets.keys(tags)
-        assert flat(lambda: difference(keys, everybody)) == 7
-        assert [item.study_id for item in flat(lambda: sets.similar(b"1" * 32, everybody, minimum=8))] == ["one"]
-        assert not sets.similar(b"1" * 32, everybody, minimum=7)
+        whom = flat(lambda: sets.people(pairs, rows))
+        assert np.array_equal(few.keys, whom.keys)
+        assert few.exact_sum == whom.exact_sum
+        flat(lambda: sets.remember(bytes(32), whom, ()))
+        (file,) = (tmp_path / "common").iterdir()
+        assert file.read_bytes() == few.keys.tobytes()
+        assert flat(lambda: sets.keeps(bytes(32), whom, ()))
+        everybody = sets.people(pairs)
+        assert flat(lambda: count_left([whom.keys], [everybody.keys], enough=N)) == 7
+        compare = partial(sets.similar, b"1" * 32, everybody, rule_of=lambda proposal: ())
+        assert [item.study_ids for item in flat(lambda: compare(minimum=8))] == [("one",)]
+        assert not compare(minimum=7)
 
 
 def test_a_column_that_arrives_is_unpacked_part_by_part(tmp_path: Path) -> None:

@@ -22,15 +22,17 @@ from verticil.party.operator.reports import audit_lines, ledger_of
 from verticil.party.operator.reports import ledger as listing
 from verticil.party.policy.by_rule import ruling
 from verticil.party.protocol import round_charge
+from verticil.party.protocol.context import agreement
 from verticil.party.protocol.planning import StoppedError
-from verticil.party.protocol.randomization import Spool, enter_in_ledger, fill_spool
+from verticil.party.protocol.randomization import Spool, enter_in_ledger, fill_spool, reserve
 from verticil.party.protocol.round_charge import ROWS, TABLES, charge_linkage, charge_round
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import StudyRecord, Task
 from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.errors import Refusal
+from verticil.shared.errors import DataFault, Refusal
 from verticil.shared.identity.spoken import spoken
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, Cost
+from verticil.shared.privacy.masked import Linkage
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study, TablesRule
 from verticil.shared.study.states import State
@@ -246,6 +248,29 @@ def test_each_linkage_is_a_row_and_there_are_so_many(config: PartyConfig, masked
         charge_linkage(site, record, NOW)
 
 
+def test_a_place_among_linkages_is_kept_with_the_approval(config: PartyConfig, masked: Study) -> None:
+    """Three proposals at once, places for two: the third had been approved here, and refused when others had been charged."""
+    policy = dataclasses.replace(config.policy, masked=dataclasses.replace(config.policy.masked, linkages=2))
+    with Site.open(dataclasses.replace(config, policy=policy)) as site:
+        for number in range(3):
+            study = dataclasses.replace(masked, id=f"study-{number}")
+            site.state.remember(task_of(canonical.digest(study), canonical.to_bytes(study)), study.id, NOW)
+        first, second, third = site.state.studies()
+        for record in (first, second):
+            assert site.voting.approve(record, "officer", NOW).complete
+            assert not site.ledger.has_drawn(record.digest)
+        refused = pytest.raises(Refusal, match="linked in one more masked study, expected at most 2")
+        with refused:
+            site.voting.approve(third, "officer", NOW)
+        with refused:  # and where two are approved in the same moment
+            linkages = {"people": Linkage(mode="keyed-hash")}
+            site.ledger.reserve(third.digest, {}, policy, shared={}, linkages=linkages, drawn=False)
+        for record in (first, second):
+            charge_linkage(site, record, NOW)
+        with refused:
+            site.voting.approve(third, "officer", NOW)
+
+
 def test_a_linkage_does_not_keep_lower_limits_from_counting(config: PartyConfig, masked: Study) -> None:
     with Site.open(config) as site:
         record = randomized(site, masked)
@@ -255,6 +280,42 @@ def test_a_linkage_does_not_keep_lower_limits_from_counting(config: PartyConfig,
         with pytest.raises(Refusal, match="epsilon 1 on top of what was charged before"):
             charge_round(site, record, T1, NOW)
         assert len(site.ledger.rows()) == 1
+
+
+def test_room_that_is_kept_is_held_against_lower_limits_at_every_act(config: PartyConfig, masked: Study) -> None:
+    with Site.open(config) as site:
+        record = randomized(site, masked)
+        charge_linkage(site, record, NOW)  # costs nothing, and keeps nothing from being asked
+        agreement(site, record, NOW.date())
+    policy = dataclasses.replace(config.policy, max_epsilon_lifetime=0.5)
+    with Site.open(dataclasses.replace(config, policy=policy)) as site:
+        for ask in (
+            lambda: site.ledger.check_reserved(record.digest, policy),
+            lambda: reserve(site, record, masked, {}),
+            lambda: agreement(site, record, NOW.date()),
+        ):
+            with pytest.raises(Refusal, match="epsilon 1 on top of what was charged before"):
+                ask()
+
+
+def test_a_damaged_row_is_seen_before_a_round_or_a_column_is_charged(config: PartyConfig, masked: Study) -> None:
+    with Site.open(config) as site:
+        record = randomized(site, masked)
+        charge_round(site, record, T1, NOW)
+        rows = site.ledger.rows()
+        other = dataclasses.replace(record, task=dataclasses.replace(record.task, digest=b"o" * 32))
+        site.state.remember(dataclasses.replace(record.task, digest=b"o" * 32), "other", NOW)
+        items = site.state.artifacts(record.digest, record.task.effective_digest)
+        site.state.store_artifacts(b"o" * 32, list(items.values()))
+        site.database.write("DROP TRIGGER ledger_keeps")
+        site.database.write("UPDATE ledger SET charged = 0.25, epsilon = 0.25 WHERE number = 1")
+        for charged in (
+            lambda: charge_round(site, other, b"u" * 32, NOW),
+            lambda: enter_in_ledger(site, other, items[0], "miner", NOW),
+        ):
+            with pytest.raises(DataFault, match="row 1 of the ledger"):
+                charged()
+        assert len(site.ledger.rows()) == len(rows)
 
 
 def test_the_four_figures_stand_first_wherever_people_look(

@@ -186,6 +186,15 @@ SPOILED: dict[str, dict[str, Any]] = {
     "counted in another order": {"counted": ("b", "a", "c")},
     "tolerate none": {"tolerate": 0},
     "tolerate all": {"tolerate": 3},
+    "tolerate as many as there are parties": {
+        "counted": ("a", "b", "c", "miner"),
+        "tolerate": 3,
+        "sigma_each": (60, 1),
+    },
+    "two that are counted of one operator": {
+        "counted": ("a", "b", "c", "miner"),
+        "operators": {"a": "a", "b": "b", "c": "c", "miner": "a"},
+    },
     "epsilon": {"epsilon": math.inf},
     "not in lowest terms": {"sigma": (2, 2)},
     "no double": {"sigma_each": (10**30 + 1, 10**29)},
@@ -201,6 +210,12 @@ SPOILED: dict[str, dict[str, Any]] = {
 def test_a_plan_whose_parts_do_not_go_together_is_none(what: str) -> None:
     with pytest.raises((ValueError, Misuse)):
         dataclasses.replace(plan_of(masked(3), 1000), **SPOILED[what])
+
+
+def test_a_plan_that_counts_the_miner_too_is_one_while_a_party_is_left_and_all_are_apart() -> None:
+    study = masked(3)
+    counted = {"counted": ("a", "b", "c", "miner"), "sigma_each": (60, 1)}
+    assert dataclasses.replace(plan_of(study, 1000), **counted, tolerate=2).counted[-1] == "miner"
 
 
 def test_too_many_people_for_the_field_or_for_the_bytes_are_refused() -> None:

@@ -14,6 +14,7 @@ from support import PATIENCE_SECONDS
 from verticil.party.protocol import engine as engines
 from verticil.party.protocol.engine import Engine, Meaning, Outcome, StudyRun, meaning_of
 from verticil.party.protocol.planning import Plan, WaitedForError
+from verticil.party.protocol.reconciliation.reconciler import Reconciler
 from verticil.party.protocol.registry import PROTOCOLS, PartyProtocol, register
 from verticil.party.protocol.retry import TRIED_AGAIN, Backoff
 from verticil.shared.errors import DataFault, InternalFault, Misuse, PeerFault, Refusal, VerticilError, from_code
@@ -40,7 +41,7 @@ def test_a_name_is_registered_once_and_an_unknown_one_is_refused() -> None:
 
 def test_a_protocol_begins_in_one_way() -> None:
     with pytest.raises(ValueError, match="one of the two"):
-        PartyProtocol()
+        PartyProtocol(reconciler=Reconciler(evidence={}))
 
 
 @pytest.mark.parametrize(

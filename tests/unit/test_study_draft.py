@@ -1,15 +1,19 @@
-"""Drafts: readable at once, marked for review, nothing identifying proposed."""
+"""Drafts: readable at once, not reviewed, nothing identifying and nothing rare proposed, ends of bins rounded outward."""
 
 from __future__ import annotations
 
 import datetime as dt
+import itertools
+import math
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from verticil.analyst.draft import NOTE, REVIEW, draft
+from verticil.analyst.draft import FEWEST_ROWS, NOTE, REVIEW, Wording, draft
 from verticil.party.config import load_party
+from verticil.party.dataset.encoding import number_of
 from verticil.party.dataset.releases import Column
 from verticil.party.dataset.source import check_records, read_records
 from verticil.party.dataset.table import ColumnRule, DatasetRule
@@ -17,6 +21,7 @@ from verticil.party.limits.policy import objections
 from verticil.party.operator.commands import init_party
 from verticil.shared.channels import privacy
 from verticil.shared.errors import DataFault, Misuse
+from verticil.shared.model.schema import Variable
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 
@@ -58,8 +63,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def drafted(folder: Path, **tables: str) -> tuple[str, Study]:
-    text = draft({party: folder / name for party, name in tables.items()}, today=TODAY)
+def drafted(folder: Path, *, wording: Wording | None = None, **tables: str) -> tuple[str, Study]:
+    text = draft({party: folder / name for party, name in tables.items()}, wording=wording, today=TODAY)
     path = folder / "draft.toml"
     path.write_text(text, encoding="utf-8")
     return text, read_study(path)
@@ -72,6 +77,8 @@ def test_a_draft_can_be_read_and_is_marked(folder: Path):
     assert study.linkage.minimum_common_records == 30
     assert set(study.schema.names) == {"age", "clinic sex", "insurer sex", "grade", "claims", "plan", "rate"}
     assert text.count(REVIEW) == len(study.schema)
+    assert not study.reviewed
+    assert {variable.origin for variable in study.schema.variables} == {"table"}
 
 
 def test_what_is_proposed(folder: Path):
@@ -146,7 +153,7 @@ def test_odd_texts_still_give_a_readable_draft(tmp_path: Path):
 
 
 def test_a_single_table_needs_no_id(tmp_path: Path):
-    pd.DataFrame({"a": ["x", "y"] * 5, "b": ["1", "2"] * 5}).to_csv(tmp_path / "t.csv", index=False)
+    pd.DataFrame({"a": ["x", "y"] * 10, "b": ["1", "2"] * 10}).to_csv(tmp_path / "t.csv", index=False)
     _, study = drafted(tmp_path, only="t.csv")
     assert study.schema.names == ("a", "b")
 
@@ -187,22 +194,24 @@ def test_usage_errors(tmp_path: Path):
 CODED = [str(20 + i * 13 % 60) for i in range(90)]
 
 
-def column(tmp_path: Path, texts: list[str], *, encoding: str = "utf-8", delimiter: str = ",") -> tuple[str, Study]:
+def column(
+    tmp_path: Path, texts: list[str], *, encoding: str = "utf-8", delimiter: str = ",", wording: Wording | None = None
+) -> tuple[str, Study]:
     lines = [delimiter.join(("id", "Größe", "sex"))]
     lines += [delimiter.join((str(i), text, "fm"[i * i % 2])) for i, text in enumerate(texts)]
     (tmp_path / "t.csv").write_bytes("\n".join(lines).encode(encoding))
-    return drafted(tmp_path, clinic="t.csv")
+    return drafted(tmp_path, clinic="t.csv", wording=wording)
 
 
 @pytest.mark.parametrize(
     ("texts", "spellings"),
     [
         ([*CODED, *["N"] * 30], ("N",)),
-        ([*CODED, *["?"] * 3], ("?",)),
-        ([*CODED, "NA", ""], ("", "NA")),
-        ([*CODED, "inf"], ()),
-        ([*CODED, "-Infinity", "1e999"], ()),
-        ([*CODED, "unclear"], ()),
+        ([*CODED, *["?"] * 10], ("?",)),
+        ([*CODED, *["NA", ""] * 5], ("", "NA")),
+        ([*CODED, *["inf"] * 10], ("inf",)),
+        ([*CODED, *["-Infinity", "1e999"] * 5], ()),
+        ([*CODED, *["unclear", "not asked"] * 9], ()),
     ],
 )
 def test_numbers_with_a_code_or_an_infinite_one_are_still_numbers(
@@ -216,7 +225,17 @@ def test_numbers_with_a_code_or_an_infinite_one_are_still_numbers(
     assert variable.other == "unknown"
     assert (variable.missing.spellings if variable.missing else ()) == spellings
     assert "unclear" not in text
-    assert (f'{NOTE}"Größe" of clinic: ' in text) is not (set(spellings) & {"?", "NA"} != set())
+    assert ("rows hold no number" in text) is not (set(spellings) & {"?", "NA"} != set())
+    assert f'{NOTE}"Größe" of clinic: an outer end is that of the table' in text  # of whole numbers from 20 to 79
+
+
+@pytest.mark.parametrize("few", [["?"] * 9, ["", "NA"], ["unclear"] * 9])
+def test_fewer_than_ten_rows_without_a_number_are_no_category(tmp_path: Path, few: list[str]) -> None:
+    text, study = column(tmp_path, [*CODED, *few])
+    variable = study.schema[study.schema.index("Größe")]
+    assert (variable.other, variable.missing, variable.n_states) == (None, None, variable.n_bins)
+    assert f'{NOTE}"Größe" of clinic: {len(few)} rows have values that fewer than 10 rows have' in text
+    assert "unclear" not in text
 
 
 @pytest.mark.parametrize(
@@ -270,9 +289,12 @@ def test_ragged_rows_and_functions_are_named(tmp_path: Path):
     assert study.schema.names == ("district", "region", "sex")
 
 
-def test_the_mean_of_a_bin_is_declared_and_that_of_few_rows_is_not_told(tmp_path: Path):
+def test_the_mean_of_a_bin_is_declared_where_it_is_asked_for_and_that_of_few_rows_is_not_told(tmp_path: Path):
     texts = [str(10 * i) for i in range(100)] * 3 + ["987654"]
     text, study = column(tmp_path, texts)
+    assert "means = [" not in text
+    assert study.schema[study.schema.index("Größe")].means is None
+    text, study = column(tmp_path, texts, wording=Wording(means=True))
     variable = study.schema[study.schema.index("Größe")]
     assert variable.bins is not None
     assert variable.means is not None
@@ -281,6 +303,90 @@ def test_the_mean_of_a_bin_is_declared_and_that_of_few_rows_is_not_told(tmp_path
         rows = [int(value) for value in texts if low <= int(value) < high]
         assert mean == pytest.approx(sum(rows) / len(rows), abs=(high - low) / 20)
     assert f"{variable.labels[variable.n_bins - 1]} is much wider than the bins beside" in text
-    few, _ = column(tmp_path, [*map(str, range(0, 38, 2)), "500000"])
+    few, _ = column(tmp_path, [*map(str, range(0, 78, 2)), "500000"], wording=Wording(means=True))
     assert "means = [" in few
     assert "500000" not in few.partition("means")[2]
+
+
+def rows_of(variable: Variable, values: list[float]) -> list[int]:
+    """How many of the numbers each bin has, those beyond the ends in the nearest one."""
+    bins = variable.bins
+    assert bins is not None
+    inside = [min(max(value, bins[0]), bins[-1] - 1e-9) for value in values]
+    return [sum(low <= value < high for value in inside) for low, high in itertools.pairwise(bins)]
+
+
+@pytest.mark.parametrize("n", [20, 41, 500])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_no_bin_has_fewer_than_ten_rows_and_no_outer_end_is_finer_than_two_digits_of_the_range(
+    tmp_path: Path, n: int, seed: int
+) -> None:
+    generator = np.random.default_rng(seed)
+    for values in (
+        generator.lognormal(10, 1.5, n).round(2),
+        generator.normal(310, 0.4, n).round(3),
+        generator.poisson(4, n) ** 2.0,
+        generator.uniform(-3e-4, 7e-4, n),
+        np.round(generator.exponential(5e6, n)),
+    ):
+        frame = pd.DataFrame({"x": values.tolist(), "y": [i % 2 for i in range(n)]})
+        frame.to_csv(tmp_path / f"{seed}.csv", index=False)
+        text, study = drafted(tmp_path, only=f"{seed}.csv")
+        if len(set(values)) <= 12 or "x" not in study.schema.names:
+            continue
+        bins = study.schema[study.schema.index("x")].bins
+        assert bins is not None, text
+        assert min(rows_of(study.schema[study.schema.index("x")], values.tolist())) >= FEWEST_ROWS
+        step = 10 ** (math.floor(math.log10(values.max() - values.min())) - 1)
+        step = max(step, 1) if study.schema[study.schema.index("x")].integer else step
+        assert bins[0] <= values.min()
+        assert bins[-1] >= values.max()
+        assert values.min() - bins[0] < step * (1 + 1e-9)
+        assert bins[-1] - values.max() <= step * (1 + 1e-9)
+        for end in (bins[0], bins[-1]):
+            assert end / step == pytest.approx(round(end / step), abs=1e-6)
+
+
+def test_degrees_stay_degrees_and_dates_end_with_months(tmp_path: Path) -> None:
+    kelvin = [309.02 + 1.95 * i / 199 for i in range(200)]
+    days = [(dt.date(2019, 3, 14) + dt.timedelta(days=3 * i)).isoformat() for i in range(199)] + ["2020-11-01"]
+    pd.DataFrame({"kelvin": kelvin, "seen": days}).to_csv(tmp_path / "t.csv", index=False)
+    text, study = drafted(tmp_path, only="t.csv")
+    bins = {variable.name: variable.bins for variable in study.schema.variables}
+    assert bins["kelvin"] is not None
+    assert (bins["kelvin"][0], bins["kelvin"][-1]) == (309.0, 311.0)
+    assert "an outer end is that of the table" not in text.partition("seen")[0]
+    assert bins["seen"] is not None
+    ends = [number_of(day, "YYYY-MM-DD") for day in ("2019-03-01", "2020-12-01")]
+    assert [bins["seen"][0], bins["seen"][-1]] == ends
+
+
+def test_a_category_of_fewer_than_ten_rows_is_nobodys(tmp_path: Path) -> None:
+    rows = ["flu"] * 200 + ["cold"] * 190 + ["gout"] * 10 + ["rabies"] * 9 + ["plague"]
+    site = ["left"] * 204 + ["right"] * 202 + ["both"] * 4
+    few = ["yes"] * 401 + ["no"] * 9
+    gaps = ["a"] * 200 + ["b"] * 205 + [""] * 5
+    frame = pd.DataFrame({"diagnosis": rows, "site": site, "few": few, "gaps": gaps})
+    frame.sample(frac=1, random_state=1).to_csv(tmp_path / "t.csv", index=False)
+    text, study = drafted(tmp_path, only="t.csv")
+    by_name = {variable.name: variable for variable in study.schema.variables}
+    assert by_name["diagnosis"].labels == ("cold", "flu", "gout", "other")
+    assert by_name["diagnosis"].other == "other"
+    assert "stands for 2 further values" in text
+    assert by_name["site"].labels == ("left", "right")
+    assert by_name["site"].other is None
+    assert f'{NOTE}"site" of only: 4 rows have values that fewer than 10 rows have' in text
+    assert f'{NOTE}"few" of only is left out: fewer than 2 categories have 10 rows' in text
+    assert by_name["gaps"].labels == ("a", "b")
+    assert by_name["gaps"].missing is None
+    for secret in ("rabies", "plague", "both"):
+        assert secret not in text
+
+
+def test_a_draft_of_public_tables_needs_no_review_and_says_so(folder: Path) -> None:
+    text, study = drafted(folder, clinic="clinic.csv", wording=Wording(public=True, title="Ages", purpose="A trial"))
+    assert study.reviewed
+    assert {variable.origin for variable in study.schema.variables} == {"public"}
+    assert "declared public (--public): categories and bins need no review" in text
+    assert REVIEW not in text
+    assert (study.title, study.purpose) == ("Ages", "A trial")

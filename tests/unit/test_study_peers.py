@@ -301,12 +301,13 @@ def test_a_study_with_the_rounded_noise_is_told_of_the_other(tmp_path: Path):
         assert not found(read(tmp_path, HEAD + GIVEN + text), "rounded-gaussian")
 
 
-def test_a_delta_of_one_in_the_number_of_people_is_warned_of(tmp_path: Path):
+def test_a_delta_of_a_hundredth_of_one_in_the_number_of_people_is_warned_of(tmp_path: Path):
     study = read(tmp_path, HEAD + GIVEN + NOISE.replace("1e-9", "1e-4"))
-    for n, warned in ((9_999, False), (10_000, True)):
+    for n, warned in ((100, False), (101, True), (10_000, True)):
         told = [finding for finding in lint(study, n=n) if finding.code == "delta-large"]
         assert [finding.severity for finding in told] == ["warning"] * warned
-    assert "delta 0.0001 at 10,000 common people" in told[0].message
+    assert "delta 0.0001 for 10,000 people" in told[0].message
+    assert "with a chance of 100 %" in told[0].message
     assert not [finding for finding in lint(read(tmp_path, HEAD + GIVEN), n=10**6) if finding.code == "delta-large"]
 
 

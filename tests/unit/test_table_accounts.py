@@ -16,8 +16,9 @@ from verticil.party.config import PartyConfig, load_party
 from verticil.party.operator.page import view
 from verticil.party.operator.page.view import render
 from verticil.party.operator.reports import ledger as listing
-from verticil.party.protocol.ledger_reconciliation import reckon
+from verticil.party.protocol.ledger_reconciliation import forgotten_columns
 from verticil.party.protocol.randomization import Spool, enter_in_ledger, fill_spool
+from verticil.party.protocol.reconciliation.forgotten import settle
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
 from verticil.shared.channels.transition import quantize, symmetric
@@ -168,7 +169,9 @@ def test_limits_are_held_before_the_first_byte_and_missing_ones_refuse(config: P
 
 def test_a_ledger_that_is_older_than_what_was_sent_is_charged_the_tables_too(config: PartyConfig, noisy: Study) -> None:
     with Site.open(config) as site:
-        reckon(site, task_of(noisy, received=(0,)), deleted=(), shown=(0,), accept_older=True, at=NOW)
+        forgotten = forgotten_columns(site, task_of(noisy, received=(0,)), deleted=(), shown=(0,))
+        assert forgotten is not None
+        settle(site, forgotten, accept_older=True, at=NOW)
         assert site.ledger.spent("people") == Cost(epsilon=pytest.approx(2.0))
         assert site.ledger.spent("people", PUBLIC) == Cost(epsilon=0.5, delta=1e-9)
 

@@ -21,6 +21,7 @@ from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocol import Finding
 from verticil.shared.study.protocols import disclosure
+from verticil.shared.study.review import origin_words
 from verticil.shared.study.tables import tables_noise
 from verticil.shared.view import document
 
@@ -84,6 +85,7 @@ class Checked:
                 "predicted_distance": None if self.prediction is None else dataclasses.asdict(self.prediction),
                 "alignment": disclosure(study).document(),
                 "stated": stated(study.knowledge, study.schema),
+                "origins": list(origin_words(study)),
                 "epsilon_per_party": dict(table.party_totals),
                 "epsilon_per_person": table.total_epsilon,
                 "bytes_sent": table.bytes_sent,

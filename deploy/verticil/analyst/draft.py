@@ -1,7 +1,9 @@
 """A first draft of a study document from tables at hand: variables with proposed categories and bins, to be reviewed.
 
 The draft saves typing and decides nothing. Categories must be public knowledge: what it proposes was seen in the data, so
-every proposal is marked for review, and the draft is not for sharing before that. It runs where the tables are; it sends
+every proposal is marked for review (``from = "table"``), and the study is refused wherever it would be acted on until its author
+says that it was reviewed (`verticil.shared.study.review`). Tables that are declared public need no review. No category and no
+bin has fewer than `FEWEST_ROWS` rows, and outer ends of bins are rounded outward. It runs where the tables are; it sends
 nothing, and its errors name files, columns and counts only. Tables are read by the node's own reader, and what party.toml must
 say for that stands in the draft. What is left out, or is not as it seems, has a line that starts with `NOTE`.
 
@@ -12,6 +14,7 @@ For drafts and simulations, whose author holds the tables; a node guesses nothin
 
 from __future__ import annotations
 
+import calendar
 import codecs
 import datetime as dt
 import itertools
@@ -22,6 +25,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
 from typing import Final
 
@@ -45,9 +49,10 @@ from verticil.shared.model.schema import Variable
 from verticil.shared.study.codebook import bin_labels
 from verticil.shared.study.document import Study
 from verticil.shared.study.rules import is_party_name
-from verticil.shared.study.vocabulary import MAX_TEXT, starts_a_formula
+from verticil.shared.study.vocabulary import MAX_TEXT, PLACEHOLDERS, PUBLIC, TABLE, starts_a_formula
 
 NOTE: Final = "# note: "
+_UNREVIEWED: Final = "reviewed = false                         # review: true, when you have gone through every column"
 REVIEW: Final = "# review: categories must be public knowledge"
 _MEANS: Final = "# review: of the numbers in each bin, which tells something about these rows; left out: spread evenly"
 
@@ -57,12 +62,12 @@ _MOST_CATEGORIES: Final = 16
 IDENTIFYING: Final = 0.5  # texts with more distinct values than this part of the rows are left out
 _SPIKE: Final = 0.2  # a whole number that so many rows have gets its own bin
 _N_BINS: Final = 6
+FEWEST_ROWS: Final = 10  # of a category or bin: what fewer people have is nobody else's business
 _EPSILON: Final = 3.0
 _EPSILON_OF_A_PARTY: Final = 20.0
 """Of one column, and of all columns of one party: the limits that ``verticil party init`` writes."""
 CODES: Final = 5  # so many texts, or one for ten distinct numbers, may stand among numbers
 _FEW: Final = 20  # the mean of a bin with fewer rows is not told
-_A_CODE: Final = 5  # nor a text among numbers that fewer rows have
 _YEARS: Final = 6  # dates over more years become whole years
 _PER_VALUE: Final = 3  # rows; with fewer for each value, that one column is a function of another says nothing
 ID_NAMES: Final = ("id", "record_id", "person_id", "identifier", "key")
@@ -94,11 +99,33 @@ class TextTable:
     settings: Sequence[str]
 
 
-def draft(tables: Mapping[str, Path], *, today: dt.date | None = None) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wording:
+    """What the author of a draft says of it at once.
+
+    Attributes:
+        title, purpose: of the study; what stands there is refused until it is replaced.
+        public: the tables are public: categories need no review.
+        means: the exact means of the numbers in each bin stand in the draft, too.
+    """
+
+    title: str = PLACEHOLDERS["title"]
+    purpose: str = PLACEHOLDERS["purpose"]
+    public: bool = False
+    means: bool = False
+
+    @property
+    def origin(self) -> str:
+        """The line that says where a column's categories come from."""
+        return f"from = {_quoted(PUBLIC if self.public else TABLE)}"
+
+
+def draft(tables: Mapping[str, Path], *, wording: Wording | None = None, today: dt.date | None = None) -> str:
     """Write a draft study.
 
     Args:
         tables: party -> its table, CSV or Parquet (by the file's ending).
+        wording: what its author says of it; None: nothing yet.
         today: the day (UTC) that the expiry is counted from, a year ahead; default: now.
 
     Returns:
@@ -118,6 +145,7 @@ def draft(tables: Mapping[str, Path], *, today: dt.date | None = None) -> str:
             raise Misuse(
                 "USAGE", f"got the party name '{party}', expected 1 to 63 of A-Z a-z 0-9 _ -, a letter or digit first"
             )
+    wording = wording or Wording()
     read = {party: texts_of(party, path) for party, path in tables.items()}
     id_column = _id_column(read, tables)
     taken = Counter(name for table in read.values() for name in table.columns if name != id_column)
@@ -131,7 +159,7 @@ def draft(tables: Mapping[str, Path], *, today: dt.date | None = None) -> str:
         used = [column for name, column in table.columns.items() if name != id_column]
         for column in used:
             name = column.source
-            blocks.append(_variable(column, f"{party} {name}" if taken[name] > 1 else name))
+            blocks.append(_variable(column, f"{party} {name}" if taken[name] > 1 else name, wording))
         n_columns = sum(block.startswith("[[variable]]") for block in blocks[n_before:])
         most = max(most, n_columns)
         if not n_columns:
@@ -141,23 +169,40 @@ def draft(tables: Mapping[str, Path], *, today: dt.date | None = None) -> str:
     today = today or dt.datetime.now(dt.UTC).date()
     n_rows = min(table.n_rows for table in read.values())
     return (
-        _head(tables, today, n_rows)
+        _head(tables, today, n_rows, wording)
         + "\n\n".join(blocks)
         + _tail(sum(block.startswith("[[variable]]") for block in blocks), most)
     )
 
 
-def _head(tables: Mapping[str, Path], today: dt.date, n_rows: int) -> str:
-    parties = "\n".join(f"[[party]]\nname = {_quoted(party)}" for party in tables)
-    return f"""\
+_OF_DATA: Final = """\
 # Draft of a study, proposed from tables. Everything marked "review" was seen in the data: replace it by what is public
-# knowledge before you show this file to anyone. Bins and means tell something about the rows they were drafted from: draft
-# from public data or last year's where there are some.
+# knowledge before you show this file to anyone. Bins tell something about the rows they were drafted from: draft from public
+# data or last year's where there are some. Each column says where its categories come from: "table", or "public" once you have
+# replaced them. Nothing but "study check" and "simulate --unreviewed" takes the study before you have set reviewed = true."""
+_OF_PUBLIC: Final = """\
+# Draft of a study, proposed from tables that were declared public (--public): categories and bins need no review."""
+
+
+def _head(tables: Mapping[str, Path], today: dt.date, n_rows: int, wording: Wording) -> str:
+    parties = "\n".join(f"[[party]]\nname = {_quoted(party)}" for party in tables)
+    title, purpose = (
+        f"{key} = {_quoted(text)}".ljust(40) + f" {review}" if text == PLACEHOLDERS[key] else f"{key} = {_quoted(text)}"
+        for key, text, review in (
+            ("title", wording.title, "# review"),
+            ("purpose", wording.purpose, "# review: what the parties read before they approve"),
+        )
+    )
+    return f"""\
+{_OF_PUBLIC if wording.public else _OF_DATA}
 schema = 1
 id = "draft"                             # review: a-z 0-9 -
-title = "Draft"                          # review
-purpose = "To be written"                # review: what the parties read before they approve
+{title}
+{purpose}
 expires = {(today + dt.timedelta(days=365)).isoformat()}
+
+[draft]
+{"reviewed = true                          # its tables are public" if wording.public else _UNREVIEWED}
 
 {parties}
 
@@ -287,7 +332,7 @@ def _functions(columns: Sequence[TextColumn]) -> Iterator[str]:
         )
 
 
-def _variable(column: TextColumn, name: str) -> str:
+def _variable(column: TextColumn, name: str, wording: Wording) -> str:
     counts = dict(zip(column.texts, column.counts, strict=True))
     missing = [value for value in counts if value.strip() in MISSING]
     values = [value for value in counts if value.strip() not in MISSING]
@@ -296,21 +341,29 @@ def _variable(column: TextColumn, name: str) -> str:
     binned = len(set(numbers.values())) > MANY_VALUES and len(values) - len(numbers) <= max(CODES, len(numbers) // 10)
     left_out = "" if binned else _reason_to_leave_out(values, len(column.index))
     if left_out or not _readable(name):
-        reason = left_out or "its name is no plain text"
-        return f"{NOTE}{_quoted(column.source)} of {column.party} is left out: {reason}"
+        return _left_out(column, left_out or "its name is no plain text")
     lines = ["[[variable]]", f"party = {_quoted(column.party)}", f"name = {_quoted(name)}"]
     if name != column.source:
         lines[-1] += f"  # another party has the name too; in party.toml: source = {_quoted(column.source)}"
     if binned:
-        return "\n".join([*lines, *_binned(column, counts, missing, written, numbers)])
-    labels, note = _labels(values, counts)
-    lines += note
-    if missing:
-        category = _free("unknown", values)
-        labels.append(category)
-        lines.append(_missing_line(category, missing))
-    lines.insert(3, f"categories = [{', '.join(map(_quoted, labels))}]  {REVIEW}")
-    return "\n".join(lines)
+        return "\n".join(_binned(column, lines, written, numbers, wording))
+    labels, notes = _labels(column, values, counts, missing)
+    if len(labels) < 2:
+        return _left_out(column, f"fewer than 2 categories have {FEWEST_ROWS} rows")
+    categories = f"categories = [{', '.join(map(_quoted, labels))}]{'' if wording.public else f'  {REVIEW}'}"
+    return "\n".join([*lines, categories, wording.origin, *notes])
+
+
+def _left_out(column: TextColumn, reason: str) -> str:
+    return f"{NOTE}{_quoted(column.source)} of {column.party} is left out: {reason}"
+
+
+def _drawn(column: TextColumn, n_rows: int) -> str:
+    """Return the note of rows that no category of the draft is for."""
+    return (
+        f"{NOTE}{_quoted(column.source)} of {column.party}: {n_rows} rows have values that fewer than {FEWEST_ROWS} rows have: "
+        "such a row gets a category that is drawn"
+    )
 
 
 def _missing_line(category: str, spellings: Sequence[str]) -> str:
@@ -319,41 +372,54 @@ def _missing_line(category: str, spellings: Sequence[str]) -> str:
 
 
 def _binned(
-    column: TextColumn, counts: Mapping[str, int], missing: Sequence[str], written: str, numbers: Mapping[str, float]
+    column: TextColumn, head: Sequence[str], written: str, numbers: Mapping[str, float], wording: Wording
 ) -> Iterator[str]:
     """The lines of a column of numbers. Texts among them are missing values: codes that many rows have are spelled."""
+    counts = dict(zip(column.texts, column.counts, strict=True))
+    missing = [text for text in counts if text.strip() in MISSING]
     values, weights = np.array(list(numbers.values())), np.array([counts[text] for text in numbers])
     is_date = written not in {"plain", "decimal-comma"}
     if is_date and values.max() - values.min() > _YEARS:
         values = np.floor(values)
     whole = bool((values == np.floor(values)).all())
-    edges = _edges(values, weights, whole=whole)
-    means = _means(edges, values, weights, whole=whole)
-    yield f"bins = [{', '.join(map(_shown, edges))}]  {REVIEW}"
+    edges = _filled(_edges(values, weights, whole=whole, is_date=is_date), values, weights)
+    if len(edges) < 3:
+        yield _left_out(column, f"fewer than 2 bins have {FEWEST_ROWS} rows")
+        return
+    yield from head
+    yield f"bins = [{', '.join(map(_shown, edges))}]{'' if wording.public else f'  {REVIEW}'}"
+    yield wording.origin
     if whole:
         yield "integer = true"
-    yield f"means = [{', '.join(map(_shown, means))}]  {_MEANS}"
+    if wording.means:
+        means = ", ".join(map(_shown, _means(edges, values, weights, whole=whole)))
+        yield f"means = [{means}]{'' if wording.public else f'  {_MEANS}'}"
     rest = {text: n for text, n in counts.items() if text not in numbers and text not in missing}
-    if missing or rest:
+    n_unknown = sum(rest.values()) + sum(counts[text] for text in missing)
+    if n_unknown >= FEWEST_ROWS:
         # Whatever else is no number belongs there, too.
         yield 'other = "unknown"'
-        if spelled := [*missing, *(text for text, n in rest.items() if n >= _A_CODE and _readable(text))]:
+        if spelled := [*missing, *(text for text, n in rest.items() if n >= FEWEST_ROWS and _readable(text))]:
             yield _missing_line("unknown", spelled)
-    if rest:
-        yield (
-            f"{NOTE}{_quoted(column.source)} of {column.party}: {sum(rest.values())} rows hold no number ({len(rest)} different "
-            "texts), and become 'unknown'"
-        )
+        if rest:
+            yield (
+                f"{NOTE}{_quoted(column.source)} of {column.party}: {sum(rest.values())} rows hold no number ({len(rest)} "
+                "different texts), and become 'unknown'"
+            )
+    elif n_unknown:
+        yield _drawn(column, n_unknown)
     if written != "plain":
         kind = "dates, counted in years" if is_date else "numbers with a decimal comma"
         where = f"[dataset.NAME.columns.{_quoted(column.source)}]"
         yield f'{NOTE}{_quoted(column.source)} of {column.party} holds {kind}; in party.toml, {where}: written = "{written}"'
+    if edges[0] == values.min() or edges[-1] - whole == values.max() or edges[-1] == values.max():
+        yield f"{NOTE}{_quoted(column.source)} of {column.party}: an outer end is that of the table, one person's number"
     labels = bin_labels(edges)
     shape = Variable(name="x", owner="x", labels=(*labels, "unknown"), bins=tuple(edges))
     if wide := [labels[place] for place in shape.wide_bins]:
         yield (
             f"{NOTE}{_quoted(column.source)} of {column.party}: {', '.join(wide)} is much wider than the bins beside: divide it, "
-            "or keep `means`, without which numbers are spread evenly over it"
+            "or declare `means`, without which numbers are spread evenly over it"
         )
 
 
@@ -367,18 +433,31 @@ def _reason_to_leave_out(values: Sequence[str], n_rows: int) -> str:
     return ""
 
 
-def _labels(values: Sequence[str], counts: Mapping[str, int]) -> tuple[list[str], list[str]]:
-    """Proposed categories, numbers first and by size, and lines that follow them."""
-    kept = [value for value in values if _readable(value)]
+def _labels(
+    column: TextColumn, values: Sequence[str], counts: Mapping[str, int], missing: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Return the proposed categories, numbers first and by size, and the lines that follow them.
+
+    Each has `FEWEST_ROWS` rows; values of fewer stand together, and where all of these are as few, they are no category.
+    """
+    kept = [value for value in values if _readable(value) and counts[value] >= FEWEST_ROWS]
     if len(kept) > _MOST_CATEGORIES:
         kept = sorted(kept, key=lambda value: (-counts[value], value))[: _MOST_CATEGORIES - 1]
     _, numbers = numbers_of(kept)
-    ordered = sorted(kept, key=lambda value: (numbers.get(value, math.inf), value))
-    if len(kept) == len(values):
-        return ordered, []
-    other = _free("other", values)
-    note = f"other = {_quoted(other)}  # review: stands for {len(values) - len(kept)} further values"
-    return [*ordered, other], [note]
+    labels, lines = sorted(kept, key=lambda value: (numbers.get(value, math.inf), value)), list[str]()
+    rest = [value for value in values if value not in set(kept)]
+    n_rest, n_missing = (sum(counts[value] for value in some) for some in (rest, missing))
+    if n_missing < FEWEST_ROWS:
+        n_rest += n_missing
+    if n_rest >= FEWEST_ROWS:
+        labels.append(other := _free("other", values))
+        lines.append(f"other = {_quoted(other)}  # review: stands for {len(rest)} further values")
+    elif n_rest:
+        lines.append(_drawn(column, n_rest))
+    if n_missing >= FEWEST_ROWS:
+        labels.append(unknown := _free("unknown", values))
+        lines.append(_missing_line(unknown, missing))
+    return labels, lines
 
 
 def _free(word: str, values: Sequence[str]) -> str:
@@ -398,27 +477,68 @@ def _readable(text: str) -> bool:
     )
 
 
-def _edges(values: NDArray[np.float64], weights: NDArray[np.int64], *, whole: bool) -> list[float]:
-    """Round edges near the quantiles, outer ones rounded outwards; a whole number that many rows have gets its own bin."""
+def _edges(values: NDArray[np.float64], weights: NDArray[np.int64], *, whole: bool, is_date: bool) -> list[float]:
+    """Round edges near the quantiles between the outer ends; a whole number that many rows have gets its own bin."""
     order = np.argsort(values, kind="stable")
     values, below = values[order], np.cumsum(weights[order])
     total, low, high = int(below[-1]), float(values[0]), float(values[-1])
     quantiles = [float(values[np.searchsorted(below, total * part / _N_BINS)]) for part in range(1, _N_BINS)]
     step = _round_step((quantiles[-1] - quantiles[0] or high - low) / (2 * _N_BINS), whole=whole)
-    bottom_step, top_step = (
-        max(step, min(_round_step(size, whole=whole) for size in ((high - low) / (2 * _N_BINS), abs(end) / 10) if size))
-        for end in (low, high)
-    )
-    bottom = math.floor(low / bottom_step) * bottom_step
-    top = (math.floor(high / top_step) + 1) * top_step  # above the largest value: a bin does not hold its upper edge
-    edges = {bottom, top, *(round(quantile / step) * step for quantile in quantiles)}
+    bottom, top = _months(low, high) if is_date and not whole else outer_ends(low, high, whole=whole)
+    edges = {round(quantile / step) * step for quantile in quantiles}
     if whole:
         spikes = {
             float(number) for number, weight in zip(values, weights[order], strict=True) if weight >= _SPIKE * total
         }
         edges |= spikes | {number + 1 for number in spikes}
-    clean = sorted({round(edge, 12) + 0.0 for edge in edges})
-    return [edge for edge in clean if bottom <= edge <= top]
+    inner = sorted({round(edge, 12) + 0.0 for edge in edges})
+    return [bottom, *(edge for edge in inner if bottom < edge < top), top]
+
+
+def outer_ends(low: float, high: float, *, whole: bool) -> tuple[float, float]:
+    """Round the ends of numbers outward to two significant digits of their range.
+
+    Args:
+        low, high: the least and the largest number, which differ.
+        whole: the numbers are whole; the upper end is then above the largest, because a bin does not hold its upper edge.
+
+    >>> outer_ends(309.04, 310.98, whole=False), outer_ends(1234.0, 98765.0, whole=True), outer_ends(18, 90, whole=True)
+    ((309.0, 311.0), (1000.0, 99000.0), (18.0, 91.0))
+    """
+    step = Decimal(1).scaleb(math.floor(math.log10(high - low)) - 1)
+    if whole:
+        step, high = max(step, Decimal(1)), high + 1
+    steps = (
+        (Decimal(repr(end)) / step).to_integral_value(rounding)
+        for end, rounding in ((low, ROUND_FLOOR), (high, ROUND_CEILING))
+    )
+    bottom, top = (float(number * step) + 0.0 for number in steps)
+    return bottom, top
+
+
+def _months(low: float, high: float) -> tuple[float, float]:
+    """Return the beginnings of the month of the first date and of the month after the last, dates counted in years."""
+    days = [
+        dt.date(int(date), 1, 1) + dt.timedelta(days=round((date % 1) * (366 if calendar.isleap(int(date)) else 365)))
+        for date in (low, high)
+    ]
+    first, after = days[0].replace(day=1), days[1].replace(day=1) + dt.timedelta(days=31)
+    bottom, top = (number_of(day.replace(day=1).isoformat(), "YYYY-MM-DD") for day in (first, after))
+    assert bottom is not None
+    assert top is not None
+    return bottom, top
+
+
+def _filled(edges: Sequence[float], values: NDArray[np.float64], weights: NDArray[np.int64]) -> list[float]:
+    """Return the edges without those that would leave a bin with fewer than `FEWEST_ROWS` rows; one edge: all have fewer."""
+    places = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
+    kept, n_rows = [edges[0]], 0
+    for edge, rows in zip(edges[1:], np.bincount(places, weights=weights, minlength=len(edges) - 1), strict=True):
+        n_rows += int(rows)
+        if n_rows >= FEWEST_ROWS:
+            kept.append(edge)
+            n_rows = 0
+    return [*kept[:-1], edges[-1]]  # what is left at the end joins the last bin
 
 
 def _round_step(size: float, *, whole: bool) -> float:
@@ -432,7 +552,7 @@ def _means(
     edges: Sequence[float], values: NDArray[np.float64], weights: NDArray[np.int64], *, whole: bool
 ) -> Iterator[float]:
     """The mean of the numbers in each bin, to two digits of its distance from the lower edge; of few rows the middle."""
-    places = np.searchsorted(edges, values, side="right") - 1
+    places = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
     for place, (low, high) in enumerate(itertools.pairwise(edges)):
         last = high - 1 if whole else high
         here = places == place

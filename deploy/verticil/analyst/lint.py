@@ -29,12 +29,13 @@ from verticil.shared.channels import privacy
 from verticil.shared.errors import Misuse
 from verticil.shared.knowledge.reasoning import reach
 from verticil.shared.model.schema import Variable
-from verticil.shared.privacy.figures import epsilon_exceeds, one_in, share_cost, tables_cost
+from verticil.shared.privacy.figures import delta_words, epsilon_exceeds, share_cost, tables_cost
 from verticil.shared.privacy.study_table import RECORDS_PER_CELL, ColumnRow, StudyTable, family_records, study_table
 from verticil.shared.study.document import Study, Unit
 from verticil.shared.study.masked import plan_of
 from verticil.shared.study.protocol import Finding
 from verticil.shared.study.protocols import protocol_of, table_deviations
+from verticil.shared.study.review import require_reviewed, review_findings
 from verticil.shared.study.sub_model import obstacle
 from verticil.shared.study.tables import tables_noise
 
@@ -59,6 +60,7 @@ def lint(study: Study, *, n: int | None = None, today: dt.date | None = None) ->
     """
     table = study_table(study, n)
     findings = [
+        *review_findings(study),
         *_head(study, n, today),
         *_columns(study, table),
         *_knowledge(study),
@@ -79,8 +81,9 @@ def refuse_hopeless(study: Study) -> None:
     """Refuse to propose a study that `lint` finds an error in, before anybody is asked or works; the miner knows the day.
 
     Raises:
-        Misuse: STUDY_INVALID, the first error.
+        Misuse: UNREVIEWED, its author has not reviewed it; STUDY_INVALID, the first error.
     """
+    require_reviewed(study)
     for finding in lint(study):
         if finding.severity == "error":
             raise Misuse("STUDY_INVALID", f"study '{study.id}': {finding.where}: {finding.message}", hint=finding.hint)
@@ -134,14 +137,9 @@ def _head(study: Study, n: int | None, today: dt.date | None) -> Iterator[Findin
 
 def _share(study: Study, table: StudyTable) -> Iterator[Finding]:
     for where, cost in (("share", share_cost(study)), ("tables", tables_cost(study))):
-        if cost is None or not one_in(table.n, cost.delta):
+        if cost is None or (words := delta_words(table.n, cost.delta)) is None:
             continue
-        yield _warning(
-            "delta-large",
-            f"{where}.delta",
-            f"delta {cost.delta:g} at {table.n:,} common people: publishing somebody's record as it is would keep this promise",
-            f"take far less than one in the number of people, 1e-9 for example: below {1 / table.n:.2g} at the very least",
-        )
+        yield _warning("delta-large", f"{where}.delta", *words)
 
 
 def _noisy_tables(study: Study, table: StudyTable) -> Iterator[Finding]:

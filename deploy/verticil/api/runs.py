@@ -34,6 +34,7 @@ def simulate(
     id_column: str = "id",
     seed: int | None = None,
     compare: bool = False,
+    unreviewed: bool = False,
     progress: Progress | None = None,
 ) -> Release:
     """What a federation of these parties would publish: a whole study in this process, by the code of the real nodes.
@@ -49,16 +50,18 @@ def simulate(
         id_column: name of the id column.
         seed: derive the sites' secrets from it, for a repeatable run; None: ``[simulation] seed`` of the study, else random.
         compare: measure the distances to the real joint data: ``run.comparison`` of the result.
+        unreviewed: run a draft that its author has not reviewed, too (`Study.mark_reviewed`).
         progress: told each step.
 
     Raises:
+        Misuse: UNREVIEWED.
         VerticilError: whatever a node would refuse or fail with in a federation.
 
     >>> import pandas as pd
     >>> import verticil.api as vt
     >>> tables = {"clinic": pd.DataFrame({"id": range(60), "smoker": ["yes", "no", "no"] * 20})}
     >>> study = vt.study.draft(tables)
-    >>> vt.simulate(study, tables | {"insurer": tables["clinic"]}, seed=1)
+    >>> vt.simulate(study, tables | {"insurer": tables["clinic"]}, seed=1, unreviewed=True)
     Traceback (most recent call last):
         ...
     verticil.shared.errors.Misuse: USAGE: table of 'insurer': no such party (hint: the parties are clinic)
@@ -83,6 +86,7 @@ def simulate(
             id_column=id_column,
             seed=seed,
             compare=compare,
+            unreviewed=unreviewed,
             step=steps(progress),
         )
         return opened(folder / "release", Anchors(ca=folder / "ca.crt"), run=run, temporary=temporary)

@@ -6,10 +6,11 @@
 >>> drafted = study.draft({"clinic": people}).replace(id="hearts", structure={"max_parents": 1})
 >>> drafted
 Study 'hearts': 2 variables of 1 party, model central
-clinic: smoker (2), age (6)
+clinic: smoker (2), age (3)
 a draft, 6 lines to review: check(n=..) says what it promises and what it can learn
->>> drafted.with_variable("smoker", categories=["no", "yes", "unknown"]).resolved.schema.n_states
-(3, 6)
+>>> mine = drafted.with_variable("smoker", categories=["no", "yes", "unknown"], from_="public").mark_reviewed()
+>>> mine.resolved.schema.n_states, drafted.is_reviewed, mine.is_reviewed
+((3, 3), False, True)
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from verticil.api.optional import needed
 from verticil.shared.errors import Misuse
+from verticil.shared.study.vocabulary import PLACEHOLDERS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,8 +81,18 @@ class Study:
         return tuple(line for line in self.text.splitlines() if "# review:" in line)
 
     @property
+    def is_reviewed(self) -> bool:
+        """Whether its author has reviewed it, or it never was a draft: else `simulate`, `synthesize` and `submit` refuse it."""
+        return self.resolved.reviewed
+
+    def mark_reviewed(self) -> Study:
+        """Another study whose author says so of it: ``[draft] reviewed = true``. What is still to be replaced stays as it is."""
+        return self.replace(draft={"reviewed": True})
+
+    @property
     def variables(self) -> pd.DataFrame:
-        """A row for each variable: ``party``, ``kind`` (numbers or categories), ``categories``, ``epsilon`` of what is sent."""
+        """A row for each variable: ``party``, ``kind`` (numbers or categories), ``categories``, ``from`` (where these come from;
+        None: not stated), ``epsilon`` of what is sent."""
         import pandas as pd
 
         from verticil.shared.privacy.study_table import study_table
@@ -94,6 +106,7 @@ class Study:
                 "party": item.owner,
                 "kind": "categories" if item.bins is None else "numbers",
                 "categories": item.labels,
+                "from": item.origin,
                 "epsilon": epsilon.get(item.name, float("nan")),
             }
             for item in self.resolved.schema.variables
@@ -125,11 +138,16 @@ class Study:
     def with_variable(self, name: str, **changes: object) -> Study:
         """Another study with some keys of a variable replaced, as in ``[[variable]]``; None takes a key out.
 
+        Args:
+            name: of the variable.
+            changes: key -> value; ``from_`` is the key ``from``, which Python reserves.
+
         Raises:
             Misuse: USAGE, there is no such variable; the nearest one is named.
         """
         content = self._parsed()
-        _merge(content["variable"][self._place(content, name)], changes)
+        keys = {key.removesuffix("_"): value for key, value in changes.items()}
+        _merge(content["variable"][self._place(content, name)], keys)
         return self._written(content)
 
     def without_variable(self, *names: str) -> Study:
@@ -198,7 +216,7 @@ class Study:
         )
         n_parties = f"{len(study.parties)} {'party' if len(study.parties) == 1 else 'parties'}"
         left = len(self.to_review)
-        state = f"a draft, {left} lines to review" if left else "not checked"
+        state = "not checked" if study.reviewed else f"a draft, {left} lines to review"
         return (
             f"Study '{study.id}': {len(study.schema)} variables of {n_parties}, model {study.model}\n{columns}\n"
             f"{state}: check(n=..) says what it promises and what it can learn"
@@ -236,24 +254,38 @@ def _taken_out(content: Any, names: tuple[str, ...]) -> None:
         del content["randomization"]
 
 
-def draft(tables: Mapping[str, Path | str | pd.DataFrame], *, today: dt.date | None = None) -> Study:
+def draft(
+    tables: Mapping[str, Path | str | pd.DataFrame],
+    *,
+    title: str = PLACEHOLDERS["title"],
+    purpose: str = PLACEHOLDERS["purpose"],
+    public: bool = False,
+    means: bool = False,
+    today: dt.date | None = None,
+) -> Study:
     """A first draft from tables at hand; what stands in it was seen in the data, and is to be reviewed (`Study.to_review`).
 
-    Categories must be public knowledge: draft from last year's or public data, or replace what was drafted.
+    Categories must be public knowledge: draft from last year's or public data, or replace what was drafted. Then say so
+    (`Study.mark_reviewed`): before, `simulate`, `synthesize` and `Federation.submit` refuse the study.
 
     Args:
         tables: party -> its table: a CSV or Parquet file, or a frame.
+        title, purpose: of the study; the defaults are refused until they are replaced.
+        public: the tables are public: what was seen in them needs no review.
+        means: write the exact mean of the numbers in each bin, too.
         today: the day (UTC) from which the expiry is counted, a year ahead; None: today.
 
     Raises:
         Misuse: USAGE, no table, or a party's name cannot stand in a certificate.
         DataFault: a table cannot be used; DATA_ID_MISSING, no column is in all tables and unique in each.
     """
+    from verticil.analyst.draft import Wording
     from verticil.analyst.draft import draft as draft_text
     from verticil.api.frames import as_files
 
+    wording = Wording(title=title, purpose=purpose, public=public, means=means)
     with tempfile.TemporaryDirectory(prefix="verticil-draft-") as folder:
-        return Study(text=draft_text(as_files(tables, Path(folder)), today=today))
+        return Study(text=draft_text(as_files(tables, Path(folder)), wording=wording, today=today))
 
 
 def read(path: Path | str) -> Study:

@@ -100,6 +100,7 @@ class Column:
             tables={},
             codes={name: codes[true] for name, codes in self.values.items()},
             fingerprints={},
+            source_fingerprints={},
             pseudonyms=np.zeros((0, 16), dtype=np.uint8),
             seeds=np.zeros((0, 32), dtype=np.uint8),
             tree=None,

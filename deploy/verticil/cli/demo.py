@@ -208,6 +208,9 @@ def simulate_command(
         ),
     ] = None,
     compare: Annotated[bool, typer.Option("--compare", help="Report the distance to the real joint data.")] = False,
+    unreviewed: Annotated[
+        bool, typer.Option("--unreviewed", help="Run a draft whose author has not set reviewed = true, too.")
+    ] = False,
     form: FormatOption = Format.text,
 ) -> None:
     """What a federation of these parties would publish: a study in one process, with the code of the real nodes.
@@ -223,7 +226,14 @@ def simulate_command(
     folder = new_folder(out)
     with removed_if_empty(folder):
         result = simulate(
-            study, tables, out=folder / "release", id_column=id_column, seed=seed, compare=compare, step=_tell
+            study,
+            tables,
+            out=folder / "release",
+            id_column=id_column,
+            seed=seed,
+            compare=compare,
+            unreviewed=unreviewed,
+            step=_tell,
         )
     names = result.network.schema.names
     payload: dict[str, object] = {

@@ -250,6 +250,8 @@ def _print_condition(found: Status) -> None:
             put(f"data set {row.dataset}: epsilon spent {epsilon_text(row.epsilon_spent)} of {limit} per person")
         for line in (*lines, *(row.people or ())):
             say(f"data set {row.dataset}: {line}")
+    if found.common_sets.used:
+        say(f"sets of common people: {found.common_sets.used} of {found.common_sets.most} places are taken")
     for warning in found.warnings:
         say(f"warning: {warning}", style="yellow")
 

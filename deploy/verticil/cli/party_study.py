@@ -37,6 +37,8 @@ def inbox(config: ConfigOption = Path("party.toml"), form: FormatOption = Format
         return
     if not found.waiting:
         put(f"[bold]{found.party}[/]  nothing waits for you")
+    for warning in found.common_sets.warnings:
+        say(f"warning: {warning}", style="yellow")
     for study in found.waiting:
         put(f"[bold]{study.study}[/]  {study.digest[:16]}  waits for your {study.waits_for}")
         party_text.print_submitter(study, indent="  ")
@@ -81,6 +83,7 @@ def show(
     if found.questions is not None:
         party_text.print_questions(found.questions)
     party_text.print_stated(found.stated)
+    party_text.print_origins(found.origins)
     for column in found.columns:
         to = ", ".join(column.recipients) or "nobody, it stays here"
         put(f"\n[bold]column '{', '.join(column.variables)}'[/]", end="")

@@ -36,6 +36,12 @@ def print_stated(words: Sequence[str] | None) -> None:
             say(f"  {sentence}")
 
 
+def print_origins(words: Sequence[str] | None) -> None:
+    """Say where the categories of a study's columns come from, where the study states it."""
+    for sentence in words or ():
+        say(sentence)
+
+
 def print_confirmations(confirmations: Sequence[Confirmation]) -> None:
     """Which peers have signed that they deleted what they had, after a revocation, and which have not yet."""
     for item in confirmations:

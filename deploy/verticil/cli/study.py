@@ -11,7 +11,7 @@ import math
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -25,11 +25,12 @@ from verticil.analyst.status import called, revocations, summary_payload
 from verticil.cli.budget_text import print_models, print_plan
 from verticil.cli.connection import CertificateOption, FederationOption, StudyName
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, put, say
-from verticil.cli.party_text import print_alignment, print_stated
+from verticil.cli.party_text import print_alignment, print_origins, print_stated
 from verticil.cli.study_status import print_summary, watch
 from verticil.pki.files import new_folder, removed_if_empty, write_new
 from verticil.shared.errors import Misuse
 from verticil.shared.study.states import State
+from verticil.shared.study.vocabulary import PLACEHOLDERS
 
 if TYPE_CHECKING:
     from verticil.analyst.check import Checked
@@ -105,6 +106,7 @@ def check(
         broken=tuple(_broken_limits(document, published, n)),
     )
     if not emit(found.to_dict(strict=strict), form=form):
+        _print_findings(finding for finding in found.findings if finding.code == "unreviewed")
         for words in () if found.figures is None else found.figures.words:
             say(words)
         _print_check(found)
@@ -156,6 +158,7 @@ def _print_check(found: Checked) -> None:
     from verticil.shared.release.content import may_have_joint
     from verticil.shared.study import canonical
     from verticil.shared.study.protocols import disclosure, protocol_of
+    from verticil.shared.study.review import origin_words
 
     study, table, digest = found.study, found.table, canonical.digest(found.study).hex()
     prediction = "" if found.prediction is None else prediction_text(found.prediction)
@@ -214,14 +217,19 @@ def _print_check(found: Checked) -> None:
             "what everybody but the miner learns rests on the miner's word: it has the columns and draws the noise on tables"
         )
     say(f"to send: {table.bytes_sent / 1e6:,.3g} MB, and a pseudonym of every person for finding the common people")
-    for finding in found.findings:
+    print_origins(origin_words(study))
+    _print_findings(finding for finding in found.findings if finding.code != "unreviewed")
+    if not found.findings:
+        put("[green]no findings[/]")
+
+
+def _print_findings(findings: Iterable[Finding]) -> None:
+    for finding in findings:
         colour = {"error": "red", "warning": "yellow", "note": "blue"}[finding.severity]
         put(f"[{colour}]{finding.severity}[/] {finding.code} ", end="")
         say(f"{finding.where}: {finding.message}")
         if finding.hint:
             say(f"        {finding.hint}", style="dim")
-    if not found.findings:
-        put("[green]no findings[/]")
 
 
 def _columns_table(study: Study, table: StudyTable) -> Table:
@@ -298,13 +306,27 @@ def draft(
         list[str], typer.Argument(metavar="NAME=TABLE...", help="A party and its table (CSV or Parquet).")
     ],
     out: Annotated[Path | None, typer.Option(help="File to write; default: standard output.")] = None,
+    title: Annotated[str, typer.Option(help="The study's title; a study with the default is refused.")] = PLACEHOLDERS[
+        "title"
+    ],
+    purpose: Annotated[
+        str, typer.Option(help="What the parties read before they approve; a study with the default is refused.")
+    ] = PLACEHOLDERS["purpose"],
+    public: Annotated[
+        bool, typer.Option("--public", help="The tables are public: what was seen in them needs no review.")
+    ] = False,
+    with_means: Annotated[
+        bool, typer.Option("--with-means", help="Write the exact mean of the numbers in each bin, too.")
+    ] = False,
     form: FormatOption = Format.text,
 ) -> None:
     """Draft a study from tables at hand, with proposed categories and bins. Everything in it is to be reviewed: what stands
-    there was seen in data, and categories must be public knowledge."""
+    there was seen in data, and categories must be public knowledge. Other commands refuse it until then."""
+    from verticil.analyst.draft import Wording
     from verticil.analyst.draft import draft as draft_study
 
-    text = draft_study(split_pairs(tables, option="NAME=TABLE"))
+    wording = Wording(title=title, purpose=purpose, public=public, means=with_means)
+    text = draft_study(split_pairs(tables, option="NAME=TABLE"), wording=wording)
     if out is not None:
         write_new(out, text)
     if emit({"file": str(out) if out else None, "study": text}, form=form):
@@ -312,7 +334,10 @@ def draft(
     if out is None:
         sys.stdout.write(text)
         return
-    put(f"draft in {out}; review every line marked so, then: verticil study check {out}")
+    if public:
+        put(f"draft in {out}, of public tables: its categories need no review; next: verticil study check {out}")
+        return
+    put(f"draft in {out}; review every line marked so, set reviewed = true, then: verticil study check {out}")
 
 
 @app.command(

@@ -30,7 +30,7 @@ from verticil.curator.reading import Table, as_file
 from verticil.curator.spending import UNLIMITED, Spending, charge
 from verticil.curator.state import FOLDER, CuratorState, opened
 from verticil.curator.study import KIPPS, owners_study
-from verticil.curator.synthesis import TABLES, free_place, write_records
+from verticil.curator.synthesis import TABLES, delta_warning, free_place, write_records
 from verticil.gan.settings import Settings
 from verticil.party.dataset.releases import Release
 from verticil.party.storage.secret import secret_id
@@ -47,6 +47,7 @@ from verticil.shared.storage.database import disk_faults
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
+from verticil.shared.study.review import require_reviewed
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -113,7 +114,7 @@ def generate(
         settings: of the training; None: the usual ones.
 
     Raises:
-        Misuse: FILE_EXISTS, FILE_MISSING, STUDY_INVALID, STUDY_UNSUPPORTED; USAGE, torch is not installed.
+        Misuse: FILE_EXISTS, FILE_MISSING, STUDY_INVALID, STUDY_UNSUPPORTED, UNREVIEWED; USAGE, torch is not installed.
         DataFault: the table cannot be used; LEARNING_FAILED, too few records keep the rules; STATE_CORRUPT.
         Refusal: BUDGET_EXCEEDED.
     """
@@ -127,6 +128,7 @@ def generate(
     from verticil.gan.training import train
 
     given = study if isinstance(study, Study) else read_study(Path(study))
+    require_reviewed(given)
     owned = owners_study(given, method=KIPPS, epsilon=epsilon, delta=delta, seed=seed)
     target = None if out is None else free_place(Path(out))
     place = Path(table) if isinstance(table, str | Path) else Path("table")
@@ -162,7 +164,7 @@ def generate(
             spending=spending,
             sampled=sampled,
             out=target,
-            warnings=(*whose.remarks, *people.remarks),
+            warnings=(*whose.remarks, *people.remarks, *delta_warning(people, spending)),
         )
         if target is not None:
             step(f"writing {target}")

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import tempfile
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,13 +22,16 @@ import numpy as np
 from verticil.analyst.draft import column_rules, dataset_rule
 from verticil.curator.study import LEAST_RECORDS
 from verticil.party.dataset import perturb, substitutes
-from verticil.party.dataset.source import check_records, read_records
+from verticil.party.dataset.encoding import number_of
+from verticil.party.dataset.source import Records, check_records, read_records
+from verticil.party.dataset.table import DatasetRule, read_parts
 from verticil.party.local_dataset import compounds_of, flag_meaning, flag_of, stated_of, with_flags, with_properties
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault
 from verticil.shared.model.schema import Variable
 from verticil.shared.study.document import Study
+from verticil.shared.study.vocabulary import PUBLIC
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -153,7 +157,11 @@ def read_table(path: Path, study: Study, *, dataset: str, id_column: str | None,
         codebooks=tuple(codebooks[name] for name in names),
         sources=tuple(sources[name] for name in names),
         fingerprint=hashlib.sha256(b"".join(perturb.fingerprint(tags, code) for code in codes)).digest(),
-        remarks=(*(remark.message for remark in report.remarks), *_constant(study.schema.variables, codes)),
+        remarks=(
+            *(remark.message for remark in report.remarks),
+            *_constant(study.schema.variables, codes),
+            *_of_the_table(rule, variables, records),
+        ),
     )
 
 
@@ -162,3 +170,52 @@ def _constant(variables: Sequence[Variable], codes: Sequence[Codes]) -> list[str
     return [f"all rows have one and the same category in {', '.join(names)}: noise is spent on it all the same"] * bool(
         names
     )
+
+
+def _of_the_table(rule: DatasetRule, variables: Sequence[Variable], records: Records) -> Iterator[str]:
+    """Yield a remark on columns whose categories or outer ends are exactly the table's, unless the study says they are public."""
+    stated = [variable for variable in variables if variable.origin != PUBLIC]
+    same = [v.name for v in stated if v.bins is None and _has_all_and_no_other(v, records)]
+    extremes = _extremes(rule, [v for v in stated if v.bins is not None])
+    ends = [v.name for v in stated if v.bins is not None and _meets_an_end(v, v.bins, extremes[v.name])]
+    which = [
+        f"the {what} of {', '.join(names)}" for what, names in (("categories", same), ("outer ends", ends)) if names
+    ]
+    if which:
+        yield (
+            f"{' and '.join(which)} are exactly those of the table: where they were taken from it, no epsilon covers what they "
+            "tell; replace them by public knowledge, and say in the study that they are (from = 'public')"
+        )
+
+
+def _has_all_and_no_other(variable: Variable, records: Records) -> bool:
+    """Return whether the table has each declared category, and no other value but missing ones."""
+    undeclared = records.undeclared.get(variable.name)
+    if undeclared is not None and undeclared.any():
+        return False
+    present = {variable.labels[code] for code in np.unique(records.codes[variable.name])}
+    missing = None if variable.missing is None else variable.missing.category
+    return variable.other not in present and present | {missing, variable.other} >= set(variable.labels)
+
+
+def _meets_an_end(variable: Variable, bins: tuple[float, ...], extremes: tuple[float, float]) -> bool:
+    """Return whether an outer end of the bins is the least or the largest number; above whole numbers the end is one more."""
+    return bins[0] == extremes[0] or bins[-1] == extremes[1] or (variable.integer and bins[-1] - 1 == extremes[1])
+
+
+def _extremes(rule: DatasetRule, variables: Sequence[Variable]) -> dict[str, tuple[float, float]]:
+    """Return the least and the largest number of each column, from one more reading of these columns."""
+    found = dict.fromkeys((variable.name for variable in variables), (math.inf, -math.inf))
+    sources = list(dict.fromkeys(rule.column(name).source for name in found))
+    for part in read_parts(rule, sources) if sources else ():
+        for variable in variables:
+            column = rule.column(variable.name)
+            missing = () if variable.missing is None else variable.missing.spellings
+            numbers = [
+                number
+                for text in part.columns[column.source].distinct
+                if text not in missing and (number := number_of(text, column.written)) is not None
+            ]
+            low, high = found[variable.name]
+            found[variable.name] = min([low, *numbers]), max([high, *numbers])
+    return found

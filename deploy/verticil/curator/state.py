@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from verticil.curator.reconciliation import check_releases
 from verticil.party.people.sketches import Sketches
 from verticil.party.policy.ledger import Ledger
 from verticil.party.site import init_state
@@ -62,6 +63,7 @@ def opened(folder: Path, owner: str, *, now: dt.datetime) -> Generator[CuratorSt
         now: since when new keys are valid, UTC.
 
     Raises:
+        Refusal: LEDGER_OLDER, a release beside the folder is not in its ledger.
         DataFault: DISK_FULL, STATE_CORRUPT, STATE_READ_ONLY, SECRET_MISSING.
     """
     state, keys = folder / "state", folder / "pki" / owner
@@ -70,13 +72,15 @@ def opened(folder: Path, owner: str, *, now: dt.datetime) -> Generator[CuratorSt
         _make_keys(keys, owner, now)
     database = Database(state)
     try:
+        ledger, authority = Ledger(database), (keys / "ca.crt").read_bytes()
+        check_releases(folder, ledger, authority=authority)
         yield CuratorState(
             secret=read_secret(state),
             database=database,
-            ledger=Ledger(database),
+            ledger=ledger,
             sketches=Sketches(database, state),
             signer=SigningKey.load(keys / f"{owner}.sign", keys / f"{owner}.crt"),
-            authority=(keys / "ca.crt").read_bytes(),
+            authority=authority,
         )
     finally:
         database.close()

@@ -33,6 +33,7 @@ from verticil.shared.errors import Misuse
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.model.network import Network
 from verticil.shared.privacy.accounts import Cost
+from verticil.shared.privacy.figures import delta_words
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.study.document import Study
 from verticil.shared.study.tables import tables_of, tables_sigma
@@ -125,7 +126,7 @@ def synthesize(
         step: called with what is being done.
 
     Raises:
-        Misuse: FILE_EXISTS, FILE_MISSING, STUDY_INVALID, STUDY_UNSUPPORTED, USAGE.
+        Misuse: FILE_EXISTS, FILE_MISSING, STUDY_INVALID, STUDY_UNSUPPORTED, UNREVIEWED, USAGE.
         DataFault: the table cannot be used, or LEARNING_FAILED.
         Refusal: BUDGET_EXCEEDED.
     """
@@ -133,10 +134,12 @@ def synthesize(
     from verticil.curator.learning import learned, records_of
     from verticil.shared.release.posterior import check_sets
     from verticil.shared.study.reading import read_study
+    from verticil.shared.study.review import require_reviewed
 
     if method == KIPPS:
         raise Misuse("USAGE", f"the method '{KIPPS}' makes no network", hint="call verticil.curator.kipps.generate")
     given = study if isinstance(study, Study) else read_study(Path(study))
+    require_reviewed(given)
     owned = owners_study(given, method=method, epsilon=epsilon, delta=delta, seed=seed)
     target = None if out is None else free_place(Path(out))
     place = Path(table) if isinstance(table, str | Path) else Path("table")
@@ -289,8 +292,15 @@ def _total(cost: Cost) -> str:
     return f"epsilon {cost.epsilon:.4g}, delta {cost.delta:.4g}"
 
 
+def delta_warning(people: Table, spending: Spending) -> Iterator[str]:
+    """Yield a warning of a delta that is large for so many people, as ``study check`` gives it."""
+    if (words := delta_words(people.n_records, spending.cost.delta)) is not None:
+        yield "; ".join(words)
+
+
 def _warnings(study: Study, people: Table, spending: Spending, found: LearnResult) -> Iterator[str]:
     yield from people.remarks
+    yield from delta_warning(people, spending)
     if found.joint is not None and not found.joint.reached:
         yield (
             "the joint model did not come as near to the noisy tables as their noise allows; what is published is a mean of it "

@@ -25,6 +25,7 @@ from verticil.shared.release.verification import VerifiedRelease, verify_release
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
+from verticil.shared.study.review import require_reviewed
 from verticil.shared.study.states import State
 from verticil.shared.transport.client import Connection, GrpcControl
 from verticil.shared.transport.errors_on_wire import retriable
@@ -122,9 +123,11 @@ async def carry_out(
         step, check, patience_seconds: as for `follow_study`.
 
     Raises:
+        Misuse: UNREVIEWED.
         VerticilError: whatever ended the study or the connection; RELEASE_INVALID or RELEASE_UNTRUSTED.
     """
     study = read_study(folder / "study.toml")
+    require_reviewed(study)
     control = connected(folder)
     try:
         submitted = await control.submit_study(control_pb2.SubmitStudyRequest(proposal=to_bytes(study)))

@@ -28,6 +28,7 @@ from verticil.shared.config import RELAY
 from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
+from verticil.shared.study.review import require_reviewed
 from verticil.simulation.in_process import Tables, lay_out
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, provision
 
@@ -55,9 +56,10 @@ def lay_out_containers(
         seed: derive site secrets and linkage key from it (the manifest says so); None: random.
 
     Raises:
-        Misuse: STUDY_UNSUPPORTED for a study that no miner carries out; USAGE, a party has no table.
+        Misuse: UNREVIEWED; STUDY_UNSUPPORTED for a study that no miner carries out; USAGE, a party has no table.
         DataFault: a table cannot be read; DISK_FULL.
     """
+    require_reviewed(study)
     protocol = protocol_of(study)
     if not protocol.coordinated:
         hint = "simulate it in one process: --on local"

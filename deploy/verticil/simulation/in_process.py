@@ -82,6 +82,7 @@ def simulate(
     id_column: str = "id",
     seed: int | None = None,
     compare: bool = False,
+    unreviewed: bool = False,
     wrap: Callable[[str, Coordinator], Coordinator] | None = None,
     wrap_peer: WrapPeer | None = None,
     step: Callable[[str], None] = lambda _line: None,
@@ -96,6 +97,7 @@ def simulate(
         id_column: name of the id column.
         seed: derive site secrets and linkage key from it, so that the same call gives the same release; None: random.
         compare: measure the distances to the real joint data (`verticil.shared.evaluation.fidelity`).
+        unreviewed: run a draft that its author has not reviewed, too.
         wrap: for tests: put something between each party and the miner, given the party's name and its connection.
         wrap_peer: for tests: put something between two parties that meet, see `WrapPeer`.
         step: called with every change, in words.
@@ -104,6 +106,7 @@ def simulate(
         Network, synthetic records and figures.
 
     Raises:
+        Misuse: UNREVIEWED.
         VerticilError: whatever a node would refuse or fail with in a federation.
 
     A call from a notebook, where an event loop runs already, works too: the simulation has its own, in a thread of its own.
@@ -111,8 +114,11 @@ def simulate(
     from verticil.party.operator.peer_commands import copy_release
     from verticil.shared.study.protocols import protocol_of
     from verticil.shared.study.reading import read_study
+    from verticil.shared.study.review import require_reviewed
 
     document = study if isinstance(study, Study) else read_study(Path(study))
+    if not unreviewed:
+        require_reviewed(document)
     target = Path(out) if out is not None else None
     if target is not None and target.exists():
         raise Misuse("FILE_EXISTS", f"{target}: exists already", hint="name another folder")
@@ -344,7 +350,7 @@ async def run_peers(
     from verticil.simulation.peers import load_everywhere, take_home, until_published
 
     now = clock if clock is not None else utc_now
-    digest = await asyncio.to_thread(load_everywhere, made.parties, study, at=now())
+    digest = await asyncio.to_thread(load_everywhere, made.parties, study, at=now(), unreviewed=True)
     stop = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
         miner = None

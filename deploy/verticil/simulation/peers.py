@@ -57,18 +57,24 @@ def free_addresses(names: Iterable[str]) -> dict[str, str]:
     return addresses
 
 
-def load_everywhere(parties: Mapping[str, Path], study: Path | Study, *, at: dt.datetime | None = None) -> str:
+def load_everywhere(
+    parties: Mapping[str, Path], study: Path | Study, *, at: dt.datetime | None = None, unreviewed: bool = False
+) -> str:
     """Load the same study at every party.
 
     Args:
         parties: name -> folder.
         study: study.toml, or the study itself.
         at: now.
+        unreviewed: load a draft that its author has not reviewed, too.
 
     Returns:
         The study's digest, hexadecimal.
     """
-    loaded = [peer_commands.load_study(load_party(folder / "party.toml"), study, at=at) for folder in parties.values()]
+    loaded = [
+        peer_commands.load_study(load_party(folder / "party.toml"), study, at=at, unreviewed=unreviewed)
+        for folder in parties.values()
+    ]
     return loaded[0].digest
 
 

@@ -14,9 +14,9 @@ Promises
 - Restoring makes a new folder, whole or not at all, after the whole file was checked, and writes into the audit log that it did.
 
 A restored state is as old as its backup: it has forgotten what was sent since, and with it what that cost. It is compared with
-the miner's word (`verticil.party.protocol.ledger_reconciliation`), and with the audit log of the state that is lost, where there
-is one (`verticil.party.policy.ledger_recovery`). Between peers (Model I) only the peers can show it, by signing what they have:
-`BETWEEN_PEERS` says so after a restore, and when the daemon starts after one.
+what the miner and peers prove (`verticil.party.protocol.reconciliation`), and with the audit log of the state that is lost,
+where there is one (`verticil.party.policy.ledger_recovery`). `BETWEEN_PEERS` says what peers have to do with it after a
+restore, and when the daemon starts after one.
 
 The file: a file that only a passphrase opens: scrypt (RFC 7914) for the key, ChaCha20-Poly1305 (RFC 8439) for the bytes.
 
@@ -84,8 +84,8 @@ from verticil.shared.view import left_out
 from verticil.shared.vitals import FILE_NAME as HEALTH
 
 BETWEEN_PEERS: Final = (
-    "between peers nobody can show what was sent after this backup was made, unless they sign it: start once with"
-    " `verticil party run --accept-older`, which charges what they sign that they have, and lower the limits in party.toml"
+    "what was sent after this backup was made is known to the miner and to peers alone: start once with"
+    " `verticil party run --accept-older`, which charges what they prove, and lower the limits in party.toml"
     " by whatever else was spent since"
 )
 """What the operator of a restored site without an account at a miner has to know."""
@@ -679,7 +679,7 @@ def _one(site: Site, record: StudyRecord, *, dry_run: bool, at: dt.datetime) -> 
     spooled = [
         spool.path(item.sha256) for item in site.state.artifacts(record.digest, record.task.effective_digest).values()
     ]
-    stored = [path for path in store.folder(record.digest).rglob("*") if path.is_file()]
+    stored = store.leftovers(record.digest)
     copies = [path for path in folder_of(site, record.digest).rglob("*") if path.is_file()]
     rounds = folder_of_round(state, record.digest)
     masked = [path for path in rounds.rglob("*") if path.is_file()] if is_open(rounds) else []

@@ -22,6 +22,7 @@ from verticil.party.dataset.table import DATABASES, ENDINGS, ColumnRule, Dataset
 from verticil.party.limits.masked import FLOOR, LINKAGES, MaskedPolicy
 from verticil.party.limits.policy import (
     DELTA_STUDIES,
+    MAX_COMMON_SETS,
     MAX_OPEN_STUDIES,
     MINIMUM_DIFFERENCE,
     RULE_APPROVALS,
@@ -368,6 +369,7 @@ def _policy(
         on_small_difference=cast(
             "Literal['warn', 'refuse']", table.choice("on_small_difference", ("warn", "refuse"), "refuse")
         ),
+        max_common_sets=_at_least(table, "max_common_sets", 1, MAX_COMMON_SETS),
         max_open_studies=_at_least(table, "max_open_studies", 1, MAX_OPEN_STUDIES),
         rules=rules,
         minimum_rows=_at_least(table, "minimum_rows", 1, 1),

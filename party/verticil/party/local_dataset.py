@@ -33,9 +33,10 @@ from verticil.party.dataset.encoding import Compound
 from verticil.party.dataset.linkage import order_key, order_tree
 from verticil.party.dataset.macs import Macs
 from verticil.party.dataset.people import MEMORY_ROWS, ROW_NUMBER_BYTES, Gathering, IdSpool, UnitCodes, in_both
-from verticil.party.dataset.person_keys import PeopleOfTable, PersonMacs, TableKeys
+from verticil.party.dataset.person_keys import KEY_BYTES, PeopleOfTable, PersonMacs, TableKeys
 from verticil.party.dataset.releases import Column, Release
 from verticil.party.dataset.source import Batch, read_batches
+from verticil.party.dataset.source_fingerprints import SourceFingerprints
 from verticil.party.dataset.table import DatasetRule, header
 from verticil.party.storage.secret import SiteSecret, secret_id
 from verticil.shared.alignment.merkle import Tree
@@ -90,6 +91,7 @@ class LocalDataset:
         tables: data set -> the keys of everybody in its table.
         codes: variable -> (n,), uint8 or uint16.
         fingerprints: index of unit -> SHA-256 of its data (whole data set).
+        source_fingerprints: index of unit -> that of its local columns (`verticil.party.dataset.source_fingerprints`).
         pseudonyms: (n, 16), uint8; none in another mode of linkage than ``keyed-hash``.
         seeds: (n, 32), uint8, of linkage ``dh-psi``; see `verticil.party.dataset.blinding`. Else none.
         tree: of linkage ``order-commitment``; None in another mode, or without people.
@@ -101,6 +103,7 @@ class LocalDataset:
     tables: Mapping[str, PeopleOfTable] = field(repr=False)
     codes: Mapping[str, Codes] = field(repr=False)
     fingerprints: Mapping[int, bytes] = field(repr=False)
+    source_fingerprints: Mapping[int, bytes] = field(repr=False)
     pseudonyms: NDArray[np.uint8] = field(repr=False)
     seeds: NDArray[np.uint8] = field(repr=False)
     tree: Tree | None = field(repr=False)
@@ -110,8 +113,12 @@ class LocalDataset:
         """The same people for a study in which this party has the same units at other positions, as a sub-model has."""
         if not after.left_out:
             return self
-        places = zip(before.units_of(party), after.units_of(party), strict=True)
-        return replace(self, fingerprints={new: self.fingerprints[old] for old, new in places})
+        places = list(zip(before.units_of(party), after.units_of(party), strict=True))
+        return replace(
+            self,
+            fingerprints={new: self.fingerprints[old] for old, new in places},
+            source_fingerprints={new: self.source_fingerprints[old] for old, new in places},
+        )
 
     @property
     def row_order(self) -> Tree:
@@ -320,7 +327,7 @@ class People:
     """A party's people in one study, by ascending link. Secret.
 
     Attributes:
-        tags, keys, tables, codes, fingerprints, n_rows: see `LocalDataset`.
+        tags, keys, tables, codes, fingerprints, source_fingerprints, n_rows: see `LocalDataset`.
         links: (n, any), uint8, ascending: what `Macs` made of ids, or the number of each one's row in the (first) table.
         ids: what the (first) table has in its id column, where links are numbers.
     """
@@ -331,6 +338,7 @@ class People:
     tables: Mapping[str, PeopleOfTable] = field(repr=False)
     codes: Mapping[str, Codes] = field(repr=False)
     fingerprints: Mapping[int, bytes] = field(repr=False)
+    source_fingerprints: Mapping[int, bytes] = field(repr=False)
     n_rows: int
     ids: IdSpool | None = field(repr=False, default=None)
 
@@ -384,9 +392,11 @@ def read_people(
             {index: functools.partial(unit_codes, study, index) for index in units},
             substituted,
             dataset=dataset,
+            sources={index: _sources_of(study, index, places) for index in units},
             normalise=study.linkage.normalise,
             tags=Macs(site_secret.tag_key, size=perturb.TAG_BYTES),
             person_macs=PersonMacs(site_secret.value),
+            source_fingerprints=SourceFingerprints(site_secret.value),
             linked_by=linked_by,
             folder=config.state_directory,
             progress=functools.partial(_behind, n_before, progress),
@@ -402,6 +412,16 @@ def read_people(
     return found
 
 
+def _sources_of(study: Study, index: int, places: Mapping[str, Origin]) -> tuple[str, ...]:
+    """Return the local columns that a unit is read from; of a flag those that it is written from."""
+    names: list[str] = []
+    for name in study.units[index].variables:
+        flag = flag_of(study, name)
+        of = [name] if flag is None else [condition.variable for condition in flag.when]
+        names += [places[variable].source for variable in of]
+    return tuple(names)
+
+
 def _behind(before: int, progress: Callable[[int], None], rows: int) -> None:
     progress(before + rows)
 
@@ -414,9 +434,11 @@ def _read_table(
     substituted: Callable[[Batch, NDArray[np.uint8]], Mapping[str, Codes]],
     *,
     dataset: str,
+    sources: Mapping[int, Sequence[str]],
     normalise: Sequence[str],
     tags: Macs,
     person_macs: PersonMacs,
+    source_fingerprints: SourceFingerprints,
     linked_by: Macs | None,
     folder: Path,
     progress: Callable[[int], None],
@@ -451,6 +473,7 @@ def _read_table(
                 spool.take(ids, batch.index)
             gathering.take(tagged, links, pairs[batch.index], codes, ~ids.empty[batch.index])
             everybody.take(pairs[are_people])
+        source_fingerprints.take(pairs[batch.index, :KEY_BYTES], batch.texts, are_people[batch.index])
     with disk_faults(folder):
         found = gathering.finish(units)
         people = everybody.finish()
@@ -461,6 +484,7 @@ def _read_table(
         tables={dataset: people},
         codes=found.codes,
         fingerprints=found.fingerprints,
+        source_fingerprints={index: source_fingerprints.of(names) for index, names in sources.items()},
         n_rows=n_rows,
         ids=spool,
     )
@@ -549,6 +573,7 @@ def _joined(one: People, other: People, folder: Path) -> People:
         tables={**one.tables, **other.tables},
         codes=codes,
         fingerprints={**one.fingerprints, **other.fingerprints},
+        source_fingerprints={**one.source_fingerprints, **other.source_fingerprints},
         n_rows=min(one.n_rows, other.n_rows),
         ids=one.ids,
     )
@@ -597,6 +622,7 @@ def read_holding(
         tables=found.tables,
         codes=found.codes,
         fingerprints=found.fingerprints,
+        source_fingerprints=found.source_fingerprints,
         pseudonyms=none if linked_by is None or mode == "dh-psi" else found.links,
         seeds=found.links if mode == "dh-psi" else np.empty((0, blinding.TOKEN_BYTES), dtype=np.uint8),
         tree=tree,
@@ -609,7 +635,13 @@ def _is_in(variable: Variable, places: Mapping[str, Origin], dataset: str) -> bo
 
 
 def release_of(
-    study: Study, index: int, *, places: Mapping[str, Origin], fingerprint: bytes, site_secret: bytes
+    study: Study,
+    index: int,
+    *,
+    places: Mapping[str, Origin],
+    fingerprint: bytes,
+    site_secret: bytes,
+    source_fingerprint: bytes = b"",
 ) -> Release:
     """What releasing one unit means for the ledger, under the name of the people's account (`Ledger.as_drawn`).
 
@@ -619,6 +651,7 @@ def release_of(
         places: see `origins`.
         fingerprint: of the unit's data.
         site_secret: of this site.
+        source_fingerprint: of its local columns; empty: not known.
     """
     unit = study.units[index]
     columns = [places[name] for name in unit.variables]
@@ -630,6 +663,7 @@ def release_of(
         transition_digest=unit.transition.digest(),
         secret_id=secret_id(site_secret),
         fingerprint=fingerprint,
+        source_fingerprint=source_fingerprint,
         event=column_event(unit.transition, column_reader(study)),
     )
 
@@ -658,7 +692,14 @@ def releases_of(config: PartyConfig, study: Study, holding: LocalDataset, *, sit
     """
     places = origins(config, study)
     return {
-        index: release_of(study, index, places=places, fingerprint=holding.fingerprints[index], site_secret=site_secret)
+        index: release_of(
+            study,
+            index,
+            places=places,
+            fingerprint=holding.fingerprints[index],
+            site_secret=site_secret,
+            source_fingerprint=holding.source_fingerprints[index],
+        )
         for index in study.units_of(config.name)
     }
 

@@ -100,6 +100,7 @@ CODES: Final[dict[str, tuple[str, int]]] = {
     "STUDY_UNKNOWN": ("Misuse", 2),
     "STUDY_EXISTS": ("Misuse", 2),
     "STUDY_OVER": ("Misuse", 2),
+    "UNREVIEWED": ("Misuse", 2),
     # the local table and machine
     "DATA_FILE_MISSING": ("DataFault", 1),
     "DATA_UNREADABLE": ("DataFault", 1),
@@ -127,6 +128,7 @@ CODES: Final[dict[str, tuple[str, int]]] = {
     "LINKAGE_TOO_SMALL": ("Refusal", 3),
     "DECLARATION_WEAKER": ("Refusal", 3),
     "COMMON_SET_TOO_SIMILAR": ("Refusal", 3),
+    "COMMON_SETS_FULL": ("Refusal", 3),
     "SAME_PEOPLE": ("Refusal", 3),
     "NOT_APPROVED": ("Refusal", 4),
     "APPROVAL_VOID": ("Refusal", 4),

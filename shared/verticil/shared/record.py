@@ -81,6 +81,7 @@ class Key:
         by: how a mapping stands as a list of objects: the name of its key and, unless its values are records, that of the value.
         form: what a list looks like, for a hint.
         read, write: in place of what the type says.
+        beside: the field belongs to the value alone: no document has it, and whatever reads one leaves the default.
     """
 
     name: str = ""
@@ -91,6 +92,7 @@ class Key:
     form: str = ""
     read: Read | None = None
     write: Write | None = None
+    beside: bool = False
 
 
 LATER: Final = Key(later=True)
@@ -127,6 +129,8 @@ def _fields(kind: type[Any]) -> tuple[_Field, ...]:
         if typing.get_origin(hint) is Annotated:
             hint, *limits = typing.get_args(hint)
         said = next((each for each in limits if isinstance(each, Key)), described.get(item.name, _PLAIN))
+        if said.beside:
+            continue
         if said.read is not None and said.write is not None:
             reader, writer = said.read, said.write
         elif said.inline:

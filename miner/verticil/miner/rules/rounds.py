@@ -5,12 +5,14 @@ which is recorded before anything of it leaves (`Catalogue.begin_round`). Messag
 are taken in, and whatever follows from them is done by `advance`, one call at a time for each study, in a worker thread. When
 the tables are opened they are written as the study's noisy tables, and then that is recorded: learning begins, and nothing of
 the round is needed for it. A message that comes before the round can tell whether it is what it must be waits as a file. When
-every party has acknowledged them, or the study ends, the round's folder is deleted; the catalogue is the line that stays. A
+every party has acknowledged them, or the study ends, the round's folder is deleted; the catalogue is the line that stays, and
+of each party two short signatures, which show it what it had charged (`verticil.shared.masked_round.proof`). A
 round whose folder is gone before its tables are opened, as on a disk that was restored, is over and ends its study.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import logging
 import os
@@ -27,14 +29,15 @@ from verticil.miner.learning.measured import tables_with
 from verticil.miner.rules.session import Session
 from verticil.miner.storage.measured import binding_of_tables, read_tables, write_tables
 from verticil.miner.storage.records import StudyRecord
-from verticil.miner.storage.store import append_durably, remove_durably, replace_durably
+from verticil.miner.storage.store import append_durably, remove_durably, replace_durably, write_durably
 from verticil.shared.arrays import Counts
 from verticil.shared.errors import DataFault, Misuse, PeerFault
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import SigningKey, verify_signed
 from verticil.shared.masked.plan import Plan
 from verticil.shared.masked_round.mail import Credentials
-from verticil.shared.masked_round.messages import Message, messages_of
+from verticil.shared.masked_round.messages import Kind, Message, messages_of
+from verticil.shared.masked_round.proof import is_missing_in
 from verticil.shared.masked_round.round import Progress, Round
 from verticil.shared.masked_round.secrets import random_of
 from verticil.shared.study.document import Study
@@ -42,7 +45,7 @@ from verticil.shared.study.masked import plan_of
 from verticil.shared.study.protocols import is_masked
 from verticil.shared.study.states import State
 from verticil.shared.study.tables import tables_sigma
-from verticil.wire.v1 import common_pb2
+from verticil.wire.v1 import common_pb2, peer_pb2
 
 OPEN: Final = (
     State.PREPARING,
@@ -316,6 +319,7 @@ class Rounds:
             plan,
             plan.miner,
             credentials=self._credentials(plan),
+            keep=functools.partial(self._keep_proof, record.digest),
             clock=self._session.clock,
             random=random_of(self._session.store.root, plan.effective, trial=self._seed_derived),
         )
@@ -385,6 +389,23 @@ class Rounds:
             if (opened := self._open.get(digest)) is not None:
                 self._close(opened)
             self._session.store.study(digest).remove_masked()
+
+    # -- what stays of a round -------------------------------------------------------------------------------------------------
+
+    def proof(self, digest: bytes, party: str) -> tuple[common_pb2.Signed, ...]:
+        """Return a party's own signatures under messages of a round that the miner keeps. Blocks."""
+        try:
+            data = self._session.store.study(digest).proof(party).read_bytes()
+        except FileNotFoundError:
+            return ()
+        return tuple(peer_pb2.Held.FromString(data).messages)
+
+    def _keep_proof(self, digest: bytes, party: str, kind: Kind, signed: common_pb2.Signed) -> None:
+        """Keep a signature of a party, durably, if it proves what those that are here do not; raises DataFault: DISK_FULL."""
+        known, path = self.proof(digest, party), self._session.store.study(digest).proof(party)
+        if is_missing_in(known, kind):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_durably(path, peer_pb2.Held(messages=[*known, signed]).SerializeToString())
 
     # -- the opened tables ---------------------------------------------------------------------------------------------------
 

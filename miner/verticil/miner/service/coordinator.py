@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import functools
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from typing import Final, TypeVar
 
 from verticil.miner.rules.blocking_parties import refuse_left_out
@@ -82,6 +82,7 @@ class Coordinator:
         self._scores = scores
         self._relay = relay
         self._linking = Linking(session)
+        self._rounds = rounds
         self._masked = MaskedMessages(session, rounds, changes)
         self._changes = changes
         self._presence = presence
@@ -145,6 +146,8 @@ class Coordinator:
             task = self._task(record, party)
             if digest not in known:
                 _prove(task, record, party)
+                if record.effective_digest and is_masked(self._session.effective(record)):
+                    _prove_round(task, record, party, self._rounds.proof(digest, party))
             size += task.ByteSize() + 16
             if tasks and size > _REPLY_BYTES:
                 break
@@ -535,6 +538,15 @@ def _prove(task: coordinator_pb2.StudyTask, record: StudyRecord, party: str) -> 
     if (given := record.approvals.get(party)) is not None:
         task.approval.CopyFrom(given.message)
         task.receipts.extend(record.columns[unit].receipt.message for unit in task.units_received)
+
+
+def _prove_round(
+    task: coordinator_pb2.StudyTask, record: StudyRecord, party: str, messages: Sequence[common_pb2.Signed]
+) -> None:
+    """Show the party its own signatures of a study with masked tables: under the number of common people, and of its round."""
+    task.round_messages.extend(messages)
+    if (statement := record.commitments.get(party)) is not None:
+        task.commitment.CopyFrom(statement.message)
 
 
 def end_of(record: StudyRecord, state: State) -> common_pb2.ErrorDetail | None:

@@ -8,7 +8,7 @@ Layout below the state directory::
 
     lock  catalogue.sqlite  audit.jsonl  audit.anchor  cache/
     studies/<proposal digest>/pseudonyms/00.part -> 00.list   alignment/00.bitmap   blinded/00-00.part -> 00-00.list
-                              staging/003.part   columns/003.u8   tables/key  tables/noisy   masked/   checkpoint
+                              staging/003.part   columns/003.u8   tables/key  tables/noisy   masked/   proof/NAME   checkpoint
                               learning/   release/
     searches/<effective digest>    of studies between peers: the checkpoint of the search
 """
@@ -162,6 +162,10 @@ class StudyFiles:
     def masked(self) -> Path:
         """The miner's part of the round of masked tables: keys, noise, shares, messages; in no backup."""
         return self.root / "masked"
+
+    def proof(self, party: str) -> Path:
+        """A party's own signatures under messages of the round (`verticil.shared.masked_round.proof`); they stay when it ends."""
+        return self.root / "proof" / party
 
     def remove_masked(self) -> None:
         """Delete that part; whoever is killed in between leaves no folder that looks like a round."""

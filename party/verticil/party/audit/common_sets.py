@@ -1,17 +1,25 @@
-"""Who was in earlier studies: so that two studies about nearly the same people do not tell the difference.
+"""Who was in earlier studies: so that studies about nearly the same people do not tell the difference.
 
 The attack. What is released for a common set A and for a set B of nearly the same people differs by what the few people say who
 are in one of them only: two releases, each harmless, subtract to one about a handful. Sticky noise makes it sharper, because
-everybody else's values are the same in both. Whoever chooses the other party's table chooses B.
+everybody else's values are the same in both. Whoever chooses the other party's table chooses B. With exact counts three sets do
+the same of which no two are near: U, U without S, and S with one person more, leave that person.
 
-What is kept. For each study whose common people this party accepted: 8 bytes of a keyed hash for each person, ascending, in
-``state/common/DIGEST`` (mode 0600). The key comes from the site secret, so a file says nothing to whoever has no such secret,
-and it holds no id; the site itself has the ids anyway. The newest 64 sets are kept (`MAX_SETS`; 8 MB for a million people
-each), and the audit log says when one is dropped: a set that was dropped is not compared with any more.
+What is remembered. Of each distinct common set that this party accepted 8 bytes for each person, ascending, in ``state/common``
+(mode 0600): the loose key of `verticil.party.dataset.person_keys`, so no rule of a study moves it. It comes from the site secret:
+a file says nothing to whoever has no such secret, and it holds no id; the site itself has the ids anyway. The database has the
+sum of the exact keys modulo 2^64, which tells whether two sets, or a sum of sets and another one, are the very same people.
+A set has one place, however many studies are about it. No set is ever dropped: where all places are taken
+(``policy.max_common_sets``), a study about other people is refused, or goes on without being remembered, as the policy says.
 
-What is compared. The people that are in exactly one of two sets, over all studies of this site and all of its data sets,
-whatever was released then. The very same people are no difference. People are recognised by their normalised id: after a change
-of the site secret, or of a study's rule of normalisation, they are other people here, and no difference is small.
+What is compared, over all studies of this site and all of its data sets, whatever was released then: the people that are in
+exactly one of two sets, and the people that are left when three are added and subtracted (`set_sums`). The very same people are
+no difference. What is not stopped: sums of more than three releases.
+
+People are recognised by their ids as the table has them. After a change of the site secret they are other people here. A set that
+the program of schema 7 remembered has keys of tags, which the rule of normalisation of its study moved: it is compared with a
+study of the same rule by these; a study of another rule with nearly as many people is taken for similar, as is one where the
+file of a set is lost.
 """
 
 from __future__ import annotations
@@ -20,10 +28,11 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 import numpy as np
 from cryptography.hazmat.primitives import hashes
@@ -31,54 +40,74 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
+from verticil.party.audit.set_sums import Keys, count_left
 from verticil.party.storage.database import Database
 from verticil.shared.arrays import give_back, taken
 from verticil.shared.disk import replace_file
-from verticil.shared.nameless import kept
+from verticil.shared.nameless import Rows, kept
 from verticil.shared.sorting import Sorter
 from verticil.shared.storage.database import disk_faults
 
-MAX_SETS: Final = 64
 MEMORY_PEOPLE: Final = 1 << 20
 """People from which on their keys are sorted, and kept, outside memory: 8 MB."""
 
+_KEY_BYTES: Final = 8
 _BLOCK_BYTES: Final = 16
 _PEOPLE_AT_ONCE: Final = 1 << 16
 _log = logging.getLogger(__name__)
 
-Keys = NDArray[np.uint64]
 _KEY: Final = np.dtype("<u8")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CommonPeople:
+    """The common people of a study, as a site recognises them. Secret.
+
+    Attributes:
+        keys: (n,), uint64, ascending: their loose keys, a key as often as people have it.
+        exact_sum: of their exact keys, modulo 2^64.
+        normalise: the study's rule, and `former`, the keys by its tags, ascending: for sets that schema 7 remembered.
+    """
+
+    keys: Keys = field(repr=False)
+    exact_sum: int = field(repr=False)
+    normalise: tuple[str, ...] = ()
+    former: Callable[[], Keys] = field(repr=False, default=lambda: np.empty(0, dtype=_KEY))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Similar:
-    """An earlier study about nearly the same people.
+    """Earlier studies whose people, with those of a new one, leave a handful.
 
     Attributes:
-        digest: of its proposal.
-        study_id: for people.
+        digests: of their proposals; one, or two where three sets are added and subtracted.
+        study_ids: for people.
     """
+
+    digests: tuple[bytes, ...]
+    study_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Set:
+    """A set as the database has it; `exact_sum` is empty where schema 7 remembered it."""
 
     digest: bytes
+    sha256: bytes
+    size: int
+    exact_sum: bytes
     study_id: str
+    proposal: bytes
 
+    @property
+    def is_former(self) -> bool:
+        """Whether its keys are of tags."""
+        return not self.exact_sum
 
-def difference(ours: Keys, theirs: Keys) -> int:
-    """How many people are in exactly one of the two sets; both ascending and without repetition.
-
-    >>> difference(np.array([1, 2, 5], np.uint64), np.array([2, 5, 9, 11], np.uint64))
-    3
-    """
-    both = one = other = 0
-    while one < len(ours) and other < len(theirs):
-        some, others = ours[one : one + _PEOPLE_AT_ONCE], theirs[other : other + _PEOPLE_AT_ONCE]
-        bound = min(some[-1], others[-1])
-        some, others = (keys[: np.searchsorted(keys, bound, side="right")] for keys in (some, others))
-        both += np.intersect1d(some, others, assume_unique=True).size
-        one, other = one + len(some), other + len(others)
-        give_back(some)
-        give_back(others)
-    return len(ours) + len(theirs) - 2 * both
+    @property
+    def place(self) -> bytes:
+        """Names its people."""
+        return self.sha256 + self.exact_sum
 
 
 class CommonSets:
@@ -93,110 +122,214 @@ class CommonSets:
     def __init__(self, database: Database, directory: Path, *, site_secret: bytes) -> None:
         self._database = database
         self._directory = directory / "common"
-        self._key = HKDF(hashes.SHA256(), 32, None, b"verticil/common-set/v1").derive(site_secret)
+        self._former_key = HKDF(hashes.SHA256(), 32, None, b"verticil/common-set/v1").derive(site_secret)
 
-    def keys(self, tags: NDArray[np.uint8], rows: NDArray[np.int64] | None = None) -> Keys:
-        """The keyed hashes of people, ascending: 8 bytes of AES over the tag, a permutation of one block each.
+    def people(self, keys: Rows, rows: NDArray[np.int64] | None = None) -> CommonPeople:
+        """Return how the site recognises some people in every study.
+
+        Args:
+            keys: (n, 16), uint8; see `verticil.party.dataset.person_keys.PersonMacs.of`.
+            rows: (m,) the people; None: all.
+
+        Raises:
+            DataFault: DISK_FULL, STATE_CORRUPT.
+        """
+        n = len(keys) if rows is None else len(rows)
+        exact = np.uint64(0)
+
+        def loose() -> Iterator[Rows]:
+            nonlocal exact
+            for pairs in _parts(keys, rows, n):
+                exact = exact + _numbers(pairs[:, :_KEY_BYTES]).sum(dtype=np.uint64)
+                yield pairs[:, _KEY_BYTES:]
+
+        with np.errstate(over="ignore"):
+            ascending = self._ascending(loose(), n)
+        return CommonPeople(keys=ascending, exact_sum=int(exact))
+
+    def former_keys(self, tags: NDArray[np.uint8], rows: NDArray[np.int64] | None = None) -> Keys:
+        """Return the keys by which schema 7 remembered people, ascending: 8 bytes of AES over the tag.
 
         Args:
             tags: (n, 14), uint8; see `verticil.party.dataset.perturb.record_tags`.
-            rows: (m,) the people whose keys they are; None: all.
+            rows: (m,) the people; None: all.
 
         Raises:
             DataFault: DISK_FULL, STATE_CORRUPT.
         """
         n = len(tags) if rows is None else len(rows)
-        sorter = Sorter(self._directory.parent, width=8, key_bytes=8, memory_rows=min(n, MEMORY_PEOPLE))
-        encryptor = Cipher(algorithms.AES(self._key), modes.ECB()).encryptor()  # noqa: S305 (a PRF of single blocks)
-        for start in range(0, n, _PEOPLE_AT_ONCE):
-            stop = min(start + _PEOPLE_AT_ONCE, n)
-            blocks = np.zeros((stop - start, _BLOCK_BYTES), dtype=np.uint8)
-            blocks[:, : tags.shape[1]] = taken(tags, np.arange(start, stop) if rows is None else rows[start:stop])
-            hashed = np.frombuffer(encryptor.update(blocks.data), dtype=_KEY).reshape(-1, 2)[:, 0]
-            with disk_faults(self._directory):
-                sorter.add(hashed.astype(">u8").view(np.uint8).reshape(-1, 8))
-        ascending = (block.view(">u8").reshape(-1).astype(_KEY) for block in sorter.blocks())
-        with disk_faults(self._directory):  # two are equal in one of 37 million sets of a million
-            return kept(self._directory.parent if n > MEMORY_PEOPLE else None, n, ascending, _KEY)
+        encryptor = Cipher(algorithms.AES(self._former_key), modes.ECB()).encryptor()  # noqa: S305 (a PRF of single blocks)
 
-    def similar(self, digest: bytes, keys: Keys, *, minimum: int) -> tuple[Similar, ...]:
-        """Earlier studies whose people are not the same, but nearly: fewer than `minimum` are in one of the two only."""
-        found: list[Similar] = []
-        rows = self._database.rows(
-            "SELECT c.digest, c.sha256, c.size, s.study_id FROM common_set c JOIN study s USING (digest)"
-            " WHERE c.digest <> ? ORDER BY c.rowid",
-            (digest,),
-        )
-        own = _sha256(keys)
-        for other, sha256, size, study_id in rows:
-            if sha256 == own or abs(cast("int", size) - keys.size) >= minimum:
-                continue
-            theirs = self._read(cast("bytes", other), cast("bytes", sha256))
-            if theirs is not None and difference(keys, theirs) < minimum:
-                found.append(Similar(digest=cast("bytes", other), study_id=cast("str", study_id)))
+        def hashed() -> Iterator[Rows]:
+            for part in _parts(tags, rows, n):
+                blocks = np.zeros((len(part), _BLOCK_BYTES), dtype=np.uint8)
+                blocks[:, : part.shape[1]] = part
+                words = np.frombuffer(encryptor.update(blocks.data), dtype=_KEY).reshape(-1, 2)[:, 0]
+                yield words.astype(">u8").view(np.uint8).reshape(-1, _KEY_BYTES)
+
+        return self._ascending(hashed(), n)
+
+    def _ascending(self, parts: Iterator[Rows], n: int) -> Keys:
+        folder = self._directory.parent
+        sorter = Sorter(folder, width=_KEY_BYTES, key_bytes=_KEY_BYTES, memory_rows=min(n, MEMORY_PEOPLE))
+        for part in parts:
+            with disk_faults(self._directory):
+                sorter.add(part)
+        with disk_faults(self._directory):  # two are equal by chance in one of 37 million sets of a million
+            return kept(folder if n > MEMORY_PEOPLE else None, n, map(_numbers, sorter.blocks()), _KEY)
+
+    def similar(
+        self, digest: bytes, people: CommonPeople, *, minimum: int, rule_of: Callable[[bytes], tuple[str, ...] | None]
+    ) -> tuple[Similar, ...]:
+        """Return earlier studies whose people leave, with these, fewer than `minimum`, and somebody.
+
+        Args:
+            digest: of the study's proposal; what is remembered of it is not compared with it.
+            people: who they are.
+            minimum: fewest people that may be left.
+            rule_of: the rule of normalisation of a proposal, for sets that schema 7 remembered.
+        """
+        remembered = self._distinct(but=digest)
+        others = [item for item in remembered if not item.is_former]
+        near = [item for item in remembered if item.is_former and self._is_former_near(item, people, minimum, rule_of)]
+        found = [
+            Similar(digests=(item.digest,), study_ids=(item.study_id,))
+            for item in (*near, *(item for item in others if self._leaves_few([item], [], people, minimum)))
+        ]
+        for one, two in combinations(others, 2):
+            if (
+                self._leaves_few([one, two], [], people, minimum)
+                or self._leaves_few([one], [two], people, minimum)
+                or self._leaves_few([two], [one], people, minimum)
+            ):
+                found.append(Similar(digests=(one.digest, two.digest), study_ids=(one.study_id, two.study_id)))
         return tuple(found)
 
-    def keeps(self, digest: bytes, keys: Keys, similar: Sequence[Similar]) -> bool:
-        """Whether `remember` has kept this very set of the study, with these similar ones."""
-        rows = self._database.rows("SELECT sha256, near FROM common_set WHERE digest = ?", (digest,))
-        return rows == [(_sha256(keys), _near(similar))] and self._path(digest).is_file()
+    def _leaves_few(
+        self, against: Sequence[_Set], along_with: Sequence[_Set], people: CommonPeople, minimum: int
+    ) -> bool:
+        """Tell whether the sets `against`, without these people and those `along_with`, leave few; sizes decide first."""
+        size, exact = len(people.keys), people.exact_sum
+        for sign, items in ((1, along_with), (-1, against)):
+            size += sign * sum(item.size for item in items)
+            exact += sign * sum(int.from_bytes(item.exact_sum, "big") for item in items)
+        if abs(size) >= minimum or (size == 0 and exact % (1 << 64) == 0):  # nobody at all is left
+            return False
+        read = [[self._read(item) for item in items] for items in (along_with, against)]
+        added, subtracted = ([keys for keys in items if keys is not None] for items in read)
+        if len(added) < len(along_with) or len(subtracted) < len(against):
+            return True
+        return count_left([people.keys, *added], subtracted, enough=minimum) < minimum
 
-    def remember(self, digest: bytes, keys: Keys, similar: Sequence[Similar]) -> tuple[bytes, ...]:
-        """Keep the set of a study; on the disk when it returns. Repeating it changes nothing.
+    def _is_former_near(
+        self, item: _Set, people: CommonPeople, minimum: int, rule_of: Callable[[bytes], tuple[str, ...] | None]
+    ) -> bool:
+        if abs(item.size - len(people.keys)) >= minimum:
+            return False
+        if rule_of(item.proposal) != people.normalise:
+            return True  # nothing tells whether they are the same
+        theirs, ours = self._read(item), people.former()
+        if theirs is None:
+            return True
+        return 0 < count_left([ours], [theirs], enough=minimum) < minimum
 
-        Returns:
-            Digests of the studies whose sets were dropped for it.
+    def places(self) -> int:
+        """Return how many distinct sets are remembered."""
+        return self._database.only(int, "SELECT COUNT(*) FROM (SELECT DISTINCT sha256, exact_sum FROM common_set)")
+
+    def has_room(self, people: CommonPeople, most: int) -> bool:
+        """Tell whether a set is remembered, or there is a place for it among `most`."""
+        known = (_sha256(people.keys), _bytes_of(people.exact_sum))
+        query = "SELECT 1 FROM common_set WHERE sha256 = ? AND exact_sum = ? LIMIT 1"
+        return self._database.has(query, known) or self.places() < most
+
+    def keeps(self, digest: bytes, people: CommonPeople, similar: Sequence[Similar]) -> bool:
+        """Tell whether `remember` has stored this very set for the study, with these similar ones."""
+        rows = self._database.rows("SELECT sha256, exact_sum, near FROM common_set WHERE digest = ?", (digest,))
+        sha256 = _sha256(people.keys)
+        return rows == [(sha256, _bytes_of(people.exact_sum), _near(similar))] and self._file(sha256).is_file()
+
+    def remember(self, digest: bytes, people: CommonPeople, similar: Sequence[Similar]) -> None:
+        """Store the set of a study; on the disk when it returns. Repeating it changes nothing.
 
         Raises:
             DataFault: DISK_FULL, STATE_CORRUPT.
         """
-        target = self._path(digest)
+        sha256 = _sha256(people.keys)
+        target = self._file(sha256)
         with disk_faults(target):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_file(target, _pieces(keys), part=target.with_suffix(".part"))
+            replace_file(target, _pieces(people.keys), part=target.with_suffix(".part"))
         with self._database.transaction():
             self._database.write(
-                "INSERT INTO common_set VALUES (?, ?, ?, ?) ON CONFLICT (digest) DO UPDATE"
-                " SET sha256 = excluded.sha256, size = excluded.size, near = excluded.near",
-                (digest, _sha256(keys), keys.size, _near(similar)),
+                "INSERT INTO common_set (digest, sha256, size, near, exact_sum) VALUES (?, ?, ?, ?, ?) ON CONFLICT (digest)"
+                " DO UPDATE SET sha256 = excluded.sha256, size = excluded.size, near = excluded.near,"
+                " exact_sum = excluded.exact_sum",
+                (digest, sha256, people.keys.size, _near(similar), _bytes_of(people.exact_sum)),
             )
-            query = "SELECT digest FROM common_set ORDER BY rowid DESC LIMIT -1 OFFSET ?"
-            dropped = tuple(self._database.read(bytes, query, (MAX_SETS,)))
-            for other in dropped:
-                self._database.write("DELETE FROM common_set WHERE digest = ?", (other,))
-        for other in dropped:
-            self._path(other).unlink(missing_ok=True)
-        return dropped
 
     def warnings(self) -> dict[bytes, tuple[str, ...]]:
-        """For each study with such a warning: the ids of the earlier studies with nearly the same people."""
+        """Return, for each study with such a warning, the ids of earlier studies whose people leave a handful with its own."""
         names = self._database.by(bytes, str, "SELECT digest, study_id FROM study")
-        near = self._database.by(bytes, tuple[str, ...], "SELECT digest, near FROM common_set WHERE near <> '[]'")
-        return {
-            digest: tuple(names.get(bytes.fromhex(other), other[:16]) for other in others)
-            for digest, others in near.items()
-        }
+        near = self._database.by(bytes, str, "SELECT digest, near FROM common_set WHERE near <> '[]'")
 
-    def _path(self, digest: bytes) -> Path:
-        return self._directory / digest.hex()
+        def name_of(others: str | list[str]) -> str:
+            listed = [others] if isinstance(others, str) else others
+            return " with ".join(names.get(bytes.fromhex(other), other[:16]) for other in listed)
 
-    def _read(self, digest: bytes, sha256: bytes) -> Keys | None:
+        return {digest: tuple(map(name_of, json.loads(text))) for digest, text in near.items()}
+
+    def _distinct(self, *, but: bytes) -> list[_Set]:
+        """Return each set once, with the first study that it is of, without the one of a study."""
+        found = self._database.read(
+            _Set,
+            "SELECT c.digest, c.sha256, c.size, c.exact_sum, s.study_id, s.proposal FROM common_set c"
+            " JOIN study s USING (digest) WHERE c.digest <> ? ORDER BY c.rowid",
+            (but,),
+        )
+        first: dict[bytes, _Set] = {}
+        for item in found:
+            first.setdefault(item.place, item)
+        return list(first.values())
+
+    def _file(self, name: bytes) -> Path:
+        return self._directory / name.hex()
+
+    def _read(self, item: _Set) -> Keys | None:
+        path = self._file(item.digest if item.is_former else item.sha256)
         try:
-            with self._path(digest).open("rb") as file:
-                if hashlib.file_digest(file, "sha256").digest() == sha256:
+            with path.open("rb") as file:
+                if hashlib.file_digest(file, "sha256").digest() == item.sha256:
                     return np.memmap(file, dtype=_KEY, mode="r") if file.tell() else np.empty(0, dtype=_KEY)
         except OSError:
             pass
-        _log.warning("%s: lost or changed; nothing can be compared with it", os.fspath(self._path(digest)))
+        _log.warning("%s: lost or changed; a study with nearly as many people is taken for similar", os.fspath(path))
         return None
 
 
+def _parts(table: Rows, rows: NDArray[np.int64] | None, n: int) -> Iterator[Rows]:
+    """Return the rows of a table some at a time; `rows` says which, None: all."""
+    for start in range(0, n, _PEOPLE_AT_ONCE):
+        stop = min(start + _PEOPLE_AT_ONCE, n)
+        yield taken(table, np.arange(start, stop) if rows is None else rows[start:stop])
+
+
+def _numbers(rows: Rows) -> Keys:
+    """Return the keys whose bytes these are, (n, 8), big-endian, as numbers, (n,)."""
+    return np.ascontiguousarray(rows).view(">u8").reshape(-1).astype(_KEY)
+
+
 def _near(similar: Sequence[Similar]) -> str:
-    return json.dumps([item.digest.hex() for item in similar])
+    named = [[digest.hex() for digest in item.digests] for item in similar]
+    return json.dumps([digests[0] if len(digests) == 1 else digests for digests in named])
+
+
+def _bytes_of(exact_sum: int) -> bytes:
+    return exact_sum.to_bytes(8, "big")
 
 
 def _pieces(keys: Keys) -> Iterator[memoryview]:
-    """Their bytes, as they are kept."""
+    """Return their bytes, as they are stored."""
     for start in range(0, len(keys), _PEOPLE_AT_ONCE):
         some = keys[start : start + _PEOPLE_AT_ONCE]
         yield some.astype(_KEY, copy=False).data.cast("B")

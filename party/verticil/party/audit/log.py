@@ -53,6 +53,7 @@ class What(StrEnum):
     SUB_MODEL = "sub-model"
     ALIGNMENT = "alignment"
     SIMILAR_PEOPLE = "similar-people"
+    COMMON_SETS_FULL = "common-sets-full"
     SAME_PEOPLE = "same-people"
     RANDOMIZED = "randomized"
     SEND = "send"

@@ -71,18 +71,18 @@ class PersonMacs:
         """
         exact, loose = _both(ids)
         pairs = np.empty((len(ids), PAIR_BYTES), dtype=np.uint8)
-        pairs[:, :KEY_BYTES] = self._macs(exact)
+        pairs[:, :KEY_BYTES] = self.macs(exact)
         if _are_equal(exact, loose):  # ids of digits alone
             pairs[:, KEY_BYTES:] = pairs[:, :KEY_BYTES]
         else:
-            pairs[:, KEY_BYTES:] = np.where(loose.empty[:, None], pairs[:, :KEY_BYTES], self._macs(loose))
+            pairs[:, KEY_BYTES:] = np.where(loose.empty[:, None], pairs[:, :KEY_BYTES], self.macs(loose))
         return pairs, ~exact.empty
 
-    def _macs(self, ids: PackedIds) -> Rows:
+    def macs(self, ids: PackedIds) -> Rows:
         """Compute the keys of normalised ids, (n, 8), uint8: each id in blocks of 16 bytes behind its length, all at once."""
         lengths = np.diff(ids.ends, prepend=0)
         if (lengths > _LONGEST).any():
-            return self._macs(_shortened(ids))
+            return self.macs(_shortened(ids))
         width = -(-(int(lengths.max(initial=0)) + 1) // _BLOCK_BYTES) * _BLOCK_BYTES
         texts = np.zeros((len(ids), width), dtype=np.uint8)
         texts[:, 0] = lengths

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from cryptography.hazmat.primitives import hashes
@@ -22,9 +22,9 @@ from verticil.shared.privacy.events import PrivacyEvent
 
 _SEAL: Final = b"verticil/approval/v1"
 
-Values = tuple[str, str, bytes, bytes, bytes, bytes, bytes]
-"""Names randomized values: data set, sources, codebook, matrix, secret, fingerprint, version tag."""
-Drawn = tuple[str, str, bytes, bytes, bytes, bytes, bytes, str]
+Values = tuple[str, str, bytes, bytes, bytes, bytes, bytes, bytes]
+"""Names randomized values: data set, sources, codebook, matrix, secret, fingerprint, that of the sources, version tag."""
+Drawn = tuple[str, str, bytes, bytes, bytes, bytes, bytes, bytes, str]
 """Values, and whom they are drawn for (`verticil.shared.privacy.accounts`)."""
 
 
@@ -52,7 +52,9 @@ class Release:
         codebook_digest: SHA-256 of what defines the encoding; of statistics, of what they are computed from besides the data.
         transition_digest: SHA-256 of the quantized matrix; of statistics, of the noise.
         secret_id: name of the site secret.
-        fingerprint: of the encoded data, independent of row order.
+        fingerprint: of the encoded data, independent of row order: which values are drawn.
+        source_fingerprint: of ids and texts, whatever the codebook: whether the data are those of before
+            (`verticil.party.dataset.source_fingerprints`); empty: not known, as before schema 8, or of statistics.
         event: what is drawn.
     """
 
@@ -63,6 +65,7 @@ class Release:
     transition_digest: bytes
     secret_id: bytes
     fingerprint: bytes
+    source_fingerprint: bytes = b""
     event: PrivacyEvent
 
     @property
@@ -74,12 +77,13 @@ class Release:
         """As text, for the state database."""
         digests = (self.codebook_digest, self.transition_digest, self.secret_id, self.fingerprint)
         drawn = events.to_json(self.event)
-        return json.dumps([self.variables, self.dataset, self.sources, *(d.hex() for d in digests), drawn])
+        later = [self.source_fingerprint.hex()] if self.source_fingerprint else []
+        return json.dumps([self.variables, self.dataset, self.sources, *(d.hex() for d in digests), drawn, *later])
 
     @classmethod
     def from_json(cls, text: str) -> Release:
         """Read what `to_json` wrote."""
-        variables, dataset, sources, codebook, transition, secret, fingerprint, drawn = json.loads(text)
+        variables, dataset, sources, codebook, transition, secret, fingerprint, drawn, *later = json.loads(text)
         return cls(
             variables=tuple(variables),
             dataset=dataset,
@@ -88,6 +92,7 @@ class Release:
             transition_digest=bytes.fromhex(transition),
             secret_id=bytes.fromhex(secret),
             fingerprint=bytes.fromhex(fingerprint),
+            source_fingerprint=bytes.fromhex(later[0]) if later else b"",
             event=events.from_json(drawn),
         )
 
@@ -98,7 +103,7 @@ class Release:
 
     def values(self, version_tag: bytes) -> Values:
         """What names the randomized values, which are charged once."""
-        return (*self.draw, self.fingerprint, version_tag)
+        return (*self.draw, self.fingerprint, self.source_fingerprint, version_tag)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +114,7 @@ class Origins:
         variables: the study's names.
         dataset: of party.toml.
         sources: local columns.
-        codebook, transition, secret, fingerprint: digests; see `Release`.
+        codebook, transition, secret, fingerprint, source_fingerprint: digests; see `Release`.
         n_records: people in the table.
     """
 
@@ -121,6 +126,13 @@ class Origins:
     secret: str
     fingerprint: str
     n_records: int
+    source_fingerprint: str = ""
+
+    def has_data_of(self, other: Origins) -> bool:
+        """Tell whether the values are those of another reading; by their codes, where their texts are not known."""
+        if self.source_fingerprint and other.source_fingerprint and self.source_fingerprint != other.source_fingerprint:
+            return False
+        return self.fingerprint == other.fingerprint
 
 
 def origins_of(releases: Mapping[int, Release], n_records: int) -> dict[int, Origins]:
@@ -135,18 +147,25 @@ def origins_of(releases: Mapping[int, Release], n_records: int) -> dict[int, Ori
             secret=release.secret_id.hex(),
             fingerprint=release.fingerprint.hex(),
             n_records=n_records,
+            source_fingerprint=release.source_fingerprint.hex(),
         )
         for index, release in releases.items()
     }
 
 
+def without_sources(releases: Mapping[int, Release]) -> dict[int, Release]:
+    """Return releases as the program of schema 7 knew them: by their codes alone."""
+    return {index: replace(release, source_fingerprint=b"") for index, release in releases.items()}
+
+
 def seals(releases: Mapping[int, Release], proposal_digest: bytes, *, site_secret: bytes) -> dict[int, bytes]:
     """What an approval says of the data of each unit: 32 bytes that change with the data and with where they come from.
 
-        seal = HMAC-SHA-256(HKDF-SHA-256(site secret, info = "verticil/approval/v1" ‖ proposal digest), unit ‖ draw ‖ fingerprint)
+        seal = HMAC-SHA-256(HKDF-SHA-256(site secret, info = "verticil/approval/v1" ‖ proposal digest), unit ‖ draw ‖ data)
 
-    where the draw names data set, source columns, codebook (with the recode), matrix and secret. Nothing can be learned from it
-    without the site secret, not even whether two studies saw the same data.
+    where the draw names data set, source columns, codebook (with the recode), matrix and secret, and the data are the two
+    fingerprints, or that of codes where the other is not known. Nothing can be learned from it without the site secret, not even
+    whether two studies saw the same data.
 
     Args:
         releases: by unit.
@@ -157,6 +176,7 @@ def seals(releases: Mapping[int, Release], proposal_digest: bytes, *, site_secre
 
     def seal(index: int, release: Release) -> bytes:
         draw = [part if isinstance(part, str) else part.hex() for part in release.draw]
-        return hmac.digest(key, json.dumps([index, *draw, release.fingerprint.hex()]).encode("ascii"), "sha256")
+        data = [release.fingerprint.hex(), *([release.source_fingerprint.hex()] if release.source_fingerprint else [])]
+        return hmac.digest(key, json.dumps([index, *draw, *data]).encode("ascii"), "sha256")
 
     return {index: seal(index, release) for index, release in releases.items()}

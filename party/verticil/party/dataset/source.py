@@ -168,12 +168,14 @@ class Batch:
 
     Attributes:
         ids: distinct texts of the id column, as they stand there; index: (n,), int32, the place of each row's there.
+        texts: local column -> its texts, of every column that is read.
         codes, undeclared: as in `Records`.
         n_rows: rows of the file, with those of too many or too few fields.
     """
 
     ids: tuple[str, ...] = field(repr=False)
     index: NDArray[np.int32] = field(repr=False)
+    texts: Mapping[str, TextColumn] = field(repr=False)
     codes: Mapping[str, Codes] = field(repr=False)
     undeclared: Mapping[str, NDArray[np.bool_]] = field(repr=False)
     n_rows: int
@@ -190,6 +192,7 @@ def read_batches(rule: DatasetRule, variables: Sequence[Variable]) -> Iterator[B
         yield Batch(
             ids=() if names is None else names.distinct,
             index=np.empty(0, dtype=np.int32) if names is None else names.index,
+            texts={column.source: part.columns[column.source] for column in scan.columns if part.n_rows},
             codes={variable.name: codes for variable, (codes, _) in found.items()},
             undeclared={
                 variable.name: is_undeclared(variable, outcomes)

@@ -46,6 +46,8 @@ DELTA_STUDIES: Final = 10
 MAX_OPEN_STUDIES: Final = 100
 MINIMUM_DIFFERENCE: Final = 100
 """People by which two common sets must differ where party.toml states nothing."""
+MAX_COMMON_SETS: Final = 64
+"""Distinct sets of common people that are remembered where party.toml states nothing: 8 MB each for a million people."""
 RULE_APPROVALS: Final = 10
 """Studies that rules approve within 24 hours where party.toml states nothing."""
 
@@ -92,10 +94,13 @@ class Policy:
         max_delta_lifetime: limit for the sum of the deltas of everything that was ever shared of one data set.
         public, dealer: limits of the accounts of everybody and of a dealer of masks with the partner; None: party.toml states
             none, and nothing that is drawn for this reader goes. See `limits_of`.
-        minimum_difference: people by which the common set of a study must differ from that of an earlier one, unless they are the
-            same; 0: no such rule. See `verticil.party.audit.common_sets`.
+        minimum_difference: people by which the common set of a study must differ from that of an earlier one, and from what two
+            earlier ones give when they are added or subtracted, unless they are the same; 0: no such rule. See
+            `verticil.party.audit.common_sets`.
         max_rule_approvals_per_day: studies that rules approve within any 24 hours; what is beyond waits for people.
-        on_small_difference: whether a smaller difference is told (log, status, audit log) or the study refused.
+        on_small_difference: whether a smaller difference, or a set that has no place, is told (log, status, audit log) or the
+            study refused.
+        max_common_sets: distinct sets of common people that are remembered; none is dropped for another one.
         masked: what is permitted of masked studies.
         same_people: which data sets are the same people, and which are counted apart.
         max_open_studies: most studies of a miner that are kept while nobody here has decided them; those that end undecided count
@@ -124,6 +129,7 @@ class Policy:
     dealer: Limits | None = None
     minimum_difference: int = MINIMUM_DIFFERENCE
     on_small_difference: Literal["warn", "refuse"] = "refuse"
+    max_common_sets: int = MAX_COMMON_SETS
     max_open_studies: int = MAX_OPEN_STUDIES
     rules: tuple[Rule, ...] = ()
     minimum_rows: int = 1

@@ -29,6 +29,7 @@ from verticil.party.operator.view_model import (
     Confirmation,
     Crossing,
     DaemonView,
+    PlacesView,
     Proposal,
     ShareView,
     Spent,
@@ -39,6 +40,7 @@ from verticil.party.operator.view_model import (
     named,
     noted,
     number,
+    places_of,
     share,
     spent,
     total,
@@ -63,6 +65,7 @@ from verticil.shared.membership.revocation import FILE_NAME, DenyList
 from verticil.shared.privacy.figures import finite_epsilon, sent_epsilons, total_epsilon
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import disclosure
+from verticil.shared.study.review import require_reviewed
 from verticil.shared.study.states import State
 from verticil.shared.table import Table, is_name
 from verticil.shared.view import left_out
@@ -144,6 +147,7 @@ class Status:
         carried: None: no bundle was ever carried here.
         certificate: None: none can be read.
         ledger: of each data set.
+        common_sets: places for the sets of people that studies were about.
         warnings: in words.
     """
 
@@ -155,6 +159,7 @@ class Status:
     studies: tuple[StudyStatus, ...]
     ledger: tuple[Spent, ...]
     attempted_sends: int
+    common_sets: PlacesView
     warnings: tuple[str, ...]
 
 
@@ -234,12 +239,13 @@ def approve(
         at: now.
 
     Raises:
-        Misuse: STUDY_UNKNOWN, CONFIG_INVALID.
+        Misuse: STUDY_UNKNOWN, CONFIG_INVALID; UNREVIEWED, its title or purpose is that of a draft.
         Refusal: whatever speaks against it; NOT_APPROVED without the approver's key.
         DataFault: whatever is wrong with the tables or the state.
     """
     with Site.open(config) as site:
         record = site.state.find(study)
+        require_reviewed(approval.parsed(record.task.proposal))
         own = approver_key(config, approver, key)
         verdict = site.voting.approve(record, approver, at if at is not None else utc_now(), key=own)
         return _approved(config, site, record, verdict)
@@ -349,7 +355,8 @@ def status_of(site: Site, now: dt.datetime) -> Status:
         ),
         ledger=spent(site),
         attempted_sends=site.ledger.attempts(),
-        warnings=_similar(config, site),
+        common_sets=places_of(site),
+        warnings=(*_similar(config, site), *places_of(site).warnings),
     )
 
 
@@ -464,7 +471,7 @@ def _carried(config: PartyConfig) -> Crossing | None:
 
 
 def _similar(config: PartyConfig, site: Site) -> tuple[str, ...]:
-    """Studies about nearly the same people as an earlier one; see `verticil.party.audit.common_sets`."""
+    """Studies about nearly the same people as earlier ones; see `verticil.party.audit.common_sets`."""
     names = {record.digest: record.study_id for record in site.state.studies()}
     return tuple(
         f"study '{names[digest]}': fewer than {config.policy.minimum_difference} people are in only one of it and"
@@ -626,8 +633,12 @@ max_linkages = 20                        # masked studies in which the people of
 # max_public_delta_lifetime = 1e-5       # and of all studies of this data set
 # same_people = { clinicdb = "people" }  # [dataset.clinicdb] are those who were people: one account; or "apart", or "gone"
 minimum_common_records = 1000
-minimum_difference = 100                 # people by which a study must differ from an earlier one about nearly the same people
-on_small_difference = "refuse"           # refuse | warn
+# A study is refused that leaves fewer people than this, but somebody, when its people are compared with those of one or two
+# earlier studies: A - B, A + B - C. Sums of more than three releases are not looked at: exact parameters can tell them, noise is
+# in the budget. Nothing that a study says moves this; max_common_sets different sets of people are remembered, none is dropped.
+minimum_difference = 100
+on_small_difference = "refuse"           # refuse | warn; the same where no place is left for a further set
+# max_common_sets = 64                   # 8 MB each for a million people
 # max_open_studies = 100                 # undecided studies of the miner that are kept; what it tells beyond is not stored
 minimum_rows = 1                         # of this table
 minimum_parties = 2

@@ -27,6 +27,7 @@ from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import PROTOCOLS, protocol_of
 from verticil.shared.study.reading import read_study
+from verticil.shared.study.review import require_reviewed
 from verticil.shared.study.states import State, is_final
 
 
@@ -53,23 +54,28 @@ class TakenRelease:
     files: tuple[str, ...]
 
 
-def load_study(config: PartyConfig, study: Path | Study, *, at: dt.datetime | None = None) -> LoadedStudy:
+def load_study(
+    config: PartyConfig, study: Path | Study, *, at: dt.datetime | None = None, unreviewed: bool = False
+) -> LoadedStudy:
     """Load a study between peers; every operator loads the same. Nothing leaves before it is approved, here and at all others.
 
     Args:
         config: party.toml.
         study: study.toml, or what was read from it.
         at: now.
+        unreviewed: load a draft that its author has not reviewed, too: for a simulation, whose parties are one person's.
 
     Raises:
-        Misuse: STUDY_INVALID and others, the study; STUDY_UNSUPPORTED, it is not one between peers; CONFIG_INVALID, this party
-            or a peer cannot be reached; STUDY_EXISTS, another study has its id, or it has ended here without a release.
+        Misuse: STUDY_INVALID and others, the study; UNREVIEWED; STUDY_UNSUPPORTED, it is not one between peers; CONFIG_INVALID,
+            this party or a peer cannot be reached; STUDY_EXISTS, another study has its id, or it ended without a release.
         PeerFault: PARTY_UNKNOWN, this party is not in it.
         Refusal: STUDY_EXPIRED.
         DataFault: whatever is wrong with the state.
     """
     now = at if at is not None else utc_now()
     document = study if isinstance(study, Study) else read_study(study)
+    if not unreviewed:
+        require_reviewed(document)
     digest = digest_of(document)
     _check(config, document)
     check_expiry(document, now.date())

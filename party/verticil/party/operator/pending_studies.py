@@ -27,6 +27,7 @@ from verticil.party.operator.view_model import (
     ColumnInWords,
     CostView,
     EventView,
+    PlacesView,
     Questions,
     ShareView,
     StudyName,
@@ -35,6 +36,7 @@ from verticil.party.operator.view_model import (
     figure_words,
     further_events,
     named,
+    places_of,
     questions,
     share,
     widened,
@@ -51,6 +53,7 @@ from verticil.shared.privacy.events import is_masked, planned
 from verticil.shared.privacy.figures import gamma_of_epsilon, sent_epsilons, share_cost, total_epsilon
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import disclosure, protocol_of, sent_units
+from verticil.shared.study.review import origin_words
 from verticil.shared.study.states import State, is_final
 from verticil.shared.view import inlined, left_out
 
@@ -95,6 +98,7 @@ class Inbox:
     """What waits at a party."""
 
     party: str
+    common_sets: PlacesView
     waiting: tuple[PendingStudy, ...]
 
 
@@ -122,6 +126,7 @@ class StudyInWords(StudyName):
     Attributes:
         alignment: what finding the common people shows, to whom.
         stated: what the study states of all records, which is not learned, a sentence each; None: nothing.
+        origins: where the categories of columns come from, a sentence each; None: the study does not say.
         four_figures, membership_words: of a masked study, in words, and what none of them covers; None: it is none.
         prior: the belief that the words start from.
         further_events: what is drawn besides columns and the noise on what is shared; None: nothing.
@@ -137,6 +142,7 @@ class StudyInWords(StudyName):
     alignment: Mapping[str, str]
     minimum_common_records: int
     stated: tuple[str, ...] | None = left_out()
+    origins: tuple[str, ...] | None = left_out()
     four_figures: tuple[str, ...] | None = left_out()
     membership_words: str | None = left_out()
     questions: Questions | None = inlined()
@@ -165,7 +171,7 @@ def inbox(config: PartyConfig, *, at: dt.datetime | None = None) -> Inbox:
     """
     now = at if at is not None else utc_now()
     with Site.open(config) as site:
-        return Inbox(party=config.name, waiting=waiting(site, now))
+        return Inbox(party=config.name, common_sets=places_of(site), waiting=waiting(site, now))
 
 
 def show(config: PartyConfig, study: str, *, diff: bool = False, at: dt.datetime | None = None) -> StudyInWords:
@@ -282,6 +288,7 @@ def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> StudyInWords:
         alignment=disclosure(study).document(),
         minimum_common_records=max(study.linkage.minimum_common_records, config.policy.minimum_common_records),
         stated=stated(study.knowledge, study.schema) or None,
+        origins=origin_words(study) or None,
         four_figures=figure_words(site, study),
         membership_words=_membership_words(config, study) if is_masked(study) else None,
         questions=questions(config, study),

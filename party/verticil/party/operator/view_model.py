@@ -73,6 +73,29 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlacesView:
+    """Places for the distinct sets of people that studies were about; see `verticil.party.audit.common_sets`."""
+
+    used: int
+    most: int
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to do when all are taken; nothing as long as there is room."""
+        if self.used < self.most:
+            return ()
+        return (
+            f"all {self.most} places for sets of common people are taken: a study about other people is refused, or with"
+            " on_small_difference = 'warn' not remembered; a larger policy.max_common_sets makes room",
+        )
+
+
+def places_of(site: Site) -> PlacesView:
+    """Count the places of a site that are taken."""
+    return PlacesView(used=site.common_sets.places(), most=site.config.policy.max_common_sets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnView:
     """One unit of this party: from which local columns, how randomized, who reads it.
 

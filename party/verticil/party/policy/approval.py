@@ -11,13 +11,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Final
 
 from verticil.party.config import PartyConfig
-from verticil.party.dataset.releases import Origins, Release, origins_of, seals
+from verticil.party.dataset.releases import Origins, Release, origins_of, seals, without_sources
 from verticil.party.limits import policy
 from verticil.party.limits.rules import RULE_PREFIX, approver_name
 from verticil.party.local_dataset import (
@@ -36,7 +36,8 @@ from verticil.party.policy.ledger import Assessment, Ledger
 from verticil.party.storage.secret import SiteSecret
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.errors import Misuse, PeerFault, Refusal
-from verticil.shared.privacy.events import is_masked
+from verticil.shared.privacy.events import PrivacyEvent, is_masked
+from verticil.shared.privacy.masked import Linkage
 from verticil.shared.record import encode
 from verticil.shared.study.approval import Approval, check_own_part, declared_units, parse_approval
 from verticil.shared.study.canonical import from_bytes
@@ -63,6 +64,9 @@ class Review:
         assessments: what sending would cost now, by unit; without the units that nobody can come to read.
         bound: everything that an approval of it binds to; who gives it, and when, is open.
         content: SHA-256 of that, as `content_of` finds it in an approval that was given.
+        former_content: what it was to the program of schema 7, whose seals were of codes alone.
+        shared: the events of what the study shares besides columns, by data set.
+        linkages: of a masked study, by data set.
         origins: where the data of each unit come from, to say later what changed.
     """
 
@@ -72,7 +76,15 @@ class Review:
     assessments: Mapping[int, Assessment]
     bound: Approval
     content: bytes
+    former_content: bytes
+    shared: Mapping[str, Sequence[PrivacyEvent]]
+    linkages: Mapping[str, Linkage]
     origins: Mapping[int, Origins]
+
+    @property
+    def sent(self) -> dict[int, Release]:
+        """The releases of the units that somebody can come to read."""
+        return {index: self.releases[index] for index in self.assessments}
 
 
 @functools.lru_cache(maxsize=16)
@@ -146,31 +158,30 @@ def review(
     sketch_unread(config, ledger, sketches, site_secret)
     releases = as_drawn(releases_of(config, study, holding, site_secret=site_secret.value), ledger)
     shared = statistics_of(study, config.name, accounts_of(releases, ledger.account))
-    if holding.n_rows < config.policy.minimum_rows:  # the message leaves the site, and does not say how many there are
-        raise Refusal(
-            "POLICY_REFUSED",
-            f"study '{study.id}': this party's table has fewer than the {config.policy.minimum_rows} rows that it asks of itself",
-            hint="is the table whole? The limit is policy.minimum_rows in party.toml",
-        )
+    check_rows(config.policy, study.id, holding.n_rows)
     minimum = max(study.linkage.minimum_common_records, config.policy.minimum_common_records)
     origins = origins_of(releases, holding.n_records)
-    sealed = seals(releases, digest, site_secret=site_secret.value)
-    bound = Approval(
-        proposal_digest=digest,
-        party=config.name,
-        units=declared_units(
-            {index: study.units[index] for index in releases}, {index: seal.hex() for index, seal in sealed.items()}
-        ),
-        minimum_common_records=minimum,
-        approver=_NOBODY,
-        approved_at=_NEVER,
-        expires=study.expires,
-        people_counted_apart=bool(config.policy.same_people.apart),
-    )
+
+    def bound_to(releases: Mapping[int, Release]) -> Approval:
+        sealed = seals(releases, digest, site_secret=site_secret.value)
+        return Approval(
+            proposal_digest=digest,
+            party=config.name,
+            units=declared_units(
+                {index: study.units[index] for index in releases}, {index: seal.hex() for index, seal in sealed.items()}
+            ),
+            minimum_common_records=minimum,
+            approver=_NOBODY,
+            approved_at=_NEVER,
+            expires=study.expires,
+            people_counted_apart=bool(config.policy.same_people.apart),
+        )
+
+    bound, former = bound_to(releases), bound_to(without_sources(releases))
     sent = [index for index in releases if index in protocol_of(study).readable(study)]
-    if is_masked(study):
-        for dataset in dict.fromkeys(ledger.account(release.dataset) for release in releases.values()):
-            ledger.check_linkages(dataset, config.policy, study_digest=digest)
+    linked = dict.fromkeys(ledger.account(release.dataset) for release in releases.values()) if is_masked(study) else ()
+    for dataset in linked:
+        ledger.check_linkages(dataset, config.policy, study_digest=digest)
     assessments = ledger.assess([releases[index] for index in sent], config.policy, study_digest=digest, shared=shared)
     return Review(
         study=study,
@@ -179,6 +190,9 @@ def review(
         assessments=dict(zip(sent, assessments, strict=True)),
         bound=bound,
         content=hashlib.sha256(encode(bound)).digest(),
+        former_content=hashlib.sha256(encode(former)).digest(),
+        shared=shared,
+        linkages={dataset: Linkage(mode=study.linkage.mode) for dataset in linked},
         origins=origins,
     )
 
@@ -197,6 +211,20 @@ def sketch_unread(config: PartyConfig, ledger: Ledger, sketches: Sketches, site_
 def as_drawn(releases: Mapping[int, Release], ledger: Ledger) -> dict[int, Release]:
     """Return each release under the name by which the same was drawn before; see `Ledger.as_drawn`."""
     return {index: ledger.as_drawn(release) for index, release in releases.items()}
+
+
+def check_rows(limits: policy.Policy, study_id: str, n_rows: int) -> None:
+    """Check that a table has as many rows as the site asks of itself.
+
+    Raises:
+        Refusal: POLICY_REFUSED; the message leaves the site, and does not say how many there are.
+    """
+    if n_rows < limits.minimum_rows:
+        raise Refusal(
+            "POLICY_REFUSED",
+            f"study '{study_id}': this party's table has fewer than the {limits.minimum_rows} rows that it asks of itself",
+            hint="is the table whole? The limit is policy.minimum_rows in party.toml",
+        )
 
 
 def check_open(record: StudyRecord, *, denied_is_fine: bool = False) -> None:
@@ -339,7 +367,8 @@ def stands(
     """
     task, study = record.task, found.study
     held = None if record.approval is None else parse_approval(record.approval)
-    if held is not None and record.approval is not None and content_of(record.approval) == found.content:
+    contents = {found.content, found.former_content}
+    if held is not None and record.approval is not None and content_of(record.approval) in contents:
         with contextlib.suppress(Refusal):
             check_giver(config.policy, study, held, voters, approvers)
             return True
@@ -367,7 +396,7 @@ def stands(
 def check_data(
     study: Study,
     approval: Approval,
-    found: Mapping[int, bytes],
+    found: Mapping[int, Collection[bytes]],
     *,
     then: Mapping[int, Origins] | None = None,
     now: Mapping[int, Origins] | None = None,
@@ -377,13 +406,15 @@ def check_data(
     Args:
         study: what was approved, for messages.
         approval: this party's approval.
-        found: `seals` of the data as they are now.
+        found: `seals` of the data as they are now, one of which it has: those that the program of schema 7 made were of codes.
         then, now: where they came from when they were approved, and come from now, to say what changed.
 
     Raises:
         Refusal: APPROVAL_VOID.
     """
-    changed = [unit for unit in approval.units if found.get(unit.index, b"").hex() != unit.fingerprint]
+    changed = [
+        unit for unit in approval.units if unit.fingerprint not in {seal.hex() for seal in found.get(unit.index, ())}
+    ]
     if not changed:
         return
     named = data_changes(then, now) if then is not None and now is not None else ()

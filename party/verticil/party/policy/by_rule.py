@@ -185,7 +185,7 @@ def _drawn(voting: Voting, study: Study) -> list[tuple[Release, bool]]:
 
 
 def _check_room(voting: Voting, study: Study, before: Iterable[tuple[Release, bool]]) -> None:
-    """Refuse what may not fit: a draw that was sent before costs nothing only where changed data are refused.
+    """Refuse what may not fit: a draw that was sent before, or has room, costs nothing only where changed data are refused.
 
     Raises:
         Refusal: BUDGET_EXCEEDED.
@@ -194,7 +194,7 @@ def _check_room(voting: Voting, study: Study, before: Iterable[tuple[Release, bo
     places = {name: place.account for name, place in origins(voting.config, study).items()}
     drawn = {name: list(events) for name, events in statistics_of(study, voting.config.name, places).items()}
     for release, again in before:
-        if not (again and free):
+        if not (free and (again or voting.ledger.is_kept(release))):
             drawn.setdefault(release.dataset, []).append(release.event)
     for dataset, events in drawn.items():
         voting.ledger.check_room(dataset, events, voting.config.policy)

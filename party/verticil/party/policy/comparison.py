@@ -118,7 +118,7 @@ def data_changes(before: Mapping[int, Origins], after: Mapping[int, Origins]) ->
             found.append(f"{name}: its matrix changed")
         if old.secret != new.secret:
             found.append(f"{name}: the site secret is another one")
-        if old.fingerprint != new.fingerprint:
+        if not new.has_data_of(old):
             counts = "" if old.n_records == new.n_records else f" ({new.n_records:,} records, were {old.n_records:,})"
             found.append(f"{name}: the data of data set '{new.dataset}' changed{counts}")
     return tuple(found)

@@ -278,10 +278,16 @@ class DecisionStore:
         self._database.write("INSERT OR REPLACE INTO approval VALUES (?, ?, ?)", (digest, body, stamp(at)))
 
     def disapprove(self, digest: bytes, *, votes: bool = False) -> None:
-        """Forget an approval that nobody else has and that does not hold any more; with `votes` those that made it, too."""
+        """Forget an approval that nobody else has and that does not hold any more, and free the room that is kept for it.
+
+        Args:
+            digest: of the study.
+            votes: forget those that made it, too.
+        """
         with self._database.transaction():
             for table in ("approval", "vote") if votes else ("approval",):
                 self._database.write(f"DELETE FROM {table} WHERE digest = ?", (digest,))  # noqa: S608 (constant names)
+            self._database.write("DELETE FROM reserved WHERE study_digest = ? AND NOT drawn", (digest,))
 
     def approve_by_rule(self, digest: bytes, at: datetime) -> None:
         """Count an approval by rule, for the daily limit."""

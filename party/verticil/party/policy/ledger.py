@@ -5,8 +5,10 @@ Promises
   checked again in the same transaction. A row keeps what happened (`verticil.shared.privacy.events`) and what was charged for it
   then, epsilon and delta. Rows are never changed or deleted (triggers in the database see to it). The same bytes to
   the same recipient again are counted beside their row: asking again and again does not fill the ledger.
-- Values that were charged once cost nothing again: same data set, source columns, codebook, matrix, site secret and version of
-  the data. Sticky noise makes a second sending of them the very same values. Anything else is charged its full cost.
+- Values that were charged once cost nothing again: same data set, source columns, codebook, matrix, site secret and version
+  of the data. A version is told by ids and texts, not by codes: whether it is another one says nothing of categories or bins that
+  somebody chose. Of a row from before schema 8 the texts are not known: its version is told by codes, until there is a row with
+  texts of the same codes. Sticky noise makes a second sending of them the very same values. Anything else is charged in full.
 - The lifetime sum is that of the people, under whatever names their data sets were charged (`SamePeople`). A new fingerprint of
   the data, a new codebook, matrix or secret never resets it. Before anything is charged the tables' people are compared with
   those of all other accounts (`verticil.party.people.guard`), and a charge that would give people a second account is refused.
@@ -18,10 +20,10 @@ Promises
 - Statistics of a party's raw data (Model I: its parameters and scores) have a row, too, before they leave: the event of the noise
   on them, or that there is none. Those of one kind in one study are charged once, together, and there are no second ones: an
   approval is for one answer. A delta is charged with the epsilon of the same noise, once for each study, data set and draw.
-- The lifetime limits are held against everything that a study will be charged, in all its data sets, before its first column is
-  drawn (`Ledger.reserve`), and again before its first row: all of it is reserved together, or nothing leaves. Until it is charged
-  or the study has ended here, no other study can be given that room. What another study sends of the same values is not counted
-  twice.
+- The lifetime limits are held against everything that a study will be charged, in all its data sets, when it is approved, before
+  its first column is drawn (`Ledger.reserve`), and again before its first row: all of it is reserved together, or nothing leaves.
+  Until it is charged or the study has ended here, no other study can be given that room. What another study sends of the same
+  values is not counted twice.
 - There is an account for each reader (`verticil.shared.privacy.accounts`): a row counts in those that can come to know of it.
   What is charged to a row is what its event costs alone; an account counts what the rows of a study cost together, as the
   accountant composes them, and adds the studies.
@@ -48,7 +50,7 @@ from verticil.party.limits.policy import Policy, check_shared, no_limit
 from verticil.party.policy.ledger_draws import LedgerDraws
 from verticil.party.policy.ledger_sums import CHARGED_BEFORE, NAMES_OF_VALUES, OF_ACCOUNT
 from verticil.party.storage.secret import secret_id
-from verticil.party.storage.studies import stamp
+from verticil.party.storage.studies import UNDER_WAY, stamp
 from verticil.shared.audit import DAEMON
 from verticil.shared.errors import DataFault, Refusal
 from verticil.shared.privacy import events
@@ -66,11 +68,13 @@ from verticil.shared.privacy.accounts import (
 from verticil.shared.privacy.events import PrivacyEvent, RandomizedColumn, kind_of
 from verticil.shared.privacy.figures import epsilon_exceeds
 from verticil.shared.privacy.masked import Linkage, MaskedTables
+from verticil.shared.storage.rows import Cell
+from verticil.shared.study.states import State
 
 _SAME_DRAW = "dataset = ? AND sources = ? AND codebook_digest = ? AND transition_digest = ? AND secret_id = ?"
 _STILL_TO_SEND: Final = (
     f"SELECT {NAMES_OF_VALUES}, p.event FROM reserved p WHERE p.study_digest = ? AND p.event IS NOT NULL"  # noqa: S608 (constant text)
-    f" AND (p.unit IS NULL OR NOT {CHARGED_BEFORE})"
+    f" AND (p.epsilon > 0 OR p.delta > 0) AND (p.unit IS NULL OR NOT {CHARGED_BEFORE})"
 )
 _LINKAGE: Final = events.name_of(Linkage)
 PARTS: Final = ("codebook_digest", "transition_digest", "secret_id", "fingerprint")
@@ -177,10 +181,10 @@ def _check_one_version(releases: Sequence[Release], policy: Policy) -> None:
     Raises:
         Refusal: DATA_CHANGED.
     """
-    versions: dict[tuple[object, ...], bytes] = {}
+    versions: dict[tuple[object, ...], tuple[bytes, bytes]] = {}
     for release in releases:
-        is_other = versions.setdefault(release.draw, release.fingerprint) != release.fingerprint
-        if is_other and policy.on_data_change == "refuse":
+        version = (release.fingerprint, release.source_fingerprint)
+        if versions.setdefault(release.draw, version) != version and policy.on_data_change == "refuse":
             raise _changed(release)
 
 
@@ -197,6 +201,18 @@ def _left_of(event: PrivacyEvent, charged: Collection[str]) -> PrivacyEvent | No
     """What of a draw is to be charged where the same values were charged for these readers; None: nothing."""
     left = left_for(event.reader, charged)
     return None if left is None else replace(event, reader=left)
+
+
+def _is_of_same_data(row: Sequence[Cell], rows: Sequence[Sequence[Cell]], release: Release) -> bool:
+    """Tell whether a row of the same draw (fingerprint, that of the sources, ..) is of the same values, from the same texts.
+
+    Of a row without texts they are those of the first later row of the same codes, if there is one (`ledger_sums`).
+    """
+    fingerprint, source = row[:2]
+    if fingerprint != release.fingerprint:
+        return False
+    source = source or next((other[1] for other in rows if other[0] == fingerprint and other[1]), b"")
+    return not source or not release.source_fingerprint or source == release.source_fingerprint
 
 
 class Ledger(LedgerDraws):
@@ -267,6 +283,11 @@ class Ledger(LedgerDraws):
         query = "SELECT DISTINCT artifact_sha256 FROM ledger WHERE study_digest = ? AND kind = ?"
         return frozenset(self._database.read(bytes, query, (study_digest, events.name_of(MaskedTables))))
 
+    def is_linked(self, study_digest: bytes) -> bool:
+        """Return whether there is a row of the linkage of a study's people."""
+        query = "SELECT 1 FROM ledger WHERE study_digest = ? AND kind = ? LIMIT 1"
+        return self._database.has(query, (study_digest, events.name_of(Linkage)))
+
     def check_linkages(self, dataset: str, policy: Policy, *, study_digest: bytes) -> None:
         """Refuse to link the people of a data set once more than the policy permits.
 
@@ -274,11 +295,14 @@ class Ledger(LedgerDraws):
             Refusal: BUDGET_EXCEEDED; SAME_PEOPLE.
         """
         self.people.check([dataset])
+        names = OF_ACCOUNT.replace("?", "?2")
         query = (
-            f"SELECT COUNT(DISTINCT study_digest) FROM ledger WHERE {OF_ACCOUNT}"  # noqa: S608 (constant text)
-            " AND kind = ? AND study_digest <> ?"
+            f"SELECT COUNT(*) FROM (SELECT study_digest FROM ledger WHERE {names} AND kind = ?3"  # noqa: S608 (constant text)
+            " UNION SELECT p.study_digest FROM reserved p JOIN study s ON s.digest = p.study_digest"
+            f" WHERE p.{names} AND p.kind = ?3 AND {UNDER_WAY}) WHERE study_digest <> ?4"
         )
-        linked = self._database.only(int, query, (self._names(dataset), events.name_of(Linkage), study_digest))
+        asked = (int(State.PUBLISHED), self._names(dataset), _LINKAGE, study_digest)
+        linked = self._database.only(int, query, asked)
         if linked >= policy.masked.linkages:
             raise Refusal(
                 "BUDGET_EXCEEDED",
@@ -288,13 +312,21 @@ class Ledger(LedgerDraws):
             )
 
     def has_drawn(self, study_digest: bytes) -> bool:
-        """Whether noise was drawn for a study: room is kept for it, it is in the spool, was sent, or is in what is shared."""
+        """Whether noise was drawn for a study: it began to be, it is in the spool, was sent, or is in what is shared."""
         query = (
-            "SELECT 1 FROM reserved WHERE study_digest = ?1"  # noqa: S608 (constant text)
+            "SELECT 1 FROM reserved WHERE study_digest = ?1 AND drawn"  # noqa: S608 (constant text)
             f" UNION SELECT 1 FROM ledger WHERE study_digest = ?1 AND kind <> '{_LINKAGE}'"
             " UNION SELECT 1 FROM artifact WHERE digest = ?1 LIMIT 1"
         )
         return self._database.has(query, (study_digest,))
+
+    def is_kept(self, release: Release) -> bool:
+        """Tell whether room is kept for the same draw in a study under way, of whatever data; see `drawn_before`."""
+        query = (
+            f"SELECT 1 FROM (SELECT * FROM reserved WHERE {_SAME_DRAW.replace('?', '?2', 1)}) p"  # noqa: S608 (constant text)
+            f" JOIN study s ON s.digest = p.study_digest WHERE {UNDER_WAY} LIMIT 1"
+        )
+        return self._database.has(query, (int(State.PUBLISHED), *release.draw))
 
     def assess(
         self,
@@ -373,6 +405,8 @@ class Ledger(LedgerDraws):
         policy: Policy,
         *,
         shared: Mapping[str, Sequence[PrivacyEvent]],
+        linkages: Mapping[str, Linkage] = MappingProxyType({}),
+        drawn: bool = True,
     ) -> None:
         """Check that there is room for everything that a study will be charged, and keep it; once, before its first byte.
 
@@ -381,32 +415,69 @@ class Ledger(LedgerDraws):
             releases: of all units that it sends.
             policy: the limits.
             shared: as for `assess`.
+            linkages: of a masked study, by data set; each has a place among `max_linkages`.
+            drawn: its noise is drawn next; False: it is approved, and what was kept for an earlier approval of it is free again.
 
         Raises:
             Refusal: as `assess`; nothing is reserved.
         """
         with self._database.transaction():
-            if self._database.has("SELECT 1 FROM reserved WHERE study_digest = ? LIMIT 1", (study_digest,)):
-                return
-            found = self.assess(list(releases.values()), policy, study_digest=study_digest, shared=shared)
             self.check_rows()
+            if self._database.has("SELECT 1 FROM reserved WHERE study_digest = ? AND drawn LIMIT 1", (study_digest,)):
+                self.check_reserved(study_digest, policy)
+                return
+            self._database.write("DELETE FROM reserved WHERE study_digest = ?", (study_digest,))
+            for dataset in linkages:
+                self.check_linkages(dataset, policy, study_digest=study_digest)
+            found = self.assess(list(releases.values()), policy, study_digest=study_digest, shared=shared)
+            if drawn or policy.on_data_change == "refuse":
+                columns = [item.charge for item in found]
+                named = [
+                    item.values(assessed.version_tag) for item, assessed in zip(releases.values(), found, strict=True)
+                ]
+            else:  # what is kept before anything left must not tell whether data changed: it names none, and is the most
+                columns = [item.at_most for item in found]
+                named = [(*item.draw, b"", study_digest, bytes([0])) for item in releases.values()]
             rows: list[tuple[PrivacyEvent, int | None, Values, Cost]] = [
-                (item.event, index, release.values(item.version_tag), item.charge)
-                for (index, release), item in zip(releases.items(), found, strict=True)
+                (assessed.event, index, values, cost)
+                for index, assessed, values, cost in zip(releases, found, named, columns, strict=True)
             ]
             for dataset, statistics in shared.items():
                 # Noise on them is drawn later, so that no digest names it yet.
-                values = (dataset, "", study_digest, b"", b"", b"", b"")
+                values = (dataset, "", study_digest, b"", b"", b"", b"", b"")
                 rows += [(event, None, values, cost_of(event)) for event in statistics]
-            for number, (event, unit, values, cost) in enumerate(rows):
-                if cost and math.isfinite(cost.epsilon):
-                    self._database.write(
-                        "INSERT INTO reserved VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                        (
-                            *(study_digest, number, kind_of(event).name, unit, *values, cost.epsilon, cost.delta),
-                            events.to_json(event),
-                        ),
-                    )
+            kept = [row for row in rows if row[-1] and math.isfinite(row[-1].epsilon)]
+            kept += [
+                (linkage, None, (dataset, "", study_digest, b"", b"", b"", b"", b""), NOTHING)
+                for dataset, linkage in linkages.items()
+            ]
+            for number, row in enumerate(kept):
+                self._keep(study_digest, number, row, drawn=drawn)
+
+    def _keep(
+        self, study_digest: bytes, number: int, row: tuple[PrivacyEvent, int | None, Values, Cost], *, drawn: bool
+    ) -> None:
+        event, unit, values, cost = row
+        dataset, sources, codebook, transition, secret, fingerprint, source_fingerprint, version_tag = values
+        self._database.insert(
+            "reserved",
+            study_digest=study_digest,
+            number=number,
+            kind=kind_of(event).name,
+            unit=unit,
+            dataset=dataset,
+            sources=sources,
+            codebook_digest=codebook,
+            transition_digest=transition,
+            secret_id=secret,
+            fingerprint=fingerprint,
+            source_fingerprint=source_fingerprint,
+            version_tag=version_tag,
+            epsilon=cost.epsilon,
+            delta=cost.delta,
+            event=events.to_json(event),
+            drawn=int(drawn),
+        )
 
     def _assess_one(self, release: Release, policy: Policy, study_digest: bytes) -> Assessment:
         name, cost = ", ".join(release.variables), cost_of(release.event)
@@ -419,27 +490,31 @@ class Ledger(LedgerDraws):
             message = f"column '{name}': epsilon {cost.epsilon:.4g}, expected at most {rule.limit:g}"
             raise Refusal("BUDGET_EXCEEDED", message, hint=f"the limit is policy.{rule.key}")
         earlier = self._database.rows(
-            f"SELECT fingerprint, version_tag, MAX(study_digest = ?), json_group_array(DISTINCT reader) FROM ledger"  # noqa: S608 (constant text)
-            f" WHERE {_SAME_DRAW} GROUP BY fingerprint, version_tag ORDER BY MIN(number)",
+            "SELECT fingerprint, source_fingerprint, version_tag, MAX(study_digest = ?), json_group_array(DISTINCT reader)"  # noqa: S608 (constant text)
+            f" FROM ledger WHERE {_SAME_DRAW} GROUP BY fingerprint, source_fingerprint, version_tag ORDER BY MIN(number)",
             (study_digest, *release.draw),
         )
-        for fingerprint, version_tag, for_this, readers in earlier:
-            if fingerprint == release.fingerprint:
-                certain = for_this or policy.on_data_change == "refuse"
-                left = _left_of(release.event, json.loads(cast("str", readers)))
-                return Assessment(
-                    event=left or release.event,
-                    version_tag=cast("bytes", version_tag),
-                    charge=NOTHING if left is None else cost,
-                    at_most=NOTHING if certain and left is None else cost,
-                )
+        same = [row for row in earlier if _is_of_same_data(row, earlier, release)]
+        if same:
+            version_tag = same[0][2]
+            same = [row for row in same if row[2] == version_tag]
+            certain = any(row[3] for row in same) or policy.on_data_change == "refuse"
+            readers = {reader for row in same for reader in json.loads(cast("str", row[4]))}
+            left = _left_of(release.event, readers)
+            return Assessment(
+                event=left or release.event,
+                version_tag=cast("bytes", version_tag),
+                charge=NOTHING if left is None else cost,
+                at_most=NOTHING if certain and left is None else cost,
+            )
         if not earlier:
             return Assessment(event=release.event, version_tag=b"", charge=cost, at_most=cost)
         if policy.on_data_change == "refuse":
             raise _changed(release)
+        data = release.source_fingerprint or release.fingerprint
         return Assessment(
             event=release.event,
-            version_tag=release.fingerprint if policy.on_data_change == "fresh" else b"",
+            version_tag=data if policy.on_data_change == "fresh" else b"",
             charge=cost,
             at_most=cost,
         )
@@ -470,7 +545,7 @@ class Ledger(LedgerDraws):
             DataFault: DISK_FULL, STATE_CORRUPT; nothing was written and nothing may leave.
         """
         with self._database.transaction():
-            self._check_whole(send["study_digest"], policy)
+            self.check_reserved(send["study_digest"], policy)
             (assessment,) = self.assess([release], policy, study_digest=send["study_digest"])
             if assessment.version_tag != version_tag:
                 message = f"column '{', '.join(release.variables)}': its noise is not the one that the ledger has for these data"
@@ -484,13 +559,16 @@ class Ledger(LedgerDraws):
             self.put_back(charged, version_tag=version_tag, charged=assessment.charge, unit=unit, people=people, **send)
         return assessment.charge
 
-    def _check_whole(self, study_digest: bytes, policy: Policy) -> None:
-        """Before the first row of a study: hold all that is kept for it against the limits, which may be lower by now.
+    def check_reserved(self, study_digest: bytes, policy: Policy) -> None:
+        """Hold all that is kept for a study against the limits, which may be lower by now, until its first row is written.
+
+        The row of a linkage, which costs nothing, is none.
 
         Raises:
             Refusal: BUDGET_EXCEEDED, or POLICY_REFUSED of an event that is not known here.
         """
-        if self._database.has("SELECT 1 FROM ledger WHERE study_digest = ? LIMIT 1", (study_digest,)):
+        charged = "SELECT 1 FROM ledger WHERE study_digest = ? AND kind <> ? LIMIT 1"
+        if self._database.has(charged, (study_digest, _LINKAGE)):
             return
         drawn: dict[str, list[PrivacyEvent]] = {}
         own: set[Drawn] = set()
@@ -543,7 +621,7 @@ class Ledger(LedgerDraws):
             cost = cost_of(shared.event)
             check_shared(policy, cost.epsilon, shared.event.reader)
             self.people.check([shared.dataset])
-            self._check_whole(send["study_digest"], policy)
+            self.check_reserved(send["study_digest"], policy)
             self._check_first(shared, send)
             earlier = (shared,) if along_with is None else (shared, replace(shared, codebook_digest=along_with))
             charge = NOTHING if any(map(self._has, earlier)) else cost
@@ -600,6 +678,7 @@ class Ledger(LedgerDraws):
                 transition_digest=transition,
                 secret_id=secret,
                 fingerprint=release.fingerprint,
+                source_fingerprint=release.source_fingerprint,
                 version_tag=version_tag,
                 event=events.to_json(release.event),
                 epsilon=cost.epsilon,
@@ -664,6 +743,8 @@ def audited(
     digests = {name: cast("bytes", getattr(release, name)).hex() for name in PARTS}
     said = {"unit": unit, "dataset": release.dataset, "sources": list(release.sources)}
     drawn: dict[str, object] = {"event": events.document(release.event)}
+    if release.source_fingerprint:
+        drawn["source_fingerprint"] = release.source_fingerprint.hex()
     if charged.delta:
         drawn["charged_delta"] = charged.delta
     return {**said, **digests, "version_tag": version_tag.hex(), **drawn}

@@ -232,7 +232,14 @@ def _row(charge: _Charge, written: Mapping[str, object]) -> tuple[list[Release],
     else:
         event = _event_of_5(charge, written, is_statistics=written["unit"] == _STATISTICS_OF_5)
         charged = _charged_of_5(charge, event)
-    release = Release(variables=charge.key[1], dataset=str(written["dataset"]), sources=sources, event=event, **digests)
+    release = Release(
+        variables=charge.key[1],
+        dataset=str(written["dataset"]),
+        sources=sources,
+        event=event,
+        source_fingerprint=bytes.fromhex(str(written.get("source_fingerprint", ""))),
+        **digests,
+    )
     return [release], unit, bytes.fromhex(cast("str", written["version_tag"])), charged
 
 

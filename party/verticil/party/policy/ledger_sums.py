@@ -27,12 +27,24 @@ from verticil.shared.storage.rows import Cell
 from verticil.shared.study.states import State
 
 NAMES_OF_VALUES: Final = (
-    "p.dataset, p.sources, p.codebook_digest, p.transition_digest, p.secret_id, p.fingerprint, p.version_tag"
+    "p.dataset, p.sources, p.codebook_digest, p.transition_digest, p.secret_id, p.fingerprint, p.source_fingerprint,"
+    " p.version_tag"
 )
+_SAME_CODES: Final = (
+    "{one}.dataset = {other}.dataset AND {one}.sources = {other}.sources"
+    " AND {one}.codebook_digest = {other}.codebook_digest AND {one}.transition_digest = {other}.transition_digest"
+    " AND {one}.secret_id = {other}.secret_id AND {one}.fingerprint = {other}.fingerprint"
+)
+_SOURCE_OF_ROW: Final = (
+    "coalesce(nullif(l.source_fingerprint, x''),"  # noqa: S608 (constant text)
+    f" (SELECT n.source_fingerprint FROM ledger n WHERE {_SAME_CODES.format(one='n', other='l')}"
+    " AND n.source_fingerprint <> x'' ORDER BY n.number LIMIT 1))"
+)
+"""Of a row from before schema 8 the texts are those of the first later row of the same codes; null: there is none yet."""
 CHARGED_BEFORE: Final = (
-    "EXISTS (SELECT 1 FROM ledger l WHERE l.dataset = p.dataset AND l.sources = p.sources"  # noqa: S608 (constant text)
-    " AND l.codebook_digest = p.codebook_digest AND l.transition_digest = p.transition_digest"
-    " AND l.secret_id = p.secret_id AND l.fingerprint = p.fingerprint AND l.version_tag = p.version_tag"
+    f"EXISTS (SELECT 1 FROM ledger l WHERE {_SAME_CODES.format(one='l', other='p')}"  # noqa: S608 (constant text)
+    " AND l.version_tag = p.version_tag"
+    f" AND (p.source_fingerprint = x'' OR coalesce({_SOURCE_OF_ROW}, p.source_fingerprint) = p.source_fingerprint)"
     f" AND l.reader IN ('{COLUMNS.name}', coalesce(json_extract(p.event, '$.reader'), '{COLUMNS.name}')))"
 )
 """The values that a reservation `p` is of, for the same reader or for whoever reads columns and everybody."""
@@ -45,7 +57,7 @@ _KEPT_COLUMNS: Final = (
 _KEPT_STATISTICS: Final = (
     f"SELECT {NAMES_OF_VALUES}, p.epsilon, p.delta, p.event, p.study_digest FROM reserved p"  # noqa: S608 (constant text)
     " JOIN study s ON s.digest = p.study_digest"
-    f" WHERE p.unit IS NULL AND p.study_digest <> ?2 AND {UNDER_WAY}"
+    f" WHERE p.unit IS NULL AND (p.epsilon > 0 OR p.delta > 0) AND p.study_digest <> ?2 AND {UNDER_WAY}"
     " AND NOT EXISTS (SELECT 1 FROM ledger l WHERE l.study_digest = p.study_digest AND l.kind = p.kind AND l.dataset = p.dataset)"
 )
 OF_ACCOUNT: Final = "dataset IN (SELECT value FROM json_each(?))"
@@ -148,7 +160,7 @@ class LedgerSums:
         asked: tuple[Cell, ...] = (int(State.PUBLISHED), study_digest)
         reserved: dict[tuple[bytes, str], list[tuple[Cost, str | None]]] = {}
         columns = {
-            (*row[:7], _reader_of(row[9])): row for row in reversed(self._database.rows(_KEPT_COLUMNS, asked))
+            (*row[:8], _reader_of(row[10])): row for row in reversed(self._database.rows(_KEPT_COLUMNS, asked))
         }  # the same values once
         for *values, epsilon, delta, event, other in (
             *columns.values(),

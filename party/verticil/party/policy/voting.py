@@ -28,7 +28,7 @@ from typing import Final
 
 from verticil.party.audit.log import AuditLog, Event, What, note_configuration
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.dataset.releases import origins_of, seals
+from verticil.party.dataset.releases import origins_of, seals, without_sources
 from verticil.party.limits.rules import RULE_PREFIX, Rule, approver_name
 from verticil.party.local_dataset import LocalDataset, releases_of
 from verticil.party.people.sketches import Sketches
@@ -143,18 +143,27 @@ class Voting:
         """
         releases = releases_of(self.config, approved, holding, site_secret=self.secret.value)
         releases = approval.as_drawn(releases, self.ledger)
+        sealed, former = (
+            seals(items, record.digest, site_secret=self.secret.value)
+            for items in (releases, without_sources(releases))
+        )
         approval.check_data(
             approved,
             given,
-            seals(releases, record.digest, site_secret=self.secret.value),
+            {index: (sealed[index], former[index]) for index in sealed},
             then=self.decisions.noted(record.digest, approval.content_of(record.approval or b""))
             if record.approval
             else None,
             now=origins_of(releases, holding.n_records),
         )
 
-    def check_binding(self, record: StudyRecord, today: date) -> Study:
+    def check_binding(self, record: StudyRecord, today: date, *, giver: bool = True) -> Study:
         """Check that the recorded approval still means this study, and that it was given by those who may give it.
+
+        Args:
+            record: the study.
+            today: UTC.
+            giver: whether it matters who gave it.
 
         Returns:
             What was approved: the proposal with the approved units of this party.
@@ -165,9 +174,10 @@ class Voting:
         given = held_approval(record.approval or b"")
         study = approval.parsed(record.task.proposal)
         approved = approval.check_binding(self.config, study, given, record.digest, today)
-        approvers = self.approvers.now()
-        voters = self.decisions.voters(record, approval.content_of(record.approval or b""), approvers, self.config.name)
-        approval.check_giver(self.config.policy, study, given, voters, approvers)
+        if giver:
+            approvers, content = self.approvers.now(), approval.content_of(record.approval or b"")
+            voters = self.decisions.voters(record, content, approvers, self.config.name)
+            approval.check_giver(self.config.policy, study, given, voters, approvers)
         return approved
 
     def changes(self, record: StudyRecord) -> tuple[StudyRecord | None, tuple[str, ...]]:
@@ -209,8 +219,9 @@ class Voting:
             holding: the data, when they have been read already.
 
         Raises:
-            Refusal: whatever speaks against the study (exit 3), or NOT_APPROVED, not the approver's key; STUDY_DENIED,
-                STUDY_EXPIRED, STUDY_WITHDRAWN, APPROVAL_VOID.
+            Refusal: whatever speaks against the study (exit 3), the budget again when the vote completes the approval, with which
+                room is kept; or NOT_APPROVED, not the approver's key; STUDY_DENIED, STUDY_EXPIRED, STUDY_WITHDRAWN,
+                APPROVAL_VOID.
             DataFault, Misuse: whatever is wrong with the tables or party.toml.
         """
         config = self.config
@@ -260,6 +271,14 @@ class Voting:
                 if complete:
                     body = encode(replace(found.bound, approver=", ".join(voters), approved_at=at))
                     self.decisions.approve(record.digest, body, at)
+                    self.ledger.reserve(
+                        record.digest,
+                        found.sent,
+                        config.policy,
+                        shared=found.shared,
+                        linkages=found.linkages,
+                        drawn=False,
+                    )
                 note_configuration(self.audit, config.path, at, who=name)
                 self.audit.record(event, at)
                 if complete:

@@ -2,8 +2,10 @@
 the people's data, the common people.
 
 Promises
-- Before a step that sends something the approval is checked again: study, own declaration, policy, expiry (`agreement`); before
-  the first pseudonym, before randomization and before learning the data, too (`DatasetCache.approved`).
+- Before each act (a draw, a charge, a list, a column, a message of a round, a signature, a countersignature) the approval is
+  checked again (`agreement`): that nobody here has stopped the study; study, own declaration, policy, expiry, and who gave it;
+  until the first charge the accounts' limits; the number of common people and, once columns are drawn, the site secret.
+- Before the first pseudonym, before randomization and before learning the data are checked, too (`DatasetCache.approved`).
 - A second common list for a study is refused (`StudyContext.require_same_common`), and nothing about the common people leaves
   before they were compared with those of earlier studies (`StudyContext.accept_people`).
 
@@ -28,12 +30,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.audit.log import Event, What
+from verticil.party.dataset.linkage import check_own_size
+from verticil.party.dataset.releases import Release
 from verticil.party.limits import policy
 from verticil.party.local_dataset import LocalDataset, columns_of
 from verticil.party.policy import approval
-from verticil.party.protocol.planning import AskedAgainError
+from verticil.party.protocol.planning import AskedAgainError, StoppedError
 from verticil.party.protocol.randomization import Spool, fill_spool
 from verticil.party.site import Site
+from verticil.party.storage.secret import secret_id
 from verticil.party.storage.studies import WAITS_AGAIN, StudyRecord
 from verticil.shared.alignment.statements import blinded_body, check_statement, common_body, sender
 from verticil.shared.audit import DAEMON
@@ -74,6 +79,7 @@ class Node:
         clock: UTC now.
         heavy: held during CPU work, so that studies take turns.
         waiting: what waits for room on this disk.
+        approved_there: studies of which the miner has shown this party's own signed approval, since this process began.
     """
 
     site: Site
@@ -84,11 +90,17 @@ class Node:
     clock: Callable[[], dt.datetime]
     heavy: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting: Waiting = field(default_factory=Waiting)
+    approved_there: set[bytes] = field(default_factory=set)
 
     @property
     def me(self) -> str:
         """This party's name."""
         return self.site.config.name
+
+    def has_approved(self, digest: bytes) -> bool:
+        """Return whether this party's approval of a study is known: here, or as the miner has shown it. Blocks."""
+        state = self.site.state
+        return digest in self.approved_there or (state.knows(digest) and state.study(digest).approval is not None)
 
     async def heavily(self, work: Callable[[], T]) -> T:
         """Do CPU work in a thread; studies take turns."""
@@ -138,28 +150,53 @@ class Agreed:
         )
 
 
-def agreement(site: Site, record: StudyRecord, today: dt.date) -> Agreed:
+def agreement(site: Site, record: StudyRecord, today: dt.date, *, giver: bool = True) -> Agreed:
     """The approval, if it still binds and the effective study is what was approved.
 
     Args:
         site: this party.
         record: a study that every party has approved.
         today: UTC.
+        giver: whether it matters who gave the approval; not where a present approver decides about the act itself.
 
     Raises:
+        StoppedError: the study was revoked or denied here since `record` was read.
         Refusal: APPROVAL_VOID, STUDY_EXPIRED, POLICY_REFUSED and the other objections of the present policy, to the study as
-            approved or, without the parties that were left out, as it is carried out.
+            approved or, without the parties that were left out, as it is carried out; BUDGET_EXCEEDED; LINKAGE_TOO_SMALL.
         PeerFault: STUDY_MISMATCH.
     """
+    if record.digest in site.revocations.stopped():
+        raise StoppedError
     given = held_approval(record.approval or b"")
-    approved = site.voting.check_binding(record, today)
+    approved = site.voting.check_binding(record, today, giver=giver)
     task = record.task
     effective = approval.check_effective(approved, task.effective, task.effective_digest, site.config.name)
     if effective.left_out:  # fewer parties are another study for the policy
         columns = columns_of(site.config, effective)
         found = policy.objections(site.config.policy, effective, site.config.name, columns, today=today)
         policy.refuse(found, effective.id)
-    return Agreed(approval=given, study=approved, effective=effective)
+    agreed = Agreed(approval=given, study=approved, effective=effective)
+    site.ledger.check_reserved(record.digest, site.config.policy)
+    _check_common(record, agreed.minimum(site))
+    _check_secret(site, record, approved)
+    return agreed
+
+
+def _check_common(record: StudyRecord, minimum: int) -> None:
+    """Check that there are enough common people; a minimum can be raised after they were found."""
+    if record.n_common is not None and record.n_common < minimum:
+        raise Refusal(
+            "LINKAGE_TOO_SMALL",
+            f"study '{record.study_id}': the parties have {record.n_common} records in common, expected at least {minimum}",
+            hint="the limit is policy.minimum_common_records in party.toml",
+        )
+
+
+def _check_secret(site: Site, record: StudyRecord, approved: Study) -> None:
+    """Check that the columns that were drawn for the study were drawn with the present site secret."""
+    drawn = site.state.artifacts(record.digest, record.task.effective_digest).values()
+    if {Release.from_json(item.facts).secret_id for item in drawn} - {secret_id(site.site_secret)}:
+        raise approval.void(approved, "its columns were drawn with another site secret")
 
 
 def ask_again(node: Node, record: StudyRecord, why: str) -> None:
@@ -216,13 +253,16 @@ class DatasetCache:
 
         Raises:
             AskedAgainError: they are others, and nothing was drawn from the former ones: the approval is forgotten.
-            Refusal: APPROVAL_VOID, they are others, and noise was drawn for the former ones: one study is not about both.
+            Refusal: APPROVAL_VOID, they are others, and noise was drawn for the former ones: one study is not about both;
+                POLICY_REFUSED, they have fewer rows than the present policy asks for; LINKAGE_TOO_SMALL, fewer records than
+                have to be common.
             DataFault, Misuse: as `Site.read`.
         """
         holding = await self.read(record)
 
         def check() -> None:
             site = self._node.site
+            approval.check_rows(site.config.policy, record.study_id, holding.n_rows)
             try:
                 site.voting.check_data(record, agreed.approval, agreed.study, holding)
                 if not self._is_sketched:
@@ -233,6 +273,7 @@ class DatasetCache:
                     raise
                 ask_again(self._node, record, changed.message)
                 raise AskedAgainError from None
+            check_own_size(holding.n_records, agreed.minimum(site))
 
         await self._node.heavily(check)
         return holding
@@ -359,45 +400,69 @@ class StudyContext:
         if self.record.common_sha256 not in {None, common_sha256}:
             raise PeerFault("ALIGNMENT_MISMATCH", f"study '{self.record.study_id}': {problem}", hint=hint)
 
-    def accept_people(self, tags: NDArray[np.uint8], rows: Rows, common_sha256: bytes) -> None:
+    def accept_people(self, holding: LocalDataset, rows: Rows, common_sha256: bytes) -> None:
         """Write down that this party accepts a common list, and compare its people with those of earlier studies; blocks.
 
         Accepting the same people again, as after an answer that crossed the confirmation, compares them again and writes nothing.
 
         Args:
-            tags: of all people, (n, 14), uint8; see `verticil.party.dataset.perturb.record_tags`.
+            holding: all people.
             rows: the common ones.
             common_sha256: of the common list, as all parties know it.
 
         Raises:
-            Refusal: COMMON_SET_TOO_SIMILAR, where the policy refuses that; nothing was kept.
+            Refusal: COMMON_SET_TOO_SIMILAR, COMMON_SETS_FULL, where the policy refuses that; nothing was stored.
             DataFault: DISK_FULL, STATE_CORRUPT.
         """
-        site, record, at = self.node.site, self.record, self.node.clock()
-        policy = site.config.policy
-        keys = site.common_sets.keys(tags, rows)
-        similar = site.common_sets.similar(record.digest, keys, minimum=policy.minimum_difference)
-        kept = site.common_sets.keeps(record.digest, keys, similar)
-        about = Event(
-            what=What.ALIGNMENT, who=DAEMON, study=record.digest, study_id=record.study_id, sha256=common_sha256
+        site, record = self.node.site, self.record
+        policy, sets = site.config.policy, site.common_sets
+        people = replace(
+            sets.people(holding.keys, rows),
+            normalise=_rule_of(record.task.proposal) or (),
+            former=lambda: sets.former_keys(holding.tags, rows),
         )
-        if similar and (not kept or policy.on_small_difference == "refuse"):
-            others = ", ".join(f"{item.study_id} ({item.digest.hex()[:12]})" for item in similar)
-            text = f"fewer than {policy.minimum_difference} people are in only one of this study and {others}"
-            site.audit.record(
-                replace(about, what=What.SIMILAR_PEOPLE, detail=f"{policy.on_small_difference}: {text}"), at
-            )
-            if policy.on_small_difference == "refuse":
-                raise Refusal(
-                    "COMMON_SET_TOO_SIMILAR",
-                    f"study '{record.study_id}': {text}",
-                    hint="releases about nearly the same people tell their difference; see policy.minimum_difference",
-                )
-            _log.warning("%s: releases about nearly the same people tell their difference", text)
-        if kept:
+        similar = sets.similar(record.digest, people, minimum=policy.minimum_difference, rule_of=_rule_of)
+        is_known = sets.keeps(record.digest, people, similar)
+        has_room = not policy.minimum_difference or sets.has_room(people, policy.max_common_sets)
+        refuses = policy.on_small_difference == "refuse"
+        if similar and (not is_known or refuses):
+            others = ", ".join(" with ".join(map(_named, item.digests, item.study_ids)) for item in similar)
+            what = "are left of" if any(len(item.digests) > 1 for item in similar) else "are in only one of"
+            text = f"fewer than {policy.minimum_difference} people {what} this study and {others}"
+            hint = "releases about nearly the same people tell their difference; see policy.minimum_difference"
+            self._object("COMMON_SET_TOO_SIMILAR", What.SIMILAR_PEOPLE, text, common_sha256, hint=hint)
+        if not has_room and (record.common_sha256 != common_sha256 or refuses):
+            text = f"all {policy.max_common_sets} places for sets of people are taken"
+            hint = "the people of a further set would not be remembered; a larger policy.max_common_sets makes room"
+            self._object("COMMON_SETS_FULL", What.COMMON_SETS_FULL, text, common_sha256, hint=hint)
+        if is_known or not has_room:
             return
-        dropped = site.common_sets.remember(record.digest, keys, similar)
-        detail = f"{len(rows)} people in common"
-        if dropped:
-            detail += f"; no longer compared with: {', '.join(digest.hex()[:12] for digest in dropped)}"
-        site.audit.record(replace(about, detail=detail), at)
+        sets.remember(record.digest, people, similar)
+        self._note(What.ALIGNMENT, f"{len(rows)} people in common", common_sha256)
+
+    def _object(self, code: str, what: What, text: str, common_sha256: bytes, *, hint: str) -> None:
+        """Write down what speaks against these people, and refuse them where the policy says so."""
+        rule = self.node.site.config.policy.on_small_difference
+        self._note(what, f"{rule}: {text}", common_sha256)
+        if rule == "refuse":
+            raise Refusal(code, f"study '{self.record.study_id}': {text}", hint=hint)
+        _log.warning("study '%s': %s; %s", self.record.study_id, text, hint)
+
+    def _note(self, what: What, detail: str, common_sha256: bytes) -> None:
+        record, node = self.record, self.node
+        event = Event(
+            what=what, who=DAEMON, study=record.digest, study_id=record.study_id, sha256=common_sha256, detail=detail
+        )
+        node.site.audit.record(event, node.clock())
+
+
+def _rule_of(proposal: bytes) -> tuple[str, ...] | None:
+    """Return a proposal's rule of normalisation; None: it is of a version that is not read any more."""
+    try:
+        return tuple(approval.parsed(proposal).linkage.normalise)
+    except VerticilError:
+        return None
+
+
+def _named(digest: bytes, study_id: str) -> str:
+    return f"{study_id} ({digest.hex()[:12]})"

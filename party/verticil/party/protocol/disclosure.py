@@ -27,6 +27,7 @@ _FAMILIES: Final = {
 _CODES: Final = {
     "LINKAGE_TOO_SMALL": "it has fewer people in common with the others than it accepts",
     "COMMON_SET_TOO_SIMILAR": "its people in this study are too nearly those of an earlier one",
+    "COMMON_SETS_FULL": "it has no place to remember further sets of people",
     "APPROVAL_VOID": "its approval does not hold any more: the study, its declaration, its data or its approvers changed",
 }
 _OF_THE_SITE_ALONE: Final = {"SAME_PEOPLE": ("POLICY_REFUSED", "its policy does not permit this study")}

@@ -1,16 +1,12 @@
-"""A ledger that is older than what was done: found out from the miner, and mended only when somebody says so.
+"""What the miner shows to have come from this party: columns that a ledger which was set back has forgotten (Model II).
 
-A state directory that comes from an old backup, or from a virtual machine that was set back, has forgotten what was sent since:
-the lifetime sum would be too small, and more would leave than the limits allow. But a row was in the ledger before the first
-byte of a unit left, so a unit that the miner has, or signed that it has deleted, without a row here means just this. The miner
-tells all of that when a party connects, before anything is sent; the daemon then refuses to go on (LEDGER_OLDER, exit 3).
-
-``verticil party run --accept-older`` writes a row for each such unit, charged in full, and a line in the audit log, and goes
-on. What cannot be mended: sends that never became whole at the miner (a unit that was begun and broken off).
+The miner tells all of it when a party connects, before anything is sent. A unit that it has, or signed that it has deleted,
+without a row here means that this state is older than what was sent (`verticil.party.protocol.reconciliation.forgotten`).
 
 A miner's word alone is no send. It shows the approval that this party signed, and its own signed receipt of just this unit of the
 study that was approved; a receipt of a study that this party did not approve is no proof. What it claims without both is never
-charged and ends nothing: the study waits, and people read whose claim it is.
+charged and ends nothing: the study waits, and people read whose claim it is. What cannot be mended: sends that never became whole
+at the miner (a unit that was begun and broken off).
 """
 
 from __future__ import annotations
@@ -18,23 +14,21 @@ from __future__ import annotations
 import datetime as dt
 import json
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Final, Unpack, cast
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, cast
 
-from verticil.party.audit.log import What
-from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import origins, release_of
 from verticil.party.policy.approval import parsed
-from verticil.party.policy.ledger import Send, audited, line_of
-from verticil.party.policy.ledger_recovery import NO_DATA, OLDER_HINT
+from verticil.party.policy.ledger_recovery import NO_DATA
+from verticil.party.protocol.reconciliation.forgotten import Forgotten, MissingRow
+from verticil.party.protocol.reconciliation.reconciler import Verifier
 from verticil.party.protocol.statistics import EVERYONE, published
 from verticil.party.site import Site
 from verticil.party.storage.studies import Task
-from verticil.shared.errors import PeerFault, Refusal, VerticilError
+from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import verify_signed
 from verticil.shared.privacy.accountant import cost_of
-from verticil.shared.privacy.accounts import Cost
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study
 from verticil.wire.v1 import common_pb2, coordinator_pb2
@@ -136,28 +130,17 @@ def _receipts(
             yield cast("int", unit), at
 
 
-def reckon(
-    site: Site,
-    task: Task,
-    *,
-    deleted: Collection[int],
-    shown: Collection[int],
-    accept_older: bool,
-    at: dt.datetime,
-) -> None:
-    """Compare what the miner has of a study with the ledger.
+def forgotten_columns(site: Site, task: Task, *, deleted: Collection[int], shown: Collection[int]) -> Forgotten | None:
+    """Compare what the miner has of a study with the ledger; what it claims and does not show is written to the log alone.
 
     Args:
         site: this party.
         task: as the miner sent it.
         deleted: units that it signed to have deleted.
         shown: units that it shows to have come from this party, see `proven`; others count for nothing.
-        accept_older: mend the ledger in place of refusing.
-        at: now.
 
-    Raises:
-        Refusal: LEDGER_OLDER.
-        Misuse, DataFault: with `accept_older`, party.toml or the tables do not say any more where the columns came from.
+    Returns:
+        What the ledger lacks, with the noisy tables that everybody is told of these columns; None: nothing.
     """
     study = parsed(task.effective or task.proposal)
     sent, own = site.ledger.columns_sent(task.digest), study.units_of(site.config.name)
@@ -167,57 +150,47 @@ def reckon(
     if claimed := [name for unit in unknown if unit not in shown for name in study.units[unit].variables]:
         _log.warning("study '%s': %s", study.id, claim_words(claimed))
     if not missing:
-        return
+        return None
     names = ", ".join(name for unit in missing for name in study.units[unit].variables)
-    if not accept_older:
-        raise Refusal(
-            "LEDGER_OLDER",
-            f"study '{study.id}': the miner has columns of this party ({names}) that its ledger does not know:"
-            " this state is older than what was sent",
-            hint=f"{OLDER_HINT} charges them in full",
-        )
-    places = origins(site.config, study)
-    with site.database.transaction():
-        columns = (
-            (index, release_of(study, index, places=places, fingerprint=NO_DATA, site_secret=site.site_secret))
-            for index in missing
-        )
-        for unit, release in (*columns, *((None, item) for item in published(site, study, task.digest))):
-            mend(
-                site,
-                release,
-                unit=unit,
-                charged=cost_of(release.event),
-                study_digest=task.digest,
-                study_id=study.id,
-                recipient=EVERYONE if unit is None else RECIPIENT,
-                artifact_sha256=b"",
-                size=0,
-                at=at,
-            )
+
+    def rows() -> Sequence[MissingRow]:
+        places = origins(site.config, study)
+        columns = [
+            (unit, release_of(study, unit, places=places, fingerprint=NO_DATA, site_secret=site.site_secret), RECIPIENT)
+            for unit in missing
+        ]
+        tables = [(None, release, EVERYONE) for release in published(site, study, task.digest)]
+        return [
+            MissingRow(release=release, unit=unit, charged=cost_of(release.event), recipient=recipient)
+            for unit, release, recipient in (*columns, *tables)
+        ]
+
+    return Forgotten(
+        study_digest=task.digest,
+        study_id=study.id,
+        holder="the miner",
+        what=f"columns of this party ({names})",
+        rows=rows,
+    )
 
 
-def mend(
-    site: Site,
-    release: Release,
-    *,
-    unit: int | None,
-    charged: Cost,
-    detail: str = "",
-    **send: Unpack[Send],
-) -> None:
-    """Write the ledger's row of what is known to have been sent, and its line in the audit log; in the caller's transaction.
+def columns_from_miner(verifier: Verifier, told: coordinator_pb2.StudyTask) -> Sequence[Forgotten]:
+    """Return what the miner shows to have of this party's columns, and the ledger lacks; see `Reconciler.from_miner`."""
+    site = verifier.site
+    deletion = site.revocations.deletion(told.study_digest)
+    deleted = tuple(deletion.artifacts) if deletion is not None else ()
+    shown = proven(site, told, deleted=deleted, authority=verifier.authority, revoked=verifier.revoked)
+    forgotten = forgotten_columns(site, _task(told), deleted=deleted, shown=shown)
+    return () if forgotten is None else (forgotten,)
 
-    Of what data it was nobody here remembers: a further release of these columns counts as one of changed data.
 
-    Args:
-        site: this party.
-        release: without the fingerprint of data.
-        unit, charged: as in the ledger.
-        detail: for the audit log, who shows it.
-        send: as in the ledger; the bytes that were sent, where somebody shows them, else an empty SHA-256 and no size.
-    """
-    told = audited(release, unit=unit, charged=charged)
-    event = line_of(What.LEDGER_MENDED, release, charged, told, detail=detail, **send)
-    site.audit.record(event, send["at"])
-    site.ledger.put_back(release, version_tag=b"", charged=charged, unit=unit, **send)
+def _task(told: coordinator_pb2.StudyTask) -> Task:
+    """Return of a task what is compared with the ledger."""
+    return Task(
+        digest=told.study_digest,
+        version=told.version,
+        state=told.state,
+        proposal=told.proposal,
+        effective=told.effective,
+        units_received=tuple(told.units_received),
+    )

@@ -25,7 +25,7 @@ import functools
 import logging
 import os
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Final
 
 from verticil.party.audit.log import Event, What
@@ -36,10 +36,11 @@ from verticil.party.protocol.context import Node
 from verticil.party.protocol.disclosure import outward
 from verticil.party.protocol.engine import Engine, caught
 from verticil.party.protocol.masked.rounds import end_over
+from verticil.party.protocol.peer.confirmations import collect_confirmations
 from verticil.party.protocol.peer.context import PeerContext
-from verticil.party.protocol.peer.held import charge_held, collect_confirmations
 from verticil.party.protocol.peer.network import PeerNetwork
 from verticil.party.protocol.peer.service import PeerService
+from verticil.party.protocol.reconciliation.peers import PeerReckoning
 from verticil.party.protocol.registry import study_of_miner, study_of_parties
 from verticil.party.protocol.retry import Backoff, Pace, between_looks, ends_the_daemon
 from verticil.party.storage.studies import Heartbeat, stamp
@@ -83,7 +84,7 @@ class PeerNode:
         between: what all studies share.
         network: how peers reach this party.
         started: called when peers are served, with the port, where there is one.
-        accept_older: charge first what the peers sign that they have of this party.
+        accept_older: write back what the peers prove that they have of this party, in place of refusing to go on.
 
     Attributes:
         between: as given.
@@ -124,12 +125,10 @@ class PeerNode:
             async with self._network.serve(service) as port:
                 if self._started is not None:
                     self._started(port)
-                silent: Collection[str] = ()
-                if self._accept_older:
-                    others = [name for name in node.site.config.federation.peers if name != node.me]
-                    silent = await charge_held(node, peers, others)
+                reckoning = PeerReckoning(self.between, accept_older=self._accept_older)
+                await reckoning.begin()
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(caught(self._charged_later(silent), failure))
+                    group.create_task(caught(reckoning.run(), failure))
                     group.create_task(caught(self._confirmed(), failure))
                     while True:
                         for digest in await asyncio.to_thread(self._studies):
@@ -144,13 +143,6 @@ class PeerNode:
         finally:
             self._engine.forget()
             await peers.close()
-
-    async def _charged_later(self, names: Collection[str]) -> None:
-        """Ask again those who did not answer, while this daemon runs."""
-        backoff = between_looks()
-        while names:
-            await asyncio.sleep(backoff.next_seconds())
-            names = await charge_held(self.between.node, self.between.peers, names)
 
     async def _confirmed(self) -> None:
         """Ask the peers for the receipts of what they deleted after a revocation of this party, until all have confirmed."""

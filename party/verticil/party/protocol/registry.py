@@ -15,6 +15,8 @@ What a protocol has to keep
 - Nothing of the table leaves before its row is in the ledger (`Ledger.record`, `Ledger.record_shared`), in the same transaction
   as what is sent, and what was sent once is sent again as it was (`ArtifactStore.put`).
 - Whether and when this party answers depends on no value in its table.
+- Of every kind of event that its studies cause it says where proof lies outside of this site, and reads that proof
+  (`verticil.party.protocol.reconciliation`).
 - What it keeps is cleared when the study ends (`StudyRun.drop_columns`, `ArtifactStore.clear`); `serves` says what peers may
   ask for.
 """
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from verticil.party.protocol.context import Node
     from verticil.party.protocol.peer.context import PeerContext
     from verticil.party.protocol.peer.study import PeerStudy
+    from verticil.party.protocol.reconciliation.reconciler import Reconciler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +47,14 @@ class PartyProtocol:
         told_by_miner: makes the work on a study that the miner sends, where the protocol is `coordinated`; else None. It
             gets what this party shares with its peers, too; None: party.toml has no ``[peer]``.
         between_parties: makes the work on a study that every party's operator loads, where it is not; else None.
+        reconciler: what proves to a ledger that was set back what its studies had sent.
         serves: methods of the ``Peer`` service that answer for its studies. ``Hello``, ``GetStudyDigest`` and ``GetDeletion``
             answer for every study that no miner tells.
     """
 
     told_by_miner: Callable[[Node, bytes, PeerContext | None], CentralStudy] | None = None
     between_parties: Callable[[PeerContext, bytes], PeerStudy] | None = None
+    reconciler: Reconciler
     serves: Set[str] = frozenset()
 
     def __post_init__(self) -> None:
@@ -99,23 +104,32 @@ def study_of_parties(between: PeerContext, digest: bytes) -> PeerStudy:
 
 
 def _central() -> PartyProtocol:
+    from verticil.party.protocol.central.reconciler import RECONCILER
     from verticil.party.protocol.central.study import CentralStudy
 
-    return PartyProtocol(told_by_miner=lambda node, digest, _: CentralStudy(node, digest))
+    return PartyProtocol(told_by_miner=lambda node, digest, _: CentralStudy(node, digest), reconciler=RECONCILER)
 
 
 def _peer() -> PartyProtocol:
+    from verticil.party.protocol.peer.reconciler import RECONCILER
     from verticil.party.protocol.peer.study import PeerStudy
 
     return PartyProtocol(
-        between_parties=PeerStudy, serves={"GetPseudonyms", "GetColumn", "GetParameters", "GetSignature"}
+        between_parties=PeerStudy,
+        reconciler=RECONCILER,
+        serves={"GetPseudonyms", "GetColumn", "GetParameters", "GetSignature"},
     )
 
 
 def _masked() -> PartyProtocol:
+    from verticil.party.protocol.masked.reconciler import RECONCILER
     from verticil.party.protocol.masked.study import MaskedStudy
 
-    return PartyProtocol(told_by_miner=MaskedStudy, serves={"GetPseudonyms", "ListMasked", "GetMasked", "GetDeletion"})
+    return PartyProtocol(
+        told_by_miner=MaskedStudy,
+        reconciler=RECONCILER,
+        serves={"GetPseudonyms", "ListMasked", "GetMasked", "GetDeletion"},
+    )
 
 
 register("central", _central)

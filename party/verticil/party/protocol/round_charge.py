@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from verticil.party.audit.log import What
 from verticil.party.dataset.releases import Release
+from verticil.party.local_dataset import origins, release_of
 from verticil.party.policy import approval
 from verticil.party.policy.ledger import Send, audited, line_of
 from verticil.party.policy.ledger_recovery import NO_DATA, ROUND
@@ -32,10 +33,55 @@ from verticil.shared.errors import Refusal
 from verticil.shared.privacy.accounts import MASKED, NOTHING, Cost
 from verticil.shared.privacy.events import kind_of, planned, to_json
 from verticil.shared.privacy.masked import Linkage
+from verticil.shared.study.document import Study
 
 ROWS: Final = "a dealer with its partner (rows)"
 TABLES: Final = "a dealer with its partner (tables)"
 PARTIES: Final = "the other parties (who is common)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundRow:
+    """A row of the ledger that a round has.
+
+    Attributes:
+        release: what is told.
+        unit: index in the study; None: of no single unit.
+        recipient: as in the ledger.
+    """
+
+    release: Release
+    unit: int | None
+    recipient: str
+
+
+def tables_of_round(site: Site, study: Study, t1: bytes) -> Iterator[RoundRow]:
+    """Yield the rows of a round's tables: for everybody, and for a dealer with its partner.
+
+    Raises:
+        Misuse, DataFault: party.toml or the tables do not say any more where the columns come from.
+    """
+    for event in (item.event for item in planned(study, site.config.name) if item.unit is None):
+        public = event.reader == MASKED
+        basis = t1 if public else hashlib.sha256(t1).digest()  # of each draw a delta is charged once
+        noise = hashlib.sha256(to_json(event).encode("ascii")).digest()
+        for release in statistics_of_each(site, study, event, basis=basis, noise=noise, fingerprint=NO_DATA):
+            yield RoundRow(release=release, unit=None, recipient=EVERYONE if public else TABLES)
+
+
+def rows_of_round(site: Site, study: Study, t1: bytes) -> Iterator[RoundRow]:
+    """Yield all rows of a round, of whatever data it was: `tables_of_round`, then each column; raises as that."""
+    yield from tables_of_round(site, study, t1)
+    places = origins(site.config, study)
+    for unit in study.units_of(site.config.name):
+        release = release_of(study, unit, places=places, fingerprint=NO_DATA, site_secret=site.site_secret)
+        yield RoundRow(release=release, unit=unit, recipient=ROWS)
+
+
+def linkage_releases(site: Site, study: Study, digest: bytes) -> list[Release]:
+    """Return what linking a study's people means for the ledger, for each data set; raises as `tables_of_round`."""
+    event = Linkage(mode=study.linkage.mode)
+    return statistics_of_each(site, study, event, basis=digest, noise=b"", fingerprint=NO_DATA)
 
 
 def charge_round(site: Site, record: StudyRecord, t1: bytes, at: dt.datetime) -> None:
@@ -67,12 +113,8 @@ def charge_round(site: Site, record: StudyRecord, t1: bytes, at: dt.datetime) ->
         items = {unit: held[unit] for unit in study.units_of(site.config.name)}
         releases = {unit: Release.from_json(item.facts) for unit, item in items.items()}
         reserve(site, record, study, releases)
-        for event in (item.event for item in planned(study, site.config.name) if item.unit is None):
-            public = event.reader == MASKED
-            basis = t1 if public else hashlib.sha256(t1).digest()  # of each draw a delta is charged once
-            noise = hashlib.sha256(to_json(event).encode("ascii")).digest()
-            for release in statistics_of_each(site, study, event, basis=basis, noise=noise, fingerprint=NO_DATA):
-                _enter(site, record, release, t1, at, unit=None, recipient=EVERYONE if public else TABLES)
+        for row in tables_of_round(site, study, t1):
+            _enter(site, record, row.release, t1, at, unit=None, recipient=row.recipient)
         for unit, release in releases.items():
             _enter(site, record, release, t1, at, unit=unit, recipient=ROWS, version_tag=items[unit].version_tag)
 
@@ -118,11 +160,10 @@ def charge_linkage(site: Site, record: StudyRecord, at: dt.datetime) -> None:
         DataFault: DISK_FULL, STATE_CORRUPT; nothing was written, and nothing may leave.
     """
     study = approval.parsed(record.task.effective or record.task.proposal)
-    event = Linkage(mode=study.linkage.mode)
     with site.database.transaction():
         if record.digest in site.revocations.stopped():
             raise StoppedError
-        for release in statistics_of_each(site, study, event, basis=record.digest, noise=b"", fingerprint=NO_DATA):
+        for release in linkage_releases(site, study, record.digest):
             if site.ledger.has_row(record.digest, release.variables, PARTIES, b""):
                 continue
             site.ledger.check_linkages(release.dataset, site.config.policy, study_digest=record.digest)

@@ -283,7 +283,12 @@ ALTER TABLE ledger ADD COLUMN reader TEXT
 ALTER TABLE reserved ADD COLUMN event TEXT;  -- as in the ledger; empty: written by version 6
 """
 
-_PEOPLE: Final = """
+_VERSION_8: Final = """
+-- what a site remembers of people and data depends on nothing that a study chooses
+ALTER TABLE common_set ADD COLUMN exact_sum BLOB NOT NULL DEFAULT x'';  -- of the people's exact keys; empty: keys are of tags
+ALTER TABLE ledger ADD COLUMN source_fingerprint BLOB NOT NULL DEFAULT x'';  -- of ids and texts; empty: not known then
+ALTER TABLE reserved ADD COLUMN source_fingerprint BLOB NOT NULL DEFAULT x'';
+ALTER TABLE reserved ADD COLUMN drawn INTEGER NOT NULL DEFAULT 1;  -- 0: kept by the approval, and nothing was drawn yet
 -- which people a data set is about (verticil.party.people)
 ALTER TABLE ledger ADD COLUMN people BLOB;  -- SHA-256 of their sketch; empty: written by version 7, or put back
 CREATE TABLE people_sketch (             -- SHA-256 of files of keyed hashes; empty: there is none
@@ -297,7 +302,6 @@ CREATE TABLE people_share (              -- the largest share of the smaller one
   PRIMARY KEY (one, other)
 ) STRICT;
 """
-_VERSION_8: Final = _PEOPLE
 
 SCHEMA: Final = Schema(
     steps=(

@@ -118,7 +118,12 @@ class PeerDeletion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerHolding:
-    """What a peer has, or had, of one party's; attributes as of `PeerDeletion`."""
+    """What a peer has, or had, of one party's.
+
+    Attributes:
+        study_digest, party, columns, parameters, peer: as of `PeerDeletion`.
+        linked: the peer has found the people who are common to it and the party (Model III).
+    """
 
     MARK: ClassVar = {"form": "verticil/peer-holding/v1"}
 
@@ -127,6 +132,7 @@ class PeerHolding:
     columns: Annotated[Mapping[int, Deleted], Key(by=("unit",))]
     parameters: Deleted | None
     peer: str
+    linked: Annotated[bool, LATER] = False
 
 
 def parse_peer_holding(body: bytes) -> PeerHolding:

@@ -367,7 +367,7 @@ def _variable(variable: Variable) -> Json:
 
 def _read_variable(node: Node) -> Variable:
     bins, other, missing = node.get("bins"), node.get("other"), node.get("missing")
-    representatives, means = node.get("representatives"), node.get("means")
+    representatives, means, origin = (node.get(key) for key in ("representatives", "means", "from"))
     outside = node["outside"].text()
     if outside not in ("error", "clamp"):
         node["outside"].fail(f"got '{outside}', expected error or clamp")
@@ -384,6 +384,7 @@ def _read_variable(node: Node) -> Variable:
         missing=None
         if missing is None
         else Missing(category=missing["category"].text(), spellings=missing["spellings"].texts()),
+        origin=None if origin is None else origin.text(),
     )
 
 

@@ -56,6 +56,26 @@ def listed(*fields: Field) -> bytes:
     return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
 
 
+def unlisted(data: bytes) -> tuple[bytes, ...]:
+    """Return the fields of an E, as bytes.
+
+    Raises:
+        ValueError: it is none.
+
+    >>> unlisted(listed("ab", 12))
+    (b'ab', b'12')
+    """
+    fields: list[bytes] = []
+    start = 0
+    while start < len(data):
+        end = start + 8 + int.from_bytes(data[start : start + 8], "big")
+        if end > len(data) or start + 8 > len(data):
+            raise ValueError("not a list of fields")
+        fields.append(data[start + 8 : end])
+        start = end
+    return tuple(fields)
+
+
 def _plain(field: Field, place: int) -> bytes:
     match field:
         case bytes():

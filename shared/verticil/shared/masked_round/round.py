@@ -33,6 +33,7 @@ from verticil.shared.masked_round.messages import CHARGED, IN_SLOTS, SACRIFICE, 
 from verticil.shared.masked_round.pair_work import People
 from verticil.shared.masked_round.secrets import Random, draw
 from verticil.shared.masked_round.standing import Standing, check_hellos
+from verticil.wire.v1 import common_pb2
 
 _log: Final = logging.getLogger(__name__)
 
@@ -149,6 +150,8 @@ class Round:
         credentials: its keys.
         people: a party's; None at the miner.
         charge: called with T1 before anything leaves that depends on rows; again after a crash, so idempotent by T1.
+        keep: called with each party's message that came and was verified: whose it is, of which kind, and its signature; before
+            the message counts as received, and again after a crash.
         clock: UTC now.
         random: gives so many random bytes; another one than the operating system's is for trials.
 
@@ -169,11 +172,13 @@ class Round:
         credentials: Credentials,
         people: People | None = None,
         charge: Callable[[bytes], None] = lambda _: None,
+        keep: Callable[[str, Kind, common_pb2.Signed], None] = lambda _sender, _kind, _signed: None,
         clock: Callable[[], dt.datetime],
         random: Random = operating_system.token_bytes,
     ) -> None:
         self._folder = RoundFolder(folder)
         self._plan, self._me, self._charge, self._clock, self._random = plan, me, charge, clock, random
+        self._keep = keep
         self._check_open()
         self._s = Standing(plan=plan, me=me, folder=self._folder, credentials=credentials, given=people)
         credentials.check(self._s.contributors, me)
@@ -315,7 +320,7 @@ class Round:
             raise PeerFault("NOT_READY", f"{self._s.mail.name(message)}: is not awaited yet")
         hellos = {} if message.kind is Kind.HELLO else self._s.hellos
         sizes = self._contents.frame_sizes(message)
-        self._s.mail.check_signature(path, message, self._s.transcript(message.kind), hellos, sizes)
+        signed = self._s.mail.check_signature(path, message, self._s.transcript(message.kind), hellos, sizes)
         try:
             with self._s.arriving(message, path):
                 self._contents.check(message)
@@ -324,6 +329,8 @@ class Round:
         except Exception as error:  # noqa: BLE001 (what nobody foresaw in foreign bytes is their sender's fault, and hangs no node)
             problem = f"{self._s.mail.name(message)}: cannot be read ({type(error).__name__})"
             raise PeerFault("MESSAGE_INVALID", problem, hint="the round ends") from None
+        if message.sender in self._plan.parties:
+            self._keep(message.sender, message.kind, signed)
         self._folder.take(index, path)
         self._got.add(index)
 

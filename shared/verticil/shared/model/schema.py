@@ -48,6 +48,8 @@ class Variable:
             categories and in older studies, whose digests it keeps.
         other: the category that an unseen value becomes; None: the site draws a declared category in its place.
         missing: spellings of missing values and their category; None: an empty value is an unseen value like any other.
+        origin: where the categories or bins come from, as the study's author says: "table", the data themselves, or "public",
+            public knowledge; None: the study does not say.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Variable:
     outside: Literal["error", "clamp"] = "error"
     other: str | None = None
     missing: Missing | None = None
+    origin: str | None = None
 
     def __post_init__(self) -> None:
         if not 2 <= len(self.labels) <= MAX_STATES:

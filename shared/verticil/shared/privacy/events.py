@@ -241,6 +241,11 @@ def register(kind: EventKind[E]) -> None:
     _KINDS[kind.name] = kind
 
 
+def kind_names() -> tuple[str, ...]:
+    """Return the names of all kinds that are registered, in order."""
+    return tuple(_KINDS)
+
+
 def kind_of(event: PrivacyEvent) -> EventKind[Any]:
     """The kind of an event.
 

@@ -23,6 +23,7 @@ from verticil.shared.study.protocols import protocol_of
 
 _LARGEST_EXPONENT: Final = 690.0  # e^690 is a double yet
 _LARGEST_SHOWN: Final = 700.0
+_LARGE_CHANCE: Final = 0.01  # of n delta: somebody's record may stand there as it is
 
 
 def column_event(mechanism: Mechanism, reader: str = COLUMNS.name) -> RandomizedColumn:
@@ -190,13 +191,22 @@ def tables_cost(study: Study) -> Cost | None:
     return next((cost_of(event) for event in drawn if event.reader in {OTHERS, MASKED}), None)
 
 
-def one_in(n: int, delta: float) -> bool:
-    """Whether a delta is so large that one of n people may be given away as they are: n delta >= 1.
+def delta_words(n: int, delta: float) -> tuple[str, str] | None:
+    """Return what is wrong with a delta for n people, and what to do; None: n delta is at most .01.
 
-    >>> one_in(1000, 1e-3), one_in(1000, 9e-4)
-    (True, False)
+    Whoever publishes one person's record, drawn from n, as it is with the chance n delta keeps the promise (0, delta).
+
+    >>> delta_words(1000, 1e-5), delta_words(1001, 1e-5)[0]
+    (None, "delta 1e-05 for 1,001 people: publishing somebody's record as it is with a chance of 1 % would keep this promise")
     """
-    return n * delta >= 1
+    if n * delta <= _LARGE_CHANCE:
+        return None
+    chance = min(100 * n * delta, 100.0)
+    return (
+        f"delta {delta:g} for {n:,} people: publishing somebody's record as it is with a chance of {chance:.3g} % would keep "
+        "this promise",
+        f"take far less than one in the number of people, 1e-9 for example: at most {_LARGE_CHANCE / n:.2g}",
+    )
 
 
 def shares_together(study: Study) -> Cost:

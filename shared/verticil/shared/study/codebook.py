@@ -1,4 +1,7 @@
-"""How a column is encoded: categories or bins, other, missing; read from a study or from a site's own codebook, and checked."""
+"""How a column is encoded: categories or bins, other, missing; read from a study or from a site's own codebook, and checked.
+
+In a study's canonical form a column has the keys of `Variable`, as they are described here.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,12 @@ import math
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, Literal
 
 from verticil.shared.model.schema import MAX_STATES, Missing, Variable
-from verticil.shared.study.vocabulary import MAX_TEXT, fail, starts_a_formula
+from verticil.shared.record import LATER, Key, describe
+from verticil.shared.study.vocabulary import MAX_TEXT, ORIGINS, fail, starts_a_formula
 from verticil.shared.table import Table
 
 _FARTHEST: Final = 1e15
@@ -22,6 +27,13 @@ _INVISIBLE: Final = frozenset(
 ) - {"\ufffc", "\ufffd"} | frozenset(map(chr, range(0xE0000, 0xE0080)))
 """Letters that are not seen: with them two categories, or two studies' names, could look the same to the person who approves.
 The joiners U+200C and U+200D are not among them: Persian and the languages of India are written with them."""
+describe(
+    Variable,
+    owner=Key(name="party"),
+    representatives=LATER,
+    means=LATER,
+    origin=Key(name="from", later=True, choices=ORIGINS),
+)
 CODEBOOK_KEYS: Final = ("categories", "bins", "integer", "representatives", "means", "outside", "other", "missing")
 
 
@@ -31,8 +43,10 @@ def variable_from(table: Table) -> Variable:
     Raises:
         Misuse: the table's code, or STUDY_INVALID.
     """
-    table.only("party", "name", *CODEBOOK_KEYS)
+    table.only("party", "name", "from", *CODEBOOK_KEYS)
     variable = codebook_from(table, name=table.value(str, "name"), owner=table.value(str, "party"))
+    if table.has("from"):
+        variable = replace(variable, origin=table.choice("from", ORIGINS))
     for key, texts in (("name", (variable.name,)), ("categories", variable.labels)):
         if found := next(filter(starts_a_formula, texts), ""):
             hint = (
@@ -134,6 +148,7 @@ def make_variable(
     missing: Missing | None,
     representatives: tuple[float, ...] | None = None,
     means: tuple[float, ...] | None = None,
+    origin: str | None = None,
     where: str,
 ) -> Variable:
     """A `Variable`, after checking what it needs: distinct categories of readable text and usable bin edges.
@@ -172,6 +187,7 @@ def make_variable(
         outside=outside,
         other=other,
         missing=missing,
+        origin=origin,
     )
 
 

@@ -16,7 +16,7 @@ import datetime as dt
 import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final, Literal
 
 from verticil.shared.channels.privacy import Breach
@@ -31,7 +31,7 @@ from verticil.shared.knowledge.support import Support, support
 from verticil.shared.model.constraints import Constraints, CustomNetwork, declared_constraints, declared_custom_network
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.record import LATER, Key, describe, read_fields, write
+from verticil.shared.record import LATER, Key, read_fields, write
 from verticil.shared.study.codebook import make_variable
 from verticil.shared.study.vocabulary import (
     GRAPH_PRIORS,
@@ -49,8 +49,6 @@ from verticil.shared.table import Table
 
 _WEIGHT: Final = re.compile(r"0|[1-9][0-9]{0,19}", re.ASCII)
 _EDGES: Final = '[["parent", "child"], ..]'
-
-describe(Variable, owner=Key(name="party"), representatives=LATER, means=LATER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -531,6 +529,8 @@ class Study:
         publish: who countersigns the release before it is published; None: no party does.
         knowledge: what is stated of all records, and not learned; None: nothing.
         left_out: of an effective study that is a sub-model: the parties of the proposal that are not in it; never in a proposal.
+        reviewed: False: it was read from a draft whose author has not set ``reviewed = true`` (`study.review`). No part of the
+            canonical form: a study that came as bytes was asked for this where it was a file.
     """
 
     MARK: ClassVar = {"schema": 1}
@@ -556,6 +556,7 @@ class Study:
     publish: Annotated[PublishRule | None, Key(later=True, read=_read_publish, write=_write_publish)] = None
     knowledge: Annotated[Knowledge | None, LATER] = None
     left_out: Annotated[tuple[LeftOut, ...], LATER] = ()
+    reviewed: Annotated[bool, Key(beside=True)] = field(default=True, compare=False)
 
     @property
     def countersignatures_needed(self) -> int:

@@ -29,13 +29,14 @@ from verticil.shared.study.codebook import variable_from
 from verticil.shared.study.document import CustomRule, QuorumRule, ShareRule, StructureRule, Study, Unit, schema_of
 from verticil.shared.study.protocols import PROTOCOLS, protocol_of
 from verticil.shared.study.schemes import Domain, compound, compound_of, single
+from verticil.shared.study.vocabulary import TABLE
 from verticil.shared.table import Table, near_hint
 
 _EXAMPLES: Final = {"epsilon": "epsilon = 1.0", "delta": "delta = 1e-9"}
 _DURATION: Final = re.compile(r"([1-9][0-9]{0,4})(min|h|d)", re.ASCII)
 _OWN_KEYS: Final = (
     "title", "model", "expires", "party", "variable", "randomization_default", "randomization", "allocate", "structure", "share",
-    "quorum", "simulation", "knowledge",
+    "quorum", "simulation", "knowledge", "draft",
 )  # fmt: skip
 """Keys of a study's file that stand otherwise in its canonical form, or not at all."""
 _OF_CUSTOM: Final = ("target", "sensitive", "hide_from")
@@ -64,7 +65,7 @@ def read_study_text(text: str, folder: Path) -> Study:
 
 
 def _study(table: Table, folder: Path) -> Study:
-    resolved = ("schema", "parties", "units", "left_out")
+    resolved = ("schema", "parties", "units", "left_out", "reviewed")
     own = dict.fromkeys(("title", "model", "expires", "structure", "share", "quorum", "knowledge", *resolved))
     table.only(*keys(Study, but=own), *_OWN_KEYS)
     simulation_seed_from(table, "simulation")
@@ -89,6 +90,7 @@ def _study(table: Table, folder: Path) -> Study:
             "quorum": _quorum(table),
             "knowledge": knowledge,
             "left_out": (),
+            "reviewed": _reviewed(table, declared),
         },
     )
     study = dataclasses.replace(study, parameters=study.parameters.in_order_of(schema.names))
@@ -96,6 +98,15 @@ def _study(table: Table, folder: Path) -> Study:
         _check_posterior_table(table.table("posterior"), study)
     rules.check(study, source=table.source)
     return study
+
+
+def _reviewed(table: Table, declared: Schema) -> bool:
+    """Return whether the author has reviewed the study; without ``[draft]`` it is no draft, unless a column is from a table."""
+    if not table.has("draft"):
+        return all(variable.origin != TABLE for variable in declared.variables)
+    mark = table.table("draft")
+    mark.only("reviewed")
+    return mark.value(bool, "reviewed")
 
 
 def _check_posterior_table(table: Table, study: Study) -> None:

@@ -93,6 +93,12 @@ KEPT_GRAPHS: Final = 4_000
 """Most graphs that a chain keeps."""
 MIXED_REPLICATES: Final = 10
 """Replicates of a joint model of noisy tables by which graphs are sampled, each by chains of its own."""
+TABLE: Final = "table"
+PUBLIC: Final = "public"
+ORIGINS: Final = (TABLE, PUBLIC)
+"""Where a column's categories or bins come from, as the study's author says: the data themselves, or public knowledge."""
+PLACEHOLDERS: Final = {"title": "Draft", "purpose": "To be written"}
+"""What a draft writes for the keys that only its author can write."""
 NORMALISE_STEPS: Final = ("nfkc", "trim", "casefold", "digits-only")
 
 

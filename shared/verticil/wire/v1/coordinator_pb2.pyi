@@ -132,6 +132,8 @@ class StudyTask(_message.Message):
     RECEIPTS_FIELD_NUMBER: _builtins.int
     SUBMITTER_FIELD_NUMBER: _builtins.int
     SUB_MODEL_FIELD_NUMBER: _builtins.int
+    ROUND_MESSAGES_FIELD_NUMBER: _builtins.int
+    COMMITMENT_FIELD_NUMBER: _builtins.int
     UNITS_DAMAGED_FIELD_NUMBER: _builtins.int
     study_digest: _builtins.bytes
     """of the proposal"""
@@ -176,6 +178,14 @@ class StudyTask(_message.Message):
         """the study went on without parties, and `effective` is that; body: verticil.shared.study.sub_model"""
 
     @_builtins.property
+    def round_messages(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Signed]:
+        """Model III, told with `approval`: this party's own signed messages of the round that the miner has (verticil.shared.masked_round.proof),
+        and its statement of the common people. A ledger that does not know the round, or the linkage, is older than they are.
+        """
+
+    @_builtins.property
+    def commitment(self) -> _common_pb2.Signed: ...
+    @_builtins.property
     def units_damaged(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """of this party's units: receipted, and found damaged on the disk; the same bytes are asked for"""
 
@@ -199,11 +209,13 @@ class StudyTask(_message.Message):
         receipts: _abc.Iterable[_common_pb2.Signed] | None = ...,
         submitter: _builtins.str = ...,
         sub_model: _common_pb2.Signed | None = ...,
+        round_messages: _abc.Iterable[_common_pb2.Signed] | None = ...,
+        commitment: _common_pb2.Signed | None = ...,
         units_damaged: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "deletion", b"deletion", "failure", b"failure", "sub_model", b"sub_model"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "commitment", b"commitment", "deletion", b"deletion", "failure", b"failure", "sub_model", b"sub_model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approval", b"approval", "approved", b"approved", "deletion", b"deletion", "effective", b"effective", "effective_digest", b"effective_digest", "failure", b"failure", "proposal", b"proposal", "pseudonyms_complete", b"pseudonyms_complete", "receipts", b"receipts", "review_manifest_sha256", b"review_manifest_sha256", "state", b"state", "study_digest", b"study_digest", "sub_model", b"sub_model", "submitter", b"submitter", "units_damaged", b"units_damaged", "units_received", b"units_received", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alignment_confirmed", b"alignment_confirmed", "approval", b"approval", "approved", b"approved", "commitment", b"commitment", "deletion", b"deletion", "effective", b"effective", "effective_digest", b"effective_digest", "failure", b"failure", "proposal", b"proposal", "pseudonyms_complete", b"pseudonyms_complete", "receipts", b"receipts", "review_manifest_sha256", b"review_manifest_sha256", "round_messages", b"round_messages", "state", b"state", "study_digest", b"study_digest", "sub_model", b"sub_model", "submitter", b"submitter", "units_damaged", b"units_damaged", "units_received", b"units_received", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

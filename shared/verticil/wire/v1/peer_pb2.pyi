@@ -408,8 +408,16 @@ class Held(_message.Message):
     STATEMENT_FIELD_NUMBER: _builtins.int
     PROPOSAL_FIELD_NUMBER: _builtins.int
     APPROVAL_FIELD_NUMBER: _builtins.int
+    EFFECTIVE_FIELD_NUMBER: _builtins.int
+    N_COMMON_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
     proposal: _builtins.bytes
     """of the study, canonical JSON"""
+    effective: _builtins.bytes
+    """Model III, in place of an approval: the study as the caller took part in it (canonical JSON), how many people were common, and
+    the caller's own signed messages of the round, see verticil.shared.masked_round.proof.
+    """
+    n_common: _builtins.int
     @_builtins.property
     def statement(self) -> _common_pb2.Signed:
         """body: see verticil.shared.formats.deletion"""
@@ -418,16 +426,21 @@ class Held(_message.Message):
     def approval(self) -> _common_pb2.Signed:
         """as the caller gave it: without it the statement is the answering party's word alone"""
 
+    @_builtins.property
+    def messages(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Signed]: ...
     def __init__(
         self,
         *,
         statement: _common_pb2.Signed | None = ...,
         proposal: _builtins.bytes = ...,
         approval: _common_pb2.Signed | None = ...,
+        effective: _builtins.bytes = ...,
+        n_common: _builtins.int = ...,
+        messages: _abc.Iterable[_common_pb2.Signed] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "statement", b"statement"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "proposal", b"proposal", "statement", b"statement"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "effective", b"effective", "messages", b"messages", "n_common", b"n_common", "proposal", b"proposal", "statement", b"statement"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

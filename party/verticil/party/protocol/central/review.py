@@ -60,7 +60,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.audit.log import Event, What
-from verticil.party.policy.approval import parsed
+from verticil.party.policy.approval import AUTOMATIC, parsed
+from verticil.party.protocol.context import agreement
 from verticil.party.protocol.masked import rounds
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
@@ -184,8 +185,10 @@ def countersign(site: Site, record: StudyRecord, key: SigningKey, approver: str,
         at: now, UTC.
 
     Raises:
-        PeerFault, GateFailed: as `check`.
+        PeerFault, GateFailed: as `check`; NOT_READY also where the study was stopped here meanwhile.
+        StoppedError, Refusal: as `verticil.party.protocol.context.agreement`: the approval does not hold any more.
     """
+    agreement(site, record, at.date(), giver=approver == AUTOMATIC)
     _, manifest_sha256, verified = check(site, record)
     statement = Countersignature(
         study_digest=record.digest,
@@ -203,6 +206,8 @@ def countersign(site: Site, record: StudyRecord, key: SigningKey, approver: str,
         sha256=manifest_sha256,
     )
     with site.database.transaction():
+        if record.digest in site.revocations.stopped():
+            raise PeerFault("NOT_READY", f"study '{record.study_id}': it was stopped here")
         site.audit.record(event, at)
         there = site.decisions.countersign(
             record.digest, manifest_sha256, (signed.body, signed.signature, signed.certificate)

@@ -20,7 +20,6 @@ from enum import StrEnum
 from typing import ClassVar, Final, cast
 
 from verticil.party.audit.log import What
-from verticil.party.dataset.linkage import check_own_size
 from verticil.party.policy import approval
 from verticil.party.policy.approval import AUTOMATIC
 from verticil.party.protocol.central import review
@@ -189,7 +188,6 @@ class CentralStudy(StudyRun):
 
     async def _link(self, record: StudyRecord) -> None:
         context = await self._context(record, "reading")
-        check_own_size(context.holding.n_records, context.minimum)
         await self._progress("linking")
         await self.transfer.run(LINKERS[context.mode].link(context))
         await asyncio.to_thread(self.site.state.told, record.digest, "pseudonyms_complete")
@@ -206,8 +204,7 @@ class CentralStudy(StudyRun):
 
     async def _accept_people(self, context: CentralContext, rows: Rows, common_sha256: bytes) -> None:
         """Compare the common people with those of earlier studies, before anything about them leaves."""
-        tags = context.holding.tags
-        await self.node.heavily(lambda: context.accept_people(tags, rows, common_sha256))
+        await self.node.heavily(lambda: context.accept_people(context.holding, rows, common_sha256))
 
     # ---- release
 

@@ -27,7 +27,9 @@ from typing import Final
 from verticil.party.audit.log import Event, What
 from verticil.party.policy.approval import parsed
 from verticil.party.protocol.context import Node
-from verticil.party.protocol.ledger_reconciliation import proven, reckon
+from verticil.party.protocol.reconciliation.forgotten import settle
+from verticil.party.protocol.reconciliation.reconciler import Verifier
+from verticil.party.protocol.registry import party_protocol
 from verticil.party.site import Site
 from verticil.party.storage.studies import Task
 from verticil.shared.errors import PeerFault
@@ -171,10 +173,11 @@ def remember(
         site.revocations.take_deletion(
             task.digest, study.id, told.deletion, authority=node.authority, at=at, revoked=node.revocations.since()
         )
-    deletion = site.revocations.deletion(task.digest)
-    deleted = tuple(deletion.artifacts) if deletion is not None else ()
-    shown = proven(site, told, deleted=deleted, authority=node.authority, revoked=node.revocations.since())
-    reckon(site, task, deleted=deleted, shown=shown, accept_older=accept_older, at=at)
+    verifier = Verifier(site=site, authority=node.authority, revoked=node.revocations.since())
+    if told.HasField("approval") and verifier.has_approved(told.approval, task.digest):
+        node.approved_there.add(task.digest)
+    for forgotten in party_protocol(study).reconciler.from_miner(verifier, told):
+        settle(site, forgotten, accept_older=accept_older, at=at)
     if known is not None and over and not reminded and not is_final(State(task.state)):
         raise PeerFault(
             "STUDY_MISMATCH",

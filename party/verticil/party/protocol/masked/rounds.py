@@ -21,16 +21,15 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from verticil.party.audit.log import Event, What
 from verticil.party.policy.approval import parsed
 from verticil.party.protocol.context import Node
 from verticil.party.protocol.randomization import Spool
+from verticil.party.protocol.reconciliation.forgotten import end_study
 from verticil.party.site import Site
 from verticil.party.storage.studies import Artifact
 from verticil.shared import artifact
 from verticil.shared.arrays import AnyCodes
-from verticil.shared.audit import DAEMON
-from verticil.shared.errors import PeerFault, Refusal
+from verticil.shared.errors import PeerFault
 from verticil.shared.identity.identity import Role
 from verticil.shared.masked.streams import key_of
 from verticil.shared.masked_round.mail import Credentials, check_pinned
@@ -262,17 +261,5 @@ def end_restored(site: Site, at: datetime) -> None:
     """
     with site.database.transaction():
         for record in site.state.studies():
-            if record.approval is None or record.failure is not None or is_final(State(record.task.state)):
-                continue
-            if not protocol_of(parsed(record.task.proposal)).masks:
-                continue
-            error = Refusal(
-                "APPROVAL_VOID",
-                f"study '{record.study_id}': this site was restored from a backup, and no round of masked tables is repeated",
-                hint="submit the study again under a new id, with a new approval",
-            )
-            event = Event(
-                what=What.FAILURE, who=DAEMON, study=record.digest, study_id=record.study_id, detail=error.code
-            )
-            site.audit.record(event, at)
-            site.state.fail(record.digest, error, at)
+            if record.approval is not None and protocol_of(parsed(record.task.proposal)).masks:
+                end_study(site, record.digest, "this site was restored from a backup", at)

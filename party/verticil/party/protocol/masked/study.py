@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from verticil.party.dataset.linkage import PSEUDONYM_BYTES
@@ -44,6 +45,10 @@ from verticil.wire.v1 import coordinator_pb2
 
 _AGREES: Final = frozenset({Told.APPROVE, Told.TELL_APPROVAL})
 """With these this party binds itself to a round."""
+
+
+_DRAWS: Final = frozenset({Step.LIST, Step.COMMON, Step.RANDOMIZE, Step.ROUND})
+"""What these steps make must not be made anew where a peer may hold what was made before."""
 
 
 class MaskedStudy(CentralStudy):
@@ -98,6 +103,10 @@ class MaskedStudy(CentralStudy):
         """See `StudyRun.act`."""
         if step in _AGREES:
             await asyncio.to_thread(self._check_ready, record)
+        if step in _DRAWS and self._between is not None:
+            waiting = self._between.unheard(approval.parsed(record.task.proposal))
+            if waiting is not None and self._opened is None:
+                return waiting
         match step:
             case Step.LIST | Step.COMMON:
                 await self._link_with_peers(record, lists=step is Step.LIST)
@@ -143,6 +152,7 @@ class MaskedStudy(CentralStudy):
     async def _link_with_peers(self, record: StudyRecord, *, lists: bool) -> None:
         """Make this party's part of the lists, or find the common people, behind the ledger's row of a linkage."""
         context = await self._peer_context(record)
+        await context.approved()  # of other data, or too few, no list leaves, and nothing is charged
         await asyncio.to_thread(charge_linkage, self.site, record, self.node.clock())
         work = alignment.make_running_list if lists else alignment.take_common_list
         await self.transfer.run(work(context))
@@ -214,6 +224,7 @@ class MaskedStudy(CentralStudy):
             credentials=credentials_of(node, study),
             people=people,
             charge=lambda t1: charge_round(self.site, record, t1, node.clock()),
+            keep=partial(context.store.keep_round_proof, self.digest),
             clock=node.clock,
             random=random_of(
                 node.site.config.state_directory,

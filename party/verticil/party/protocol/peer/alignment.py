@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 
 from google.protobuf.message import DecodeError
 
-from verticil.party.dataset.linkage import PSEUDONYM_BYTES, check_common_size, check_own_size
+from verticil.party.dataset.linkage import PSEUDONYM_BYTES, check_common_size
 from verticil.party.local_dataset import LocalDataset
 from verticil.party.protocol.peer import lists, ring
 from verticil.party.protocol.peer.artifact_store import Kind
@@ -57,7 +57,6 @@ async def make_running_list(context: PeerStudyContext) -> None:
         return
     holding = await context.approved()
     if context.mode == "order-commitment":
-        check_own_size(holding.n_records, context.minimum)
         await asyncio.to_thread(context.store.put, context.digest, Kind.COMMITMENT, context.row_order(holding))
         return
     running = await _running(context, holding)
@@ -98,7 +97,7 @@ async def take_common_list(context: PeerStudyContext) -> None:
         sha256 = hashlib.sha256(common).digest()  # what names a list on the wire
         problem = f"'{teller}' tells another common list than the one that was accepted"
         context.require_same_common(sha256, problem, hint="nothing is computed for a second list")
-        context.accept_people(holding.tags, rows, sha256)
+        context.accept_people(holding, rows, sha256)
         store.put(context.digest, Kind.COMMON, common)
         context.node.site.state.confirm(context.digest, len(common) // PSEUDONYM_BYTES, sha256)
 
@@ -117,7 +116,7 @@ async def _compare_orders(context: PeerStudyContext, holding: LocalDataset) -> N
         check_common_size(common.n_records, context.minimum)
         problem = "the rows are in another order than the one that was accepted"
         context.require_same_common(root, problem, hint="nothing is computed for a second order")
-        context.accept_people(holding.tags, holding.everyone, root)
+        context.accept_people(holding, holding.everyone, root)
         context.store.put(context.digest, Kind.COMMON, root)
         context.node.site.state.confirm(context.digest, common.n_records, root)
 
@@ -143,7 +142,6 @@ async def _running(context: PeerStudyContext, holding: LocalDataset) -> bytes:
     minimum = context.minimum
     position = context.study.parties.index(context.me)
     if position == 0:
-        check_own_size(holding.n_records, minimum)
         return holding.pseudonyms.tobytes()
     before = context.study.parties[position - 1]
     told = await _pull(context, before, peer_pb2.PSEUDONYM_LIST_RUNNING)

@@ -23,9 +23,11 @@ from verticil.party.protocol.planning import LostError
 from verticil.party.storage.database import Database
 from verticil.shared.disk import replace_file
 from verticil.shared.durable import remove, remove_tree, sync_directory
+from verticil.shared.masked_round.messages import Kind as RoundKind
+from verticil.shared.masked_round.proof import is_missing_in
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.study.states import State
-from verticil.wire.v1 import common_pb2
+from verticil.wire.v1 import common_pb2, peer_pb2
 
 
 class Kind(StrEnum):
@@ -49,8 +51,11 @@ class Kind(StrEnum):
     STRUCTURE = "structure"  # "": what the miner signed
     STATEMENT = "statement"  # party: signed parameters, this party's own among them
     SIGNATURE = "signature"  # party: signed manifest, this party's own among them
+    ROUND = "round"  # party: its own signatures under messages of a round (Model III); stays for ever
 
 
+_STAYS: Final = frozenset({Kind.ROUND})
+"""What no end of a study drops: its party asks for it when its ledger was set back."""
 _SOMEBODYS: Final = frozenset({Kind.COLUMN, Kind.STATEMENT})
 """What a party can recognize as its own by the digest, when a peer says that it was deleted."""
 
@@ -203,7 +208,7 @@ class ArtifactStore:
         folder = self.folder(digest)
         with self._database.transaction():
             for (kind, name), item in self.items(digest).items():
-                if kind in keep:
+                if kind in keep | _STAYS:
                     continue
                 if kind is Kind.APPROVAL:
                     with suppress(LostError):
@@ -226,10 +231,33 @@ class ArtifactStore:
 
     def holds(self, digest: bytes, *, keep: frozenset[Kind] = frozenset()) -> bool:
         """Whether there is anything of a study but the kinds that stay: an item, or a file that lost its row to a kill."""
-        if any(kind not in keep for kind, _ in self.items(digest)):
+        if any(kind not in keep | _STAYS for kind, _ in self.items(digest)):
             return True
         folder = self.folder(digest)
         return folder.is_dir() and bool(set(folder.iterdir()) - self._files(digest))
+
+    def leftovers(self, digest: bytes) -> list[Path]:
+        """Return the files of a study but those that stay for ever."""
+        folder = self.folder(digest)
+        stays = {folder / _file_name(kind, name) for kind, name in self.items(digest) if kind in _STAYS}
+        return [path for path in folder.rglob("*") if path.is_file() and path not in stays]
+
+    def round_proof(self, digest: bytes, party: str) -> tuple[common_pb2.Signed, ...]:
+        """Return a peer's own signatures under messages of a round; none: the round had not begun, or the file is harmed."""
+        try:
+            return tuple(peer_pb2.Held.FromString(self.read(digest, Kind.ROUND, party)).messages)
+        except LostError:
+            return ()
+
+    def keep_round_proof(self, digest: bytes, party: str, kind: RoundKind, signed: common_pb2.Signed) -> None:
+        """Keep a signature of a peer, durably, if it proves what those that are here do not.
+
+        Raises:
+            DataFault: DISK_FULL, STATE_CORRUPT.
+        """
+        known = self.round_proof(digest, party)
+        if is_missing_in(known, kind):
+            self.put(digest, Kind.ROUND, peer_pb2.Held(messages=[*known, signed]), party)
 
     def dropped(self, digest: bytes) -> Mapping[tuple[Kind, str], Item]:
         """Columns and parameters that were there, and that `clear` dropped."""

@@ -75,6 +75,8 @@ class PeerContext:
         simulation, seed_derived: what releases say of themselves.
         search_wait_seconds: how long one question for the structure waits at the miner.
         rounds: the open rounds of masked tables.
+        silent: parties that have not said what they have of this one, after a start with ``--accept-older``; nothing is drawn for
+            a study that one of them is in.
     """
 
     node: Node
@@ -86,6 +88,16 @@ class PeerContext:
     seed_derived: bool = False
     search_wait_seconds: int = 5
     rounds: Rounds = field(default_factory=Rounds)
+    silent: set[str] = field(default_factory=set)
+
+    def unheard(self, study: Study) -> str | None:
+        """Say which peers of a study have to tell first what they have of this party; None: all have."""
+        names = [name for name in study.parties if name in self.silent]
+        if not names:
+            return None
+        return (
+            f"waiting until {', '.join(repr(name) for name in names)} say what they have of this party (--accept-older)"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

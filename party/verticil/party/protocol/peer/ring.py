@@ -33,7 +33,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from verticil.party.dataset.blinding import TOKEN_BYTES, BlindingState, TokenInvalidError, tokens_of
-from verticil.party.dataset.linkage import check_common_size, check_own_size
+from verticil.party.dataset.linkage import check_common_size
 from verticil.party.local_dataset import LocalDataset
 from verticil.party.protocol.peer import lists
 from verticil.party.protocol.peer.artifact_store import Item, Kind
@@ -63,7 +63,6 @@ async def blind_lists(context: PeerStudyContext) -> None:
     """
     holding = await context.approved()
     ring = _Ring(context)
-    check_own_size(holding.n_records, ring.minimum)
     for hop in range(len(ring.parties)):
         await ring.blind(hop, holding)
     await asyncio.to_thread(ring.blinding_state.forget_key)
@@ -75,7 +74,7 @@ async def find_common_people(context: PeerStudyContext) -> None:
     Raises:
         WaitedForError, PeerFailedError, DataFault: as `blind_lists`.
         PeerFault: also ALIGNMENT_MISMATCH, a peer has signed another common list, or another one was accepted before.
-        Refusal: APPROVAL_VOID, LINKAGE_TOO_SMALL, COMMON_SET_TOO_SIMILAR.
+        Refusal: APPROVAL_VOID, LINKAGE_TOO_SMALL, COMMON_SET_TOO_SIMILAR, COMMON_SETS_FULL.
     """
     holding = await context.approved()
     ring, store = _Ring(context), context.store
@@ -89,7 +88,7 @@ async def find_common_people(context: PeerStudyContext) -> None:
 
         def accept() -> None:
             rows = lists.common_rows(holding.n_records, found)
-            context.accept_people(holding.tags, rows, sha256)
+            context.accept_people(holding, rows, sha256)
             store.put(context.digest, Kind.COMMON, found)
 
         await context.node.heavily(accept)

@@ -36,9 +36,9 @@ from verticil.party.protocol.disclosure import outward, told_objections
 from verticil.party.protocol.masked.rounds import Rounds, folder_of, is_open
 from verticil.party.protocol.peer.artifact_store import ArtifactStore, Item, Kind, kept_after
 from verticil.party.protocol.peer.context import known_structure
-from verticil.party.protocol.peer.held import held_of
 from verticil.party.protocol.planning import LostError, StoppedError
 from verticil.party.protocol.randomization import enter_in_ledger
+from verticil.party.protocol.reconciliation.peers import held_of
 from verticil.party.protocol.registry import party_protocol
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.alignment.statements import receiver, sender
@@ -295,7 +295,10 @@ class PeerService:
         _check_not_ended(record)
         if record.approval is None:
             raise PeerFault("NOT_READY", "this party's approval is awaited again")
-        return record, agreement(self._site, record, self._node.clock().date())
+        try:
+            return record, agreement(self._site, record, self._node.clock().date())
+        except StoppedError:
+            raise _ended_here() from None
 
     def _check_goes_on(self, digest: bytes) -> None:
         """Break off what is on its way of a study that was revoked, has failed or has ended."""

@@ -110,6 +110,8 @@ class PeerStudy(StudyRun):
         }
         if (action := actions.get(step)) is not None:
             return await action(record)
+        if (waiting := self.between.unheard(approval.parsed(record.task.proposal))) is not None:
+            return waiting
         context = await asyncio.to_thread(self._context, record)
         match step:
             case Step.LIST:

@@ -31,6 +31,7 @@ from verticil.shared.release.report.posterior import posterior_view
 from verticil.shared.release.report.wording import remarks
 from verticil.shared.release.written import cell_counts
 from verticil.shared.study.protocols import protocol_of
+from verticil.shared.study.review import origin_words
 from verticil.shared.study.sub_model import left_out_words
 
 if TYPE_CHECKING:
@@ -189,6 +190,7 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         "unchanged": _unchanged(statement),
         "prior": wording.percent(PRIOR, 0),
         "alignment": statement.alignment,
+        "origins": origin_words(study),
         "stated": stated(study.knowledge, study.schema),
         "stated_heading": HEADING,
         "stated_explained": EXPLAINED,

@@ -1,0 +1,78 @@
+"""What proves to an owner's ledger that was set back what had been published: the signed releases that lie beside its folder.
+
+An owner of a whole table has neither a miner nor peers, so nobody else keeps an account. What was measured and not published is
+forgotten with the folder: its noise follows from the secret in the same folder, so the same measurement, made again, is the same
+draw. What was published is a release that the owner's key signed and that names the study and the time of its first charge. A
+release beside the folder without that charge in the ledger means that the folder is older than the release: nothing is measured
+(LEDGER_OLDER). A release that was moved elsewhere is not seen.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from verticil.party.policy.ledger import Ledger
+from verticil.shared.errors import PeerFault, Refusal
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.signing import verify_signed
+from verticil.wire.v1 import common_pb2
+
+_RELEASE: Final = (
+    "a release beside the folder that the owner's key signed, with the study and the time of its first charge"
+)
+EVIDENCE: Final = dict.fromkeys(
+    (
+        "discrete-gaussian-counts",
+        "gaussian-counts",
+        "noisy-tables",
+        "exact-statistics",
+        "pure-mechanism",
+        "privbayes",
+        "generator-training",
+    ),
+    _RELEASE,
+)
+"""Kind of event -> where its proof lies, for people."""
+
+
+def check_releases(folder: Path, ledger: Ledger, *, authority: bytes) -> None:
+    """See that the ledger knows each release that lies beside its folder and was signed with its keys.
+
+    Args:
+        folder: of secret, ledger and keys.
+        ledger: what was spent.
+        authority: the owner's ``ca.crt``, PEM.
+
+    Raises:
+        Refusal: LEDGER_OLDER, naming the release.
+    """
+    charges = {(row.study_id, dt.datetime.fromisoformat(row.at)) for row in ledger.rows()}
+    for release, study_id, at in _signed_releases(folder.absolute().parent, authority):
+        if (study_id, at) not in charges:
+            raise Refusal(
+                "LEDGER_OLDER",
+                f"{folder}: the ledger does not know the charge of study '{study_id}', whose release lies in {release}:"
+                " this folder is older than what was published",
+                hint="put the newest copy of the folder back; without one, nothing bounds what further releases cost together",
+            )
+
+
+def _signed_releases(place: Path, authority: bytes) -> Iterator[tuple[Path, str, dt.datetime]]:
+    """Yield the releases in a folder that the owner's key signed: where, study, and when it was charged first."""
+    for path in sorted({*place.glob("release/manifest.json"), *place.glob("*/release/manifest.json")}):
+        try:
+            body = path.read_bytes()
+            signatures = json.loads(path.with_name("manifest.sig").read_bytes())["signatures"]
+            for item in signatures:
+                signature, certificate = (base64.b64decode(item[key]) for key in ("signature", "certificate"))
+                signed = common_pb2.Signed(body=body, signature=signature, certificate=certificate)
+                verify_signed(signed, authority, role=Role.PARTY)
+            manifest = json.loads(body)
+            yield path.parent, str(manifest["study"]["id"]), dt.datetime.fromisoformat(manifest["published_at"])
+        except (OSError, ValueError, LookupError, TypeError, PeerFault):
+            continue  # somebody else's, or no release

@@ -1,0 +1,63 @@
+"""How many people are left when sets of people are added and subtracted.
+
+Exact counts of several sets can be added and subtracted as the sets themselves: what is left are the counts of those people whose
+number in the sum is not zero. Of two sets X and Z that is X - Z, the people who are in one of them only. Of three, each taken
+once with either sign, few are left only where one set is nearly the two others laid side by side: X + Y - Z.
+
+A set is an ascending array of keys. A key may occur several times, for people whom it does not tell apart; it then counts as few
+people as the sum allows, so that what is near is never missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.shared.arrays import give_back
+
+Keys = NDArray[np.uint64]
+
+_FIRST_KEYS: Final = 1 << 10
+_KEYS_AT_ONCE: Final = 1 << 16
+
+
+def count_left(added: Sequence[Keys], subtracted: Sequence[Keys], *, enough: int) -> int:
+    """Count the people who are left of a sum of sets.
+
+    Args:
+        added, subtracted: ascending keys of each set; those of one of the two lists are taken with the other sign.
+        enough: where as many people are left, the count ends; keys are keyed hashes, so that different sets show it at once.
+
+    Returns:
+        The number of people, or some number from `enough` on.
+
+    >>> one, two = np.array([1, 2, 5], np.uint64), np.array([2, 5, 9, 11], np.uint64)
+    >>> count_left([one], [two], enough=100), count_left([one, two], [np.array([1, 2, 5, 9], np.uint64)], enough=100)
+    (3, 3)
+    """
+    sets = [*added, *subtracted]
+    signs = [1] * len(added) + [-1] * len(subtracted)
+    most = max(len(added), len(subtracted))  # a person's number in the sum is at most this
+    done, left, at_once = [0] * len(sets), 0, _FIRST_KEYS
+    while left < enough and any(start < len(keys) for start, keys in zip(done, sets, strict=True)):
+        parts = _next_parts(sets, done, at_once)
+        done = [start + len(part) for start, part in zip(done, parts, strict=True)]
+        _, places = np.unique(np.concatenate(parts), return_inverse=True)
+        numbers = np.bincount(places, weights=np.repeat(signs, [len(part) for part in parts]))
+        left += int(np.ceil(np.abs(numbers) / most).sum())
+        for part in parts:
+            give_back(part)
+        at_once = min(2 * at_once, _KEYS_AT_ONCE)
+    return left
+
+
+def _next_parts(sets: Sequence[Keys], done: Sequence[int], at_once: int) -> list[Keys]:
+    """Return the next keys of each set, up to the same key in all."""
+    reached = [keys[start + at_once - 1] for start, keys in zip(done, sets, strict=True) if start + at_once < len(keys)]
+    rest = [keys[start:] for start, keys in zip(done, sets, strict=True)]
+    if not reached:
+        return rest
+    return [keys[: np.searchsorted(keys, min(reached), side="right")] for keys in rest]

@@ -1,0 +1,146 @@
+"""What a party has of a peer, signed for the peer to charge: the way back for a ledger that comes from an old backup (Model I).
+
+Between peers no party keeps account for another. But each knows by digest what it was given, also after the study has ended; it
+signs that when the owner asks. One of an earlier version of the program signs nothing.
+
+A statement counts with the approval that this party itself had signed for the study, which the peer shows with it: a peer that
+lies can make a party charge what it had approved to send, once, and nothing else. The signed parameters, and the structure that a
+miner signed from all parties' scores, prove what is shared: its noise is charged once for the study, whatever part left first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+from verticil.party.dataset.releases import Release
+from verticil.party.local_dataset import origins, release_of
+from verticil.party.policy import approval
+from verticil.party.policy.ledger_recovery import NO_DATA
+from verticil.party.protocol.context import Node
+from verticil.party.protocol.peer.artifact_store import ArtifactStore, Item, Kind
+from verticil.party.protocol.reconciliation.forgotten import Forgotten, MissingRow
+from verticil.party.protocol.reconciliation.reconciler import Reconciler, Verifier
+from verticil.party.protocol.statistics import EVERYONE, statistics_of_each
+from verticil.party.storage.studies import StudyRecord
+from verticil.shared.errors import PeerFault
+from verticil.shared.formats.deletion import Deleted, PeerHolding, parse_peer_holding
+from verticil.shared.identity.identity import Role
+from verticil.shared.identity.signing import verify_signed
+from verticil.shared.privacy.accountant import cost_of
+from verticil.shared.privacy.accounts import NOTHING, Cost
+from verticil.shared.privacy.events import planned
+from verticil.shared.record import encode
+from verticil.shared.study.approval import check_approval, parse_approval
+from verticil.shared.study.document import Study
+from verticil.wire.v1 import common_pb2, peer_pb2
+
+_SHARED = (
+    "a peer's signed statement that it has this party's parameters, beside this party's approval; they follow every part that is"
+    " shared, scores, too"
+)
+_EVIDENCE = {
+    "randomized-column": "a peer's signed statement that it has the column, by SHA-256, beside this party's approval",
+    "gaussian-counts": _SHARED,
+    "discrete-gaussian-counts": _SHARED,
+    "exact-statistics": _SHARED,
+}
+
+
+def _for_peer(node: Node, store: ArtifactStore, record: StudyRecord, caller: str) -> peer_pb2.Held | None:
+    """Sign what this party has, or had, of `caller` in a study; None: nothing."""
+    proposal = approval.parsed(record.task.proposal)
+    items = {**store.dropped(record.digest), **store.items(record.digest)}
+    units = {int(name): item for (kind, name), item in items.items() if kind is Kind.COLUMN}
+    parameters = items.get((Kind.STATEMENT, caller))
+    holding = PeerHolding(
+        study_digest=record.digest,
+        party=caller,
+        columns={unit: _named(item) for unit, item in units.items() if proposal.units[unit].owner == caller},
+        parameters=None if parameters is None else _named(parameters),
+        peer=node.me,
+    )
+    if not holding.columns and holding.parameters is None:
+        return None
+    return peer_pb2.Held(
+        statement=node.signing_key.sign(encode(holding)),
+        proposal=record.task.proposal,
+        approval=common_pb2.Signed.FromString(store.approval(record.digest, caller)),
+    )
+
+
+def _named(item: Item) -> Deleted:
+    return Deleted(sha256=item.sha256, size=item.size)
+
+
+def _from_peer(verifier: Verifier, peer: str, held: peer_pb2.Held) -> Sequence[Forgotten]:
+    site = verifier.site
+    holding, study = _checked(verifier, peer, held)
+    columns = [
+        (unit, item)
+        for unit, item in sorted(holding.columns.items())
+        if unit in study.units_of(site.config.name)
+        and not site.ledger.sent(holding.study_digest, unit, peer, item.sha256)
+    ]
+    statistics = [item.event for item in planned(study, site.config.name) if item.unit is None]
+    shared = [
+        event
+        for event in statistics
+        if holding.parameters is not None and not site.ledger.has_statistics(holding.study_digest, event)
+    ]
+    if not columns and not shared:
+        return ()
+
+    def column_rows() -> Iterable[MissingRow]:
+        places, sent = origins(site.config, study), set(site.ledger.columns_sent(holding.study_digest))
+        for unit, item in columns:
+            release = release_of(study, unit, places=places, fingerprint=NO_DATA, site_secret=site.site_secret)
+            charged = NOTHING if release.variables in sent else cost_of(release.event)
+            sent.add(release.variables)
+            yield _row(release, charged, item, unit=unit, recipient=peer)
+
+    def shared_rows() -> Iterable[MissingRow]:
+        for event in shared:
+            assert holding.parameters is not None
+            # From what else they were computed nobody here remembers.
+            for release in statistics_of_each(site, study, event, basis=b"", noise=b"", fingerprint=NO_DATA):
+                yield _row(release, cost_of(event), holding.parameters, unit=None, recipient=EVERYONE)
+
+    names = [name for unit, _ in columns for name in study.units[unit].variables]
+    words = [f"columns of this party ({', '.join(names)})"] if names else []
+    return (
+        Forgotten(
+            study_digest=holding.study_digest,
+            study_id=study.id,
+            holder=f"'{peer}'",
+            what=" and ".join([*words, *(["parameters of this party"] if shared else [])]),
+            rows=lambda: [*column_rows(), *shared_rows()],
+        ),
+    )
+
+
+def _row(release: Release, charged: Cost, item: Deleted, *, unit: int | None, recipient: str) -> MissingRow:
+    return MissingRow(
+        release=release, charged=charged, recipient=recipient, unit=unit, artifact_sha256=item.sha256, size=item.size
+    )
+
+
+def _checked(verifier: Verifier, peer: str, held: peer_pb2.Held) -> tuple[PeerHolding, Study]:
+    """Return the statement, and the study as this party had approved it.
+
+    Raises:
+        VerticilError: it is not the peer's, or not of a study that this party approved.
+    """
+    verify_signed(held.statement, verifier.authority, role=Role.PARTY, name=peer)
+    holding, given = parse_peer_holding(held.statement.body), parse_approval(held.approval.body)
+    # Whenever it was signed: a renewed certificate may be younger than the decision, and an older one has ended by now.
+    verify_signed(held.approval, verifier.authority, role=Role.PARTY, name=verifier.me)
+    proposal = approval.parsed(held.proposal)
+    digest = hashlib.sha256(held.proposal).digest()
+    if (holding.party, holding.peer, holding.study_digest) != (verifier.me, peer, digest):
+        raise PeerFault("STUDY_MISMATCH", "statement of what is held: of another study, party or peer")
+    check_approval(given, proposal, verifier.me)
+    return holding, proposal.with_declaration(given.declarations())
+
+
+RECONCILER = Reconciler(evidence=_EVIDENCE, from_peer=_from_peer, for_peer=_for_peer)

@@ -1,0 +1,245 @@
+"""Whether data changed rests on ids and texts, and on nothing that a study chooses."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from support.documents import FEDERATION, PEOPLE, party_toml
+from verticil.party.config import load_party
+from verticil.party.dataset.person_keys import KEY_BYTES, PersonMacs
+from verticil.party.dataset.releases import Release, without_sources
+from verticil.party.dataset.source_fingerprints import SourceFingerprints
+from verticil.party.dataset.table import TextColumn
+from verticil.party.limits.policy import Policy
+from verticil.party.local_dataset import read_holding
+from verticil.party.policy.approval import review
+from verticil.party.site import Site, init_state
+from verticil.shared.channels.transition import quantize, symmetric
+from verticil.shared.errors import Refusal
+from verticil.shared.model.schema import Missing, Variable
+from verticil.shared.privacy.accounts import NOTHING
+from verticil.shared.study import canonical
+from verticil.shared.study.approval import Approval
+from verticil.shared.study.codebook import bin_labels
+from verticil.shared.study.document import Study
+
+NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
+N = 150
+SECRET = b"s" * 32
+SEND = {"study_id": "heart", "recipient": "miner", "artifact_sha256": b"a" * 32, "size": 9, "at": NOW}
+
+
+def column_of(texts: list[str]) -> TextColumn:
+    distinct = tuple(dict.fromkeys(texts))
+    return TextColumn(distinct=distinct, index=np.array([distinct.index(text) for text in texts], dtype=np.int32))
+
+
+def fingerprint_of(
+    rows: list[tuple[str, ...]], *, names: str = "ab", at_once: int = 1000, secret: bytes = SECRET
+) -> bytes:
+    made = SourceFingerprints(secret)
+    for start in range(0, len(rows), at_once):
+        ids, *columns = (list(texts) for texts in zip(*rows[start : start + at_once], strict=True))
+        pairs, has_id = PersonMacs(secret).of(ids)
+        made.take(pairs[:, :KEY_BYTES], dict(zip(names, map(column_of, columns), strict=True)), has_id)
+    return made.of(list(names))
+
+
+ROWS = [("p1", "c", "43"), ("p2", "b", "50"), ("p3", "c", "43"), ("p4", "", "Zürich"), ("", "x", "1")]
+
+
+def test_the_order_of_rows_the_batches_and_rows_without_an_id_are_not_data():
+    expected = fingerprint_of(ROWS)
+    assert all(fingerprint_of(list(rows), at_once=2) == expected for rows in itertools.permutations(ROWS))
+    assert fingerprint_of(ROWS[:-1]) == expected
+    assert fingerprint_of([(f" {name.upper()}", *rest) for name, *rest in ROWS]) == expected  # the same people
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("p1", "b", "43"), *ROWS[1:]],
+        [("p1", "c ", "43"), *ROWS[1:]],
+        [("p1", "b", "43"), ("p2", "c", "50"), *ROWS[2:]],
+        [("p9", "c", "43"), *ROWS[1:]],
+        [("p1", "43", "c"), *ROWS[1:]],
+        [*ROWS[:3], ("p4", "\udcff", "Zürich")],
+        ROWS[1:],
+        [*ROWS, ROWS[0]],
+        [*ROWS, ("p5", "", "")],
+    ],
+    ids=["a text", "a blank", "two people's texts", "a person", "columns", "bytes", "one fewer", "twice", "one more"],
+)
+def test_every_text_and_every_person_counts(rows):
+    assert fingerprint_of(rows) != fingerprint_of(ROWS)
+
+
+def test_names_and_secrets_count():
+    prints = {fingerprint_of(ROWS), fingerprint_of(ROWS, names="ac"), fingerprint_of(ROWS, secret=b"t" * 32)}
+    assert len(prints) == 3
+
+
+# ---- a site
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "federation.toml").write_text(FEDERATION)
+    (tmp_path / "party.toml").write_text(party_toml(lifetime=900.0, datasets=PEOPLE, recipients=("miner",)))
+    (tmp_path / "linkage.key").write_text("ab" * 32 + "\n")
+    (tmp_path / "linkage.key").chmod(0o600)
+    init_state(tmp_path / "state", site_secret=SECRET)
+    write(tmp_path)
+    return tmp_path
+
+
+def write(folder: Path, **changes: str) -> None:
+    """People with an age and whether they smoke; `changes`: other lines for some of them."""
+    lines = {f"p{i}": f"p{i},{i % 100},{'yes' if i % 3 else 'no'}" for i in range(N)}
+    (folder / "people.csv").write_text("\n".join(["id,age,smoker", *(lines | changes).values()]) + "\n")
+
+
+def with_bins(study: Study, study_id: str, edge: float) -> Study:
+    """The same study with ages in two bins."""
+    age = study.schema.index("age")
+    old = study.schema[age]
+    labels = bin_labels((0.0, edge, 120.0))
+    missing = None if old.missing is None else Missing(category="none", spellings=("",))
+    variable: Variable = dataclasses.replace(
+        old, bins=(0.0, edge, 120.0), labels=(*labels, *(["none"] if missing else [])), missing=missing, other=None,
+        representatives=None, means=None,
+    )  # fmt: skip
+    variables = tuple(variable if place == age else item for place, item in enumerate(study.schema.variables))
+    transition = quantize(symmetric(variable.n_states, epsilon=1.0))
+    units = tuple(
+        dataclasses.replace(unit, scheme="symmetric", transition=transition) if unit.variables == ("age",) else unit
+        for unit in study.units
+    )
+    return dataclasses.replace(
+        study, id=study_id, schema=dataclasses.replace(study.schema, variables=variables), units=units
+    )
+
+
+def releases_of(site: Site, study: Study) -> dict[int, Release]:
+    holding = read_holding(
+        site.config, study, proposal_digest=canonical.digest(study), site_secret=site.secret, linkage_key=b"k" * 32
+    )
+    return site.releases(study, holding)
+
+
+def age_of(site: Site, study: Study) -> Release:
+    return next(item for item in releases_of(site, study).values() if item.variables == ("age",))
+
+
+def send(site: Site, release: Release, study_digest: bytes, policy: Policy | None = None) -> float:
+    (found,) = site.ledger.assess([release], policy or site.config.policy, study_digest=study_digest)
+    return site.ledger.record(
+        release, version_tag=found.version_tag, policy=policy or site.config.policy, unit=0, study_digest=study_digest,
+        **SEND,
+    ).epsilon  # fmt: skip
+
+
+def has_changed(site: Site, release: Release) -> bool:
+    try:
+        site.ledger.assess([release], site.config.policy)
+    except Refusal as error:
+        assert error.code == "DATA_CHANGED"  # noqa: PT017
+        return True
+    return False
+
+
+def test_no_codebook_tells_which_value_changed(folder: Path, release_study: Study) -> None:
+    """Eleven edges, asked again after one person's age went from 43 to 50, had answered which edge lies between."""
+    studies = [with_bins(release_study, f"edge-{edge}", edge) for edge in range(40, 62, 2)]
+    with Site.open(load_party(folder / "party.toml")) as site:
+        for study in studies:
+            assert send(site, age_of(site, study), canonical.digest(study)) > 0
+        assert not any(has_changed(site, age_of(site, study)) for study in studies)
+        write(folder, p43="p43,50,yes")
+        assert all(has_changed(site, age_of(site, study)) for study in studies)
+        write(folder, p43="p43,43.0,yes")  # the same number in every codebook, another text
+        assert all(has_changed(site, age_of(site, study)) for study in studies)
+        write(folder, p43="p43,43,no")  # another column
+        assert not any(has_changed(site, age_of(site, study)) for study in studies)
+
+
+def test_no_codebook_tells_by_a_void_approval_which_value_changed(folder: Path, release_study: Study) -> None:
+    studies = [with_bins(release_study, f"edge-{edge}", edge) for edge in (40, 48, 60)]
+    with Site.open(load_party(folder / "party.toml")) as site:
+        given = [approval_of(site, study) for study in studies]
+        assert [approval_of(site, study) for study in studies] == given
+        write(folder, p43="p43,50,yes")
+        for study, before in zip(studies, given, strict=True):
+            changed = [
+                one.unit.variables
+                for one, other in zip(before.units, approval_of(site, study).units, strict=True)
+                if one != other
+            ]
+            assert changed == [("age",)]
+
+
+def approval_of(site: Site, study: Study) -> Approval:
+    """What an approval of the study would bind to."""
+    return review(
+        site.config, site.ledger, canonical.to_bytes(study), site_secret=site.secret, linkage_key=b"k" * 32,
+        today=NOW.date(),
+    ).bound  # fmt: skip
+
+
+def test_rows_of_schema_7_stand_for_unchanged_data_and_cost_nothing(folder: Path, release_study: Study) -> None:
+    """They have fingerprints of codes; what did not change since stays what it was, and the first new row has the texts."""
+    study = with_bins(release_study, "edge", 48)
+    with Site.open(load_party(folder / "party.toml")) as site:
+        now = age_of(site, study)
+        (former,) = without_sources({0: now}).values()
+        assert send(site, former, b"1" * 32) > 0
+        (found,) = site.ledger.assess([now], site.config.policy)
+        assert (found.charge, found.version_tag) == (NOTHING, b"")
+        assert not has_changed(site, former)
+        write(folder, p43="p43,43.0,yes")
+        assert not has_changed(site, age_of(site, study))  # nobody knows the texts of then
+        write(folder)
+        assert send(site, now, b"2" * 32) == 0.0
+        write(folder, p43="p43,43.0,yes")
+        assert has_changed(site, age_of(site, study))
+        write(folder, p43="p43,50,yes")
+        assert has_changed(site, age_of(site, study))
+        assert not has_changed(site, former)  # a column that schema 7 put into the spool
+
+
+def test_fresh_noise_of_schema_7_stays_and_changed_texts_get_noise_of_their_own(
+    folder: Path, release_study: Study
+) -> None:
+    study = with_bins(release_study, "edge", 48)
+    with Site.open(load_party(folder / "party.toml")) as site:
+        policy = dataclasses.replace(site.config.policy, on_data_change="fresh")
+        first = age_of(site, study)
+        send(site, *without_sources({0: first}).values(), b"1" * 32, policy)  # type: ignore[misc]
+        write(folder, p43="p43,50,yes")
+        second = age_of(site, study)
+        (former,) = without_sources({0: second}).values()
+        assert send(site, former, b"2" * 32, policy) > 0
+        assert [found.version_tag for found in site.ledger.assess([first], policy)] == [b""]
+        (found,) = site.ledger.assess([second], policy)
+        assert (found.version_tag, found.charge) == (former.fingerprint, NOTHING)
+        assert send(site, second, b"3" * 32, policy) == 0.0
+        write(folder, p43="p43,51,yes")  # in the same bin
+        third = age_of(site, study)
+        (found,) = site.ledger.assess([third], policy)
+        assert (third.fingerprint, found.version_tag) == (second.fingerprint, third.source_fingerprint)
+        assert found.charge.epsilon > 0
+
+
+def test_a_release_is_read_back_with_and_without_its_texts(folder: Path, release_study: Study) -> None:
+    with Site.open(load_party(folder / "party.toml")) as site:
+        release = age_of(site, release_study)
+    assert len(release.source_fingerprint) == 32
+    (former,) = without_sources({0: release}).values()
+    assert [Release.from_json(item.to_json()) for item in (release, former)] == [release, former]
+    assert len(former.to_json()) < len(release.to_json())
