@@ -21,7 +21,8 @@ from verticil.party.protocol.registry import PROTOCOLS
 from verticil.shared.errors import Refusal
 
 TABLES = "[tables]\nepsilon = 3.0\ndelta = 1e-6\n"
-SHARE = "[share]\nepsilon = 2.0\ndelta = 1e-6\n"
+GIVEN = '[structure]\nmethod = "given"\nparents = { insurer_x = ["clinic_x"] }\n'
+SHARE = GIVEN + "[share]\nepsilon = 2.0\ndelta = 1e-6\n"
 AHEAD = dt.timedelta(hours=6)
 WAITS = "say what they have of this party"
 
@@ -39,8 +40,10 @@ class Cell:
 CELLS = {
     "central": Cell("central", frozenset({"randomized-column"})),
     "central with noisy tables": Cell("central", frozenset({"randomized-column", "noisy-tables"}), TABLES, AHEAD),
-    "peer": Cell("peer", frozenset({"randomized-column", "exact-statistics"})),
-    "peer with rounded noise": Cell("peer", frozenset({"randomized-column", "gaussian-counts"}), SHARE, AHEAD),
+    "peer": Cell("peer", frozenset({"randomized-column", "exact-statistics"}), GIVEN),
+    "peer with rounded noise": Cell(
+        "peer", frozenset({"randomized-column", "gaussian-counts"}), SHARE + 'noise = "gaussian"\n', AHEAD
+    ),
     "peer with discrete noise": Cell(
         "peer", frozenset({"randomized-column", "discrete-gaussian-counts"}), SHARE + 'noise = "discrete-gaussian"\n'
     ),
