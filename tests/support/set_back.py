@@ -193,9 +193,7 @@ class Running:
 
         def dial() -> InMemoryCoordinator:
             self.attempts += name == "clinic"
-            if self.miner is None:
-                raise PeerFault("UNREACHABLE", "the miner is away")
-            line = _MinerLine(self.miner.coordinator, identity)
+            line = _MinerLine(None if self.miner is None else self.miner.coordinator, identity)
             line.running = self
             return line
 
@@ -252,6 +250,11 @@ class Running:
 
 class _MinerLine(InMemoryCoordinator):
     running: Running
+
+    async def hello(self, request: Any) -> Any:
+        if self.running.miner is None:
+            raise PeerFault("UNREACHABLE", "the miner is away")
+        return await super().hello(request)
 
     async def poll(self, request: Any) -> Any:
         if request.wait_seconds:  # the first poll has brought everything

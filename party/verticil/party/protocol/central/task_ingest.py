@@ -19,6 +19,7 @@ What the miner may make this party remember is bounded
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import hashlib
 import logging
 from collections.abc import Collection
@@ -27,7 +28,7 @@ from typing import Final
 from verticil.party.audit.log import Event, What
 from verticil.party.policy.approval import parsed
 from verticil.party.protocol.context import Node
-from verticil.party.protocol.reconciliation.forgotten import settle
+from verticil.party.protocol.reconciliation.forgotten import reconcile
 from verticil.party.protocol.reconciliation.reconciler import Verifier
 from verticil.party.protocol.registry import party_protocol
 from verticil.party.site import Site
@@ -176,8 +177,8 @@ def remember(
     verifier = Verifier(site=site, authority=node.authority, revoked=node.revocations.since())
     if told.HasField("approval") and verifier.has_approved(told.approval, task.digest):
         node.approved_there.add(task.digest)
-    for forgotten in party_protocol(study).reconciler.from_miner(verifier, told):
-        settle(site, forgotten, accept_older=accept_older, at=at)
+    prove = functools.partial(party_protocol(study).reconciler.from_miner, verifier, told)
+    reconcile(site, prove, accept_older=accept_older, at=at)
     if known is not None and over and not reminded and not is_final(State(task.state)):
         raise PeerFault(
             "STUDY_MISMATCH",
