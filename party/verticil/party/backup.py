@@ -14,15 +14,9 @@ Promises
 - Restoring makes a new folder, whole or not at all, after the whole file was checked, and writes into the audit log that it did.
 
 A restored state is as old as its backup: it has forgotten what was sent since, and with it what that cost. It is compared with
-<<<<<<< HEAD
 what the miner and peers prove (`verticil.party.protocol.reconciliation`), and with the audit log of the state that is lost,
 where there is one (`verticil.party.policy.ledger_recovery`). `BETWEEN_PEERS` says what peers have to do with it after a
 restore, and when the daemon starts after one.
-=======
-what the miner and peers prove (`verticil.party.protocol.reconciliation`), and with the audit log of the state that is lost, where
-there is one (`verticil.party.policy.ledger_recovery`). `BETWEEN_PEERS` says so after a restore, and when the
-daemon starts after one.
->>>>>>> h-a
 
 The file: a file that only a passphrase opens: scrypt (RFC 7914) for the key, ChaCha20-Poly1305 (RFC 8439) for the bytes.
 
