@@ -14,7 +14,8 @@ from support import PATIENCE_SECONDS
 from verticil.party.backup import backup, restore
 from verticil.party.config import load_party
 from verticil.party.daemon import run_party
-from verticil.party.policy.ledger import Ledger, LedgerRow
+from verticil.party.policy.ledger import Ledger
+from verticil.party.policy.ledger_rows import LedgerRow
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import PartyState
 from verticil.shared.errors import PeerFault

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 from verticil.party.audit.log import Event, What
 from verticil.party.dataset.releases import Release
-from verticil.party.policy.ledger import Send, audited, line_of
 from verticil.party.policy.ledger_recovery import OLDER_HINT, ROUND
+from verticil.party.policy.ledger_rows import Send, audited, line_of
 from verticil.party.site import Site
 from verticil.shared.audit import DAEMON
 from verticil.shared.errors import Refusal
