@@ -1,8 +1,8 @@
 """Every command runs, on one small real federation: made by the commands themselves, with real files, keys and daemons.
 
 `LINES` is typed from above to below in one folder. A line ends with 0 unless a comment ``# exit N: CODE`` says otherwise, and
-never with INTERNAL. A line that ends with ``&`` starts a process, which ends with 0 when it is told to stop. A command without a line
-fails the first test, so none is forgotten.
+never with INTERNAL. A line that ends with ``&`` starts a process, which ends with 0 when it is told to stop. The first test fails
+for a command without a line, so none is forgotten.
 """
 
 from __future__ import annotations

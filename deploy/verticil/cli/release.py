@@ -92,12 +92,13 @@ def _print_verified(verified: VerifiedRelease) -> None:
         f"{verified.statements} parties' signed parameters" if verified.statements else f"{verified.receipts} receipts"
     )
     evidence = "the plan of the round" if verified.opened else signed
-    put(f"[green]verified[/]: {len(verified.files)} files and {evidence}, signed by {', '.join(verified.signers)}")
-    put(f"study {verified.study_id}, digest {verified.study_digest}, published {verified.published_at}")
+    put("[green]verified[/]: ", end="")
+    say(f"{len(verified.files)} files and {evidence}, signed by {', '.join(verified.signers)}")
+    say(f"study {verified.study_id}, digest {verified.study_digest}, published {verified.published_at}")
     if verified.left_out:
         say(f"a sub-model: the study went on without {', '.join(verified.left_out)}")
     if verified.countersigned_by:
-        put(f"countersigned before publication by {', '.join(verified.countersigned_by)}")
+        say(f"countersigned before publication by {', '.join(verified.countersigned_by)}")
     for account in verified.accounts:
         cost = cost_text(account.cost.epsilon, account.cost.delta)
         say(f"one person, all of it, for {account.reader.words}: {cost}")

@@ -43,6 +43,7 @@ from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import is_masked
 from verticil.shared.study.states import Facts, State, derive, is_final
 from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
+from verticil.shared.transport.errors_on_wire import shown
 from verticil.wire.v1 import common_pb2
 
 MAX_EFFECTIVE_BYTES: Final = 2_097_152
@@ -60,10 +61,6 @@ def timestamp(moment: dt.datetime) -> str:
 @functools.lru_cache(maxsize=1024)
 def _serial(certificate: bytes) -> int:
     return x509.load_der_x509_certificate(certificate).serial_number
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else " " for letter in text)[:_MAX_REASON]
 
 
 def withdrawn_text(record: StudyRecord) -> str:
@@ -408,9 +405,9 @@ class Session:
             if is_final(self.state(record)):
                 return
             if blocking_parties.bears(self.proposal(record), record, party):
-                self.catalogue.absences.decline(digest, party, _printable(reason))
+                self.catalogue.absences.decline(digest, party, shown(reason, _MAX_REASON))
             else:
-                self.catalogue.add_denial(digest, party, _printable(reason))
+                self.catalogue.add_denial(digest, party, shown(reason, _MAX_REASON))
 
     def revoke(self, digest: bytes, party: str, reason: str) -> None:
         """Record that a party takes its approval back. It ends a study that has not ended; one that is published is flagged.
@@ -422,7 +419,7 @@ class Session:
         with self._deciding:
             ends = not is_final(self.state(self.record(digest)))
             at = timestamp(self.clock())
-            self.catalogue.deletions.revoke(digest, party, _printable(reason), at, ends=ends)
+            self.catalogue.deletions.revoke(digest, party, shown(reason, _MAX_REASON), at, ends=ends)
 
     def confirm(self, digest: bytes, party: str, common_sha256: bytes) -> None:
         """Record that a party accepts the common list.
@@ -457,9 +454,11 @@ class Session:
             return
         if failure.code not in CODES:
             raise PeerFault("MESSAGE_INVALID", "failure: got an unknown code, expected one of the documented codes")
-        message = blocking_parties.reported(party, _printable(failure.message))
+        message = blocking_parties.reported(party, shown(failure.message, _MAX_REASON))
         if not is_final(self.state(record)):
-            self.catalogue.fail(digest, Failure(code=failure.code, message=message, hint=_printable(failure.hint)))
+            self.catalogue.fail(
+                digest, Failure(code=failure.code, message=message, hint=shown(failure.hint, _MAX_REASON))
+            )
 
     def of_effective(self, effective_digest: bytes, party: str) -> StudyRecord:
         """The study that became this effective study, which the party is in; of several, one that has not ended.
