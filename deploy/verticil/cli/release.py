@@ -134,7 +134,10 @@ def verify(
         Path | None, typer.Option(help="The federation's deny-list; revoked.crl beside the --ca file unless given.")
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit 6 also where graphs were sampled and the chains do not agree.")
+        bool,
+        typer.Option(
+            "--strict", help="Exit 6 also where sampled chains do not agree, or masked tables do not fit together."
+        ),
     ] = False,
     form: FormatOption = Format.text,
 ) -> None:
@@ -145,7 +148,7 @@ def verify(
     payload = {**verified.document(), "deny_list": None if deny_list is None else str(deny_list)}
     if not emit(payload, form=form):
         _print_verified(verified)
-    if strict and verified.chains_agree is False:
+    if strict and (verified.alarms or verified.chains_agree is False):
         raise typer.Exit(6)
 
 
