@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -76,7 +77,7 @@ def test_a_hostile_study_does_not_reach_the_screen(
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_terminal_without_the_letters_gets_their_numbers(tmp_path: Path, form: str) -> None:
     path = tmp_path / "ε-\U0001f600-ü.toml"
-    environment = {"PYTHONIOENCODING": "ascii", "PATH": ""}
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     command = [sys.executable, "-X", "utf8=0", "-m", "verticil.cli", "study", "check", str(path), "--format", form]
     done = subprocess.run(command, env=environment, capture_output=True, check=False)
     assert done.returncode == 2

@@ -130,6 +130,14 @@ class Session:
             )
         return record
 
+    def latest(self, record: StudyRecord) -> StudyRecord:
+        """Return a study's facts as they are now; they are read again only where its version is another.
+
+        Raises:
+            Misuse: STUDY_UNKNOWN.
+        """
+        return record if self.catalogue.version(record.digest) == record.version else self.record(record.digest)
+
     def concerns(self, digest: bytes, party: str) -> bool:
         """Whether the party is in the study. Asked at every poll for every study, so it is answered from memory."""
         if digest not in self._parties:
@@ -318,7 +326,7 @@ class Session:
         self.position(record, party)
         held = record.approvals.get(party)
         if held is not None and held.body == signed.body:
-            self.fix_effective(digest)
+            self.fix_effective(self.record(digest))
             return
         self.require(record, State.AWAITING_APPROVAL)
         if party in record.declined:
@@ -345,7 +353,7 @@ class Session:
                 f"study '{record.study_id}': another approval of party '{party}' is recorded already",
                 hint="to change a declaration, deny the study and have it submitted anew",
             )
-        self.fix_effective(digest)
+        self.fix_effective(self.record(digest))
 
     def _check_size(self, record: StudyRecord, statement: approval.Approval) -> None:
         """Refuse a declaration that would make the effective study too large to be sent to the parties."""
@@ -360,12 +368,12 @@ class Session:
                 hint="declare matrices for fewer categories, or as the study proposes them",
             )
 
-    def fix_effective(self, digest: bytes) -> None:
+    def fix_effective(self, record: StudyRecord) -> None:
         """Record the effective study when all parties have approved, none of them denies, and it is not recorded yet.
 
         An approval that a certificate signed which has been revoked since does not count (`_drop_revoked`).
         """
-        record = self._drop_revoked(self.record(digest))
+        record = self._drop_revoked(record)
         study = self.proposal(record)
         given = record.approvals.keys() - record.declined.keys()
         if record.effective_digest or not given >= set(study.parties):
@@ -373,7 +381,7 @@ class Session:
         effective = approval.effective_study(
             study, [approval.held_approval(record.approvals[party].body) for party in study.parties]
         )
-        self.catalogue.set_effective(digest, canonical.to_bytes(effective), canonical.digest(effective))
+        self.catalogue.set_effective(record.digest, canonical.to_bytes(effective), canonical.digest(effective))
 
     def _drop_revoked(self, record: StudyRecord) -> StudyRecord:
         """Drop approvals of a study that is not effective yet if their certificates are on the deny-list now. Blocks.
@@ -498,14 +506,16 @@ class Session:
         return record
 
 
-_KEPT: Final = 64
+_DECODED_BYTES: Final = 8 << 20
+"""Canonical bytes of the decoded studies that stay in memory: hundreds of studies, which every look at open studies asks for."""
 
 
 class DecodedStudies:
     """The studies that were decoded last, by their digests; from any thread. Every poll of every party asks for them."""
 
     def __init__(self) -> None:
-        self._studies: OrderedDict[bytes, Study] = OrderedDict()
+        self._studies: OrderedDict[bytes, tuple[Study, int]] = OrderedDict()
+        self._size = 0
         self._lock = threading.Lock()
 
     def decoded(self, digest: bytes, encoded: bytes) -> Study:
@@ -513,12 +523,14 @@ class DecodedStudies:
         with self._lock:
             if digest in self._studies:
                 self._studies.move_to_end(digest)
-                return self._studies[digest]
+                return self._studies[digest][0]
         study = canonical.from_bytes(encoded)
         with self._lock:
-            self._studies[digest] = study
-            while len(self._studies) > _KEPT:
-                self._studies.popitem(last=False)
+            if digest not in self._studies:
+                self._studies[digest] = study, len(encoded)
+                self._size += len(encoded)
+            while self._size > _DECODED_BYTES and len(self._studies) > 1:
+                self._size -= self._studies.popitem(last=False)[1][1]
         return study
 
 
