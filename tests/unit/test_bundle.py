@@ -280,8 +280,8 @@ def _link(release: Path) -> None:
         (lambda r: (r / "synthetic.csv").unlink(), "synthetic.csv is listed in manifest.json but missing"),
         (lambda r: (r / "extra.txt").write_text("x"), "extra.txt is not listed"),
         (lambda r: (r / "folder").mkdir(), "folder is not listed"),
-        (lambda r: (r / "\x1b[2Jall is well").write_text("x"), r"'\\x1b\[2Jall is well' is not listed"),
-        (lambda r: Path(os.fsdecode(os.fsencode(r) + b"/\xff")).write_text("x"), r"'\\udcff' is not listed"),
+        (lambda r: (r / "\x1b[2Jall is well").write_text("x"), r"\\x1b\[2Jall is well is not listed"),
+        (lambda r: Path(os.fsdecode(os.fsencode(r) + b"/\xff")).write_text("x"), r"\\udcff is not listed"),
         (
             lambda r: (r / "synthetic.csv").open("a").close() or (r / "synthetic.csv").write_bytes(b"x"),
             "1 bytes, expected",

@@ -22,14 +22,13 @@ import functools
 import hashlib
 import math
 import stat
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from cryptography import x509
 
-from verticil.shared.errors import GateFailed, Misuse, VerticilError
+from verticil.shared.errors import GateFailed, Misuse, VerticilError, printable
 from verticil.shared.formats import joint, model_json
 from verticil.shared.formats import posterior as posterior_json
 from verticil.shared.formats.posterior import PublishedPosterior
@@ -346,13 +345,15 @@ def _check_files(directory: Path, manifest: Node) -> tuple[str, ...]:
     if missing := sorted(set(REQUIRED) - set(names)):
         listed.fail(f"does not list {', '.join(missing)}")
     if absent := sorted(set(names) - present):
-        raise GateFailed("RELEASE_INVALID", f"{directory}: {_legible(absent)} is listed in {MANIFEST} but missing")
+        raise GateFailed(
+            "RELEASE_INVALID", f"{directory}: {printable(', '.join(absent))} is listed in {MANIFEST} but missing"
+        )
     if extra := sorted(present - set(names)):
-        raise GateFailed("RELEASE_INVALID", f"{directory}: {_legible(extra)} is not listed in {MANIFEST}")
+        raise GateFailed("RELEASE_INVALID", f"{directory}: {printable(', '.join(extra))} is not listed in {MANIFEST}")
     for name in names:
         path = directory / name
         if path.name != name or not name.isprintable() or not stat.S_ISREG(path.lstat().st_mode):
-            listed.fail(f"'{_legible([name])}' is not the name of a plain file in this folder")
+            listed.fail(f"'{printable(name)}' is not the name of a plain file in this folder")
         expected_size, expected = listed[name]["bytes"].integer(), listed[name]["sha256"].text()
         if (size := path.stat().st_size) != expected_size:
             raise GateFailed(
@@ -365,11 +366,6 @@ def _check_files(directory: Path, manifest: Node) -> tuple[str, ...]:
                 "RELEASE_INVALID", f"{path}: SHA-256 is {got}, expected {expected}", hint="fetch the release again"
             )
     return names
-
-
-def _legible(names: Iterable[str]) -> str:
-    """Names that somebody else chose, for a terminal: no control sequences, no bytes that are not text."""
-    return ", ".join(name if name.isprintable() else ascii(name) for name in names)
 
 
 def _check_documents(
