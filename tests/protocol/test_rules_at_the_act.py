@@ -302,10 +302,13 @@ def _reason(protocol: str, act: str, change: str) -> str:
 
 
 def _in_tiers() -> list[Any]:
-    """The cells; of a limit that is lowered one cell is quick, another act and protocol for each, and the others are slow."""
+    """The cells. Of a limit that is lowered one is quick, for each limit another act and protocol, and so is each that a planted
+    fault names; the others are slow."""
+    named = (Path(__file__).parents[1] / "mutation" / "faults.toml").read_text(encoding="utf-8")
     cells = [cell for cell in CELLS if not _reason(*cell)]
     of_limit = {change: [cell for cell in cells if cell[2] == change] for change in EVERY.keys() - CHANGES.keys()}
     quick = {same[number % len(same)] for number, same in enumerate(of_limit[name] for name in sorted(of_limit))}
+    quick |= {cell for cell in cells if f"[{'-'.join(cell)}]" in named}
     return [
         pytest.param(*cell, marks=[] if cell[2] in CHANGES or cell in quick else pytest.mark.slow) for cell in cells
     ]
