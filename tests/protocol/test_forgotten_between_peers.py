@@ -16,7 +16,7 @@ from support import PATIENCE_SECONDS
 from verticil.party.backup import BETWEEN_PEERS, backup, restore
 from verticil.party.config import load_party
 from verticil.party.daemon import run_party
-from verticil.party.policy.ledger import LedgerRow
+from verticil.party.policy.ledger_rows import LedgerRow
 from verticil.party.site import Site
 from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.identity.identity import Identity, Role

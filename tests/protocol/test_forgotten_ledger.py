@@ -27,7 +27,7 @@ from verticil.party.backup import backup, is_just_restored
 from verticil.party.config import load_party
 from verticil.party.dataset.releases import Release
 from verticil.party.operator.commands import init_party
-from verticil.party.policy.ledger import LedgerRow
+from verticil.party.policy.ledger_rows import LedgerRow
 from verticil.party.protocol.randomization import enter_in_ledger
 from verticil.party.site import Site
 from verticil.party.storage.database import Database

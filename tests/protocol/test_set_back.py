@@ -21,7 +21,8 @@ from verticil.party.protocol.registry import PROTOCOLS
 from verticil.shared.errors import Refusal
 
 TABLES = "[tables]\nepsilon = 3.0\ndelta = 1e-6\n"
-SHARE = "[share]\nepsilon = 2.0\ndelta = 1e-6\n"
+GIVEN = '[structure]\nmethod = "given"\nparents = { insurer_x = ["clinic_x"] }\n'
+SHARE = GIVEN + "[share]\nepsilon = 2.0\ndelta = 1e-6\n"
 AHEAD = dt.timedelta(hours=6)
 WAITS = "say what they have of this party"
 
@@ -39,8 +40,10 @@ class Cell:
 CELLS = {
     "central": Cell("central", frozenset({"randomized-column"})),
     "central with noisy tables": Cell("central", frozenset({"randomized-column", "noisy-tables"}), TABLES, AHEAD),
-    "peer": Cell("peer", frozenset({"randomized-column", "exact-statistics"})),
-    "peer with rounded noise": Cell("peer", frozenset({"randomized-column", "gaussian-counts"}), SHARE, AHEAD),
+    "peer": Cell("peer", frozenset({"randomized-column", "exact-statistics"}), GIVEN),
+    "peer with rounded noise": Cell(
+        "peer", frozenset({"randomized-column", "gaussian-counts"}), SHARE + 'noise = "gaussian"\n', AHEAD
+    ),
     "peer with discrete noise": Cell(
         "peer", frozenset({"randomized-column", "discrete-gaussian-counts"}), SHARE + 'noise = "discrete-gaussian"\n'
     ),
@@ -124,7 +127,7 @@ async def test_one_holder_is_enough(federation: SetBack, holder: str) -> None:
 async def test_nothing_is_drawn_for_a_study_while_a_peer_of_it_has_not_said_what_it_has(federation: SetBack) -> None:
     folder = federation.lose("restore")
     async with federation.running(folder, accept_older=True, peers=["insurer"]) as running:
-        await running.submit(federation.study("waits"))
+        await running.submit(federation.study("waits", 2.5))
         running.start_late("bank")
         await running.until(lambda: WAITS in running.stage("waits"))
         assert charges(running.rows()) <= charges(federation.before)
@@ -137,8 +140,9 @@ async def test_nothing_is_drawn_for_a_study_while_a_peer_of_it_has_not_said_what
 async def test_a_purge_keeps_what_peers_ask_for(federation: SetBack) -> None:
     for name in federation.parties[1:]:
         config = load_party(federation.made.parties[name] / "party.toml")
-        purge(config, study="hearts")
-        assert purge(config, study="hearts").studies == ()
+        for _ in range(2):
+            purged = purge(config, study="hearts", older_than_days=None)
+        assert purged.studies == ()
     folder = federation.lose("restore")
     async with federation.running(folder, accept_older=True, miner=False) as running:
         await running.until(lambda: charges(running.rows()) == charges(federation.before))

@@ -528,7 +528,7 @@ def test_feature_32_what_is_accepted_while_the_deadline_passes_is_not_missing(fe
         return LATE
 
     monkeypatch.setattr(session, "clock", accepted_meanwhile)
-    assert not at_deadline(session, digest)
+    assert not at_deadline(session, session.record(digest))
     found = record(federation, digest)
     assert (found.failure, found.sub_model, "south" in found.approvals) == (None, None, True)
 

@@ -14,7 +14,8 @@ import pytest
 
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.operator import peer_commands
-from verticil.party.policy.ledger import Ledger, LedgerRow
+from verticil.party.policy.ledger import Ledger
+from verticil.party.policy.ledger_rows import LedgerRow
 from verticil.party.protocol.context import Node
 from verticil.party.protocol.engine import Outcome
 from verticil.party.protocol.peer.artifact_store import ArtifactStore

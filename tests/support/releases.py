@@ -23,6 +23,7 @@ from verticil.shared.model.rounding import round_joint, round_network
 from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.records import released_records
+from verticil.shared.release.shares import model_shares
 from verticil.shared.release.statement import PartyStatement, Received, software_text
 from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study import canonical
@@ -130,13 +131,13 @@ def content_of(study: Study) -> ReleaseContent:
         labels = pd.Categorical.from_codes(code.astype(np.int8), list(variable.labels))
         columns[variable.name] = np.array([5, 40, 80])[code] if variable.name == "age" else labels
     columns["weight"] = np.array([42.5, 77.1, np.nan])[codes[3]]
-    marginals = []
+    marginals, models = [], model_shares(network)[0]
     for position, variable in enumerate(schema.variables):
         share = np.bincount(codes[position], minlength=variable.n_states) / n
         estimate = share - 0.05 * (np.arange(variable.n_states) == 0)
         marginals.append(
             Marginal(
-                variable=position, estimate=estimate, standard_error=np.full(variable.n_states, 0.01), model=share,
+                variable=position, estimate=estimate, standard_error=np.full(variable.n_states, 0.01), model=models[position],
                 interval_low=np.clip(estimate - 0.02, 0, 1), interval_high=np.clip(estimate + 0.02, 0, 1),
             )
         )  # fmt: skip

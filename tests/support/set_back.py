@@ -14,7 +14,8 @@ from support import PATIENCE_SECONDS
 from verticil.party.backup import backup, restore
 from verticil.party.config import load_party
 from verticil.party.daemon import run_party
-from verticil.party.policy.ledger import Ledger, LedgerRow
+from verticil.party.policy.ledger import Ledger
+from verticil.party.policy.ledger_rows import LedgerRow
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import PartyState
 from verticil.shared.errors import PeerFault
@@ -193,9 +194,7 @@ class Running:
 
         def dial() -> InMemoryCoordinator:
             self.attempts += name == "clinic"
-            if self.miner is None:
-                raise PeerFault("UNREACHABLE", "the miner is away")
-            line = _MinerLine(self.miner.coordinator, identity)
+            line = _MinerLine(None if self.miner is None else self.miner.coordinator, identity)
             line.running = self
             return line
 
@@ -252,6 +251,11 @@ class Running:
 
 class _MinerLine(InMemoryCoordinator):
     running: Running
+
+    async def hello(self, request: Any) -> Any:
+        if self.running.miner is None:
+            raise PeerFault("UNREACHABLE", "the miner is away")
+        return await super().hello(request)
 
     async def poll(self, request: Any) -> Any:
         if request.wait_seconds:  # the first poll has brought everything

@@ -14,11 +14,11 @@ from support.documents import FEDERATION, party_toml
 from verticil.cli.main import main
 from verticil.party.config import load_party
 from verticil.party.dataset.releases import Release
-from verticil.party.local_dataset import accounts_of, statistics_of
 from verticil.party.operator.page import view
 from verticil.party.operator.page.view import render
 from verticil.party.operator.pending_studies import show
 from verticil.party.operator.reports import ledger as listing
+from verticil.party.policy.planned_statistics import accounts_of, statistics_of
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
 from verticil.shared.channels.transition import quantize, symmetric

@@ -25,13 +25,15 @@ from verticil.shared.identity.authority import create_authority, issue, open_aut
 from verticil.shared.identity.identity import Role
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.revocation import make_list
+from verticil.shared.model.network import PairEstimate
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.release.bundle import sign_release, write_release
 from verticil.shared.release.content import FILES, ReleaseContent
+from verticil.shared.release.shares import WITHIN
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
-from verticil.shared.study.document import CustomRule, TablesRule
+from verticil.shared.study.document import CustomRule, ReleaseRule, TablesRule
 from verticil.shared.study.tables import tables_sigma
 from verticil.wire.v1 import common_pb2
 
@@ -278,8 +280,8 @@ def _link(release: Path) -> None:
         (lambda r: (r / "synthetic.csv").unlink(), "synthetic.csv is listed in manifest.json but missing"),
         (lambda r: (r / "extra.txt").write_text("x"), "extra.txt is not listed"),
         (lambda r: (r / "folder").mkdir(), "folder is not listed"),
-        (lambda r: (r / "\x1b[2Jall is well").write_text("x"), r"'\\x1b\[2Jall is well' is not listed"),
-        (lambda r: Path(os.fsdecode(os.fsencode(r) + b"/\xff")).write_text("x"), r"'\\udcff' is not listed"),
+        (lambda r: (r / "\x1b[2Jall is well").write_text("x"), r"\\x1b\[2Jall is well is not listed"),
+        (lambda r: Path(os.fsdecode(os.fsencode(r) + b"/\xff")).write_text("x"), r"\\udcff is not listed"),
         (
             lambda r: (r / "synthetic.csv").open("a").close() or (r / "synthetic.csv").write_bytes(b"x"),
             "1 bytes, expected",
@@ -355,6 +357,79 @@ def test_documents_that_do_not_fit_together_are_refused_even_when_signed(release
     with pytest.raises(GateFailed, match=message) as caught:
         verify_release(release, ca_certificate=house.ca)
     assert caught.value.code == "RELEASE_INVALID"
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "model.json"])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("k_measure", 99),
+        ("scheme", "subset"),
+        ("owner", "registry"),
+        ("kept_least", 0.999),
+        ("kept_most", 0.001),
+        ("condition_number", 1.0),
+        ("gamma_exact", "1"),
+        ("bounded", False),
+        ("posterior_of_prior_0.15", 0.15),
+        ("released", "as it is"),
+    ],
+)
+def test_no_figure_of_a_column_is_another_than_its_matrix_gives(release, house, name, key, value):
+    _resigned(release, house, name, lambda document: document["privacy"]["columns"][0].update({key: value}))
+    with pytest.raises(GateFailed, match=rf"{name}: privacy: columns\[0\]: {key}: not what the matrix"):
+        verify_release(release, ca_certificate=house.ca)
+
+
+def test_a_figure_that_every_column_has_is_not_left_out(release, house):
+    _resigned(release, house, "model.json", lambda document: document["privacy"]["columns"][1].pop("k_measure"))
+    with pytest.raises(GateFailed, match="k_measure: not what the matrix"):
+        verify_release(release, ca_certificate=house.ca)
+
+
+@pytest.mark.parametrize("key", ["mode", "miner", "parties", "together"])
+def test_what_is_said_of_linkage_is_what_the_study_says(release, house, key):
+    _resigned(
+        release, house, "manifest.json", lambda document: document["privacy"]["alignment"].update({key: "nothing"})
+    )
+    with pytest.raises(GateFailed, match="alignment: what it says that finding the common people revealed"):
+        verify_release(release, ca_certificate=house.ca)
+
+
+def _shift(shares: list[float]) -> None:
+    shares[0], shares[1] = shares[1] + 0.01, shares[0] - 0.01
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: _shift(d["marginals"][1]["model"]), "the marginal of 'smoker': model"),
+        (lambda d: d["marginals"][1]["interval"][0].reverse(), "the marginal of 'smoker': interval"),
+        (lambda d: _shift(d["pairs"]["tables"][0]["network"][0]), "the pair of 'age' and 'smoker': network"),
+        (lambda d: _shift(d["pairs"]["tables"][0]["synthetic"][0]), "the pair of 'age' and 'smoker': synthetic"),
+        (lambda d: d["pairs"]["tables"][0].update(joint=d["pairs"]["tables"][0]["network"]), "smoker': joint"),
+        (lambda d: d["pairs"]["tables"][0].update(verdict=WITHIN), "smoker': verdict"),
+        (lambda d: d["pairs"]["tables"][0]["estimate"][0].__setitem__(0, 0.9), "smoker': interval"),
+    ],
+)
+def test_shares_that_follow_from_the_models_and_records_are_computed_again(content, house, tmp_path, change, message):
+    table = np.full((3, 2), 1 / 6)
+    pair = PairEstimate(first=0, second=1, estimate=table, low=table - 0.01, high=table + 0.01, exact=False)
+    study = dataclasses.replace(content.study, release=ReleaseRule(synthetic_records=len(content.synthetic), seed=7))
+    shown = dataclasses.replace(
+        content,
+        study=study,
+        effective_digest=canonical.digest(study).hex(),
+        pairs=(pair,),
+        receipts=(),
+        simulation=True,
+    )
+    folder = write_release(tmp_path / "pairs", shown)
+    sign_release(folder, house.miner, ca_certificate=house.ca)
+    verify_release(folder, ca_certificate=house.ca)
+    _resigned(folder, house, "model.json", change)
+    with pytest.raises(GateFailed, match=message):
+        verify_release(folder, ca_certificate=house.ca)
 
 
 @pytest.mark.parametrize(

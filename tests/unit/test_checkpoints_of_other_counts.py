@@ -22,6 +22,7 @@ from verticil.shared.errors import DataFault
 from verticil.shared.joint import work
 from verticil.shared.joint.noisy_tables import NoisyTables
 from verticil.shared.joint.replicates import redrawn
+from verticil.shared.posterior.parent_sets import ParentSets
 from verticil.shared.study import canonical
 from verticil.shared.study.document import PosteriorRule, Study
 
@@ -62,6 +63,15 @@ def test_a_search_goes_on_with_no_checkpoint_of_other_records(method: str) -> No
     for checkpoint in (kept[0], kept[-1]):
         with pytest.raises(FOREIGN):
             learn(other, study, interruption=Interruption(checkpoint=checkpoint))
+
+
+def test_a_sample_of_graphs_is_of_the_very_weights() -> None:
+    """The same sets of parents may be weighed otherwise by other counts."""
+    starts, masks = np.arange(3), np.zeros(2, dtype=np.uint64)
+    one, other = (
+        ParentSets(n_variables=2, starts=starts, masks=masks, log_weight=np.array([0, w])) for w in (0.0, 0.5)
+    )
+    assert one.digest() != other.digest()
 
 
 def measured() -> NoisyTables:

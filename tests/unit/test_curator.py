@@ -353,7 +353,6 @@ def test_a_spent_budget_names_who_spent_it(clinic: Path) -> None:
     assert spent(clinic) == Cost(epsilon=1.0, delta=1e-9)
 
 
-@pytest.mark.usefixtures("quick")
 def test_nothing_is_measured_that_there_is_no_budget_for_or_that_a_damaged_ledger_cannot_hold(clinic: Path) -> None:
     told: list[str] = []
     with pytest.raises(Refusal, match="BUDGET_EXCEEDED"):

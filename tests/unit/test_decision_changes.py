@@ -414,3 +414,14 @@ def test_who_submitted_a_study_and_why_it_ended_are_shown_as_the_miners_word_and
         assert "submitted by 'lee', by the miner's word" in said
         told = "why it ended, by the miner's word: closed by the miner's operator: not agreed"
         assert (told in said) is (command == "status")
+
+
+def test_an_inbox_of_many_studies_is_one_line_each(folder, release_study, capsys):
+    config = config_of(folder)
+    with Site.open(config) as site:
+        for number in range(11):
+            offer(site, dataclasses.replace(release_study, title=f"Study {number}"), submitter="lee")
+    assert main(["party", "inbox", "--config", str(config.path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 + 11 + 1
+    assert all(len(line.split()[0]) == 16 for line in lines[1:-1])

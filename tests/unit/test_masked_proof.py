@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 from support.set_back import SetBack, rows
 from verticil.party.config import load_party
 from verticil.party.protocol.masked.reconciler import RECONCILER
-from verticil.party.protocol.reconciliation.forgotten import Forgotten, settle
+from verticil.party.protocol.reconciliation.forgotten import Forgotten, reconcile, settle
 from verticil.party.protocol.reconciliation.reconciler import Verifier
 from verticil.party.protocol.round_charge import PARTIES, ROWS, TABLES
 from verticil.party.site import Site
@@ -62,20 +64,26 @@ class Trial:
         told = {"study": self.digest, "plan": self.plan, **other}
         return self.keys[by].sign(body(kind=kind, **told))  # type: ignore[arg-type]
 
-    def from_peer(
+    def held(
         self, *messages: common_pb2.Signed, linked: bool = False, n: int = N, by: str = "insurer"
-    ) -> Sequence[Forgotten]:
-        """What the clinic reads of what the insurer shows."""
+    ) -> peer_pb2.Held:
+        """What the insurer shows."""
         holding = PeerHolding(
             study_digest=self.digest, party="clinic", columns={}, parameters=None, peer="insurer", linked=linked
         )
-        held = peer_pb2.Held(
+        return peer_pb2.Held(
             statement=self.keys[by].sign(encode(holding)),
             proposal=self.proposal,
             effective=self.proposal,
             n_common=n,
             messages=messages,
         )
+
+    def from_peer(
+        self, *messages: common_pb2.Signed, linked: bool = False, n: int = N, by: str = "insurer"
+    ) -> Sequence[Forgotten]:
+        """What the clinic reads of what the insurer shows."""
+        held = self.held(*messages, linked=linked, n=n, by=by)
         with Site.open(self.config) as site:
             return RECONCILER.from_peer(self.verifier(site), "insurer", held)
 
@@ -183,6 +191,28 @@ def test_what_is_proved_is_refused_or_written_back_once_with_a_line_each(trial: 
     assert {line["detail"] for line in lines} == {"shown by 'insurer'"}
     assert words(trial.from_peer(trial.signed(Kind.HELLO, transcript=b""), trial.signed(Kind.SHARE))) == ["ends"]
     assert rows(trial.made.clinic) == written
+
+
+@pytest.mark.usefixtures("state")
+def test_what_two_nodes_prove_at_once_is_charged_once(trial: Trial) -> None:
+    begun, beside = threading.Event(), threading.Event()
+    told = trial.held(trial.signed(Kind.HELLO, transcript=b""), trial.signed(Kind.MASKED))
+    with Site.open(trial.config) as site, ThreadPoolExecutor(2) as pool:
+
+        def prove(meanwhile: Callable[[], object]) -> Sequence[Forgotten]:
+            shown = RECONCILER.from_peer(trial.verifier(site), "insurer", told)
+            meanwhile()
+            return shown
+
+        def first() -> None:
+            begun.set()
+            beside.wait(0.3)  # in vain, where the other one has to wait
+
+        pool.submit(reconcile, site, lambda: prove(first), accept_older=True, at=utc_now())
+        begun.wait()
+        pool.submit(reconcile, site, lambda: prove(beside.set), accept_older=True, at=utc_now()).result()
+        pool.shutdown()
+        assert [row.recipient for row in site.ledger.rows()] == [PARTIES, "everyone", TABLES, ROWS, ROWS]
 
 
 def test_a_node_keeps_one_signature_of_each_sort(trial: Trial) -> None:

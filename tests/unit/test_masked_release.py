@@ -78,6 +78,10 @@ def test_it_states_plan_tables_dealers_and_noise_and_verifies(
     said = capsys.readouterr().out
     assert "files and the plan of the round, signed by" in said
     assert "do not fit together: one" in said
+    strictly = ["release", "verify", str(folder), "--ca", str(tmp_path / "house" / "ca.crt"), "--strict"]
+    for form in ("text", "json"):
+        assert main([*strictly, "--format", form]) == 6, "an alarm is not let through"
+    capsys.readouterr()
     manifest = json.loads((folder / "manifest.json").read_text())
     plan = plan_of(study, 1234, proposal=bytes.fromhex(content.study_digest))
     assert manifest["opened"] == {

@@ -350,7 +350,8 @@ def test_no_bin_has_fewer_than_ten_rows_and_no_outer_end_is_finer_than_two_digit
 def test_degrees_stay_degrees_and_dates_end_with_months(tmp_path: Path) -> None:
     kelvin = [309.02 + 1.95 * i / 199 for i in range(200)]
     days = [(dt.date(2019, 3, 14) + dt.timedelta(days=3 * i)).isoformat() for i in range(199)] + ["2020-11-01"]
-    pd.DataFrame({"kelvin": kelvin, "seen": days}).to_csv(tmp_path / "t.csv", index=False)
+    paid = [(dt.date(9999, 1, 5) + dt.timedelta(days=i)).isoformat() for i in range(199)] + ["9999-12-31"]
+    pd.DataFrame({"kelvin": kelvin, "seen": days, "paid": paid}).to_csv(tmp_path / "t.csv", index=False)
     text, study = drafted(tmp_path, only="t.csv")
     bins = {variable.name: variable.bins for variable in study.schema.variables}
     assert bins["kelvin"] is not None
@@ -359,14 +360,17 @@ def test_degrees_stay_degrees_and_dates_end_with_months(tmp_path: Path) -> None:
     assert bins["seen"] is not None
     ends = [number_of(day, "YYYY-MM-DD") for day in ("2019-03-01", "2020-12-01")]
     assert [bins["seen"][0], bins["seen"][-1]] == ends
+    assert bins["paid"] is not None
+    assert (bins["paid"][0], bins["paid"][-1]) == (9999.0, 10000.0)
 
 
 def test_a_category_of_fewer_than_ten_rows_is_nobodys(tmp_path: Path) -> None:
     rows = ["flu"] * 200 + ["cold"] * 190 + ["gout"] * 10 + ["rabies"] * 9 + ["plague"]
-    site = ["left"] * 204 + ["right"] * 202 + ["both"] * 4
+    site = ["left"] * 204 + ["right"] * 202 + ["middle"] * 4
     few = ["yes"] * 401 + ["no"] * 9
     gaps = ["a"] * 200 + ["b"] * 205 + [""] * 5
-    frame = pd.DataFrame({"diagnosis": rows, "site": site, "few": few, "gaps": gaps})
+    both = ["a"] * 200 + ["b"] * 199 + ["c"] * 6 + [""] * 5
+    frame = pd.DataFrame({"diagnosis": rows, "site": site, "few": few, "gaps": gaps, "both": both})
     frame.sample(frac=1, random_state=1).to_csv(tmp_path / "t.csv", index=False)
     text, study = drafted(tmp_path, only="t.csv")
     by_name = {variable.name: variable for variable in study.schema.variables}
@@ -379,7 +383,8 @@ def test_a_category_of_fewer_than_ten_rows_is_nobodys(tmp_path: Path) -> None:
     assert f'{NOTE}"few" of only is left out: fewer than 2 categories have 10 rows' in text
     assert by_name["gaps"].labels == ("a", "b")
     assert by_name["gaps"].missing is None
-    for secret in ("rabies", "plague", "both"):
+    assert (by_name["both"].labels, by_name["both"].missing) == (("a", "b", "other"), None)  # eleven rows together
+    for secret in ('"rabies"', '"plague"', '"middle"', '"c"', '"no"'):
         assert secret not in text
 
 

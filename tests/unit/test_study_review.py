@@ -18,6 +18,7 @@ from verticil.analyst.check import check
 from verticil.analyst.lint import refuse_hopeless
 from verticil.cli.main import main
 from verticil.curator import synthesize
+from verticil.curator.kipps import generate
 from verticil.party.config import load_party
 from verticil.party.dataset.perturb import codebook_digest
 from verticil.party.operator import commands
@@ -105,6 +106,7 @@ ACTS: dict[str, Callable[[Path, Study, Path], object]] = {
     ),
     "synthesize": lambda path, _, __: synthesize(path.with_name("clinic.csv"), path),
     "synthesize and compare": lambda path, _, __: synthesize(path.with_name("clinic.csv"), path, compare=True),
+    "train a generator": lambda path, _, __: generate(path.with_name("clinic.csv"), path),
     "synthesize a value in Python": lambda path, _, __: vt.synthesize(
         path.with_name("clinic.csv"), vt.study.read(path)
     ),

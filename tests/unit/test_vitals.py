@@ -193,7 +193,7 @@ async def test_what_is_said_is_one_line_each_and_never_longer_than_the_file(tmp_
     vitals.serving(lambda: "ü\n" * 2000)
     await asyncio.to_thread(vitals._say)
     assert (tmp_path / FILE_NAME).stat().st_size == 1024
-    assert judge(tmp_path).startswith("ü ü ü")
+    assert judge(tmp_path).startswith("ü\\nü\\nü")
     vitals.end(None)
 
 

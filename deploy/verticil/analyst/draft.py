@@ -62,7 +62,7 @@ _MOST_CATEGORIES: Final = 16
 IDENTIFYING: Final = 0.5  # texts with more distinct values than this part of the rows are left out
 _SPIKE: Final = 0.2  # a whole number that so many rows have gets its own bin
 _N_BINS: Final = 6
-FEWEST_ROWS: Final = 10  # of a category or bin: what fewer people have is nobody else's business
+FEWEST_ROWS: Final = 10  # of a category or bin: what fewer people have could name one of them
 _EPSILON: Final = 3.0
 _EPSILON_OF_A_PARTY: Final = 20.0
 """Of one column, and of all columns of one party: the limits that ``verticil party init`` writes."""
@@ -518,15 +518,17 @@ def outer_ends(low: float, high: float, *, whole: bool) -> tuple[float, float]:
 
 def _months(low: float, high: float) -> tuple[float, float]:
     """Return the beginnings of the month of the first date and of the month after the last, dates counted in years."""
-    days = [
+    first, last = (
         dt.date(int(date), 1, 1) + dt.timedelta(days=round((date % 1) * (366 if calendar.isleap(int(date)) else 365)))
         for date in (low, high)
-    ]
-    first, after = days[0].replace(day=1), days[1].replace(day=1) + dt.timedelta(days=31)
-    bottom, top = (number_of(day.replace(day=1).isoformat(), "YYYY-MM-DD") for day in (first, after))
-    assert bottom is not None
-    assert top is not None
-    return bottom, top
+    )
+    return _month_start(first.year, first.month), _month_start(last.year, last.month + 1)
+
+
+def _month_start(year: int, month: int) -> float:
+    """Return the first day of a month as a number of years; the thirteenth month is the next year's first."""
+    start = number_of(f"{year:04d}-{month:02d}-01", "YYYY-MM-DD")
+    return float(year + 1) if start is None else start
 
 
 def _filled(edges: Sequence[float], values: NDArray[np.float64], weights: NDArray[np.int64]) -> list[float]:

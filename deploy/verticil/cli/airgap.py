@@ -84,6 +84,7 @@ def miner_export(
 ) -> None:
     """For a party without a line: write what it would be told into one file. The daemon may run."""
     from verticil.miner.airgap.local_control import ControlRequest
+    from verticil.shared.airgap.exchange import Exported
 
     request = ControlRequest(verb="export", file=out, party=party, releases=tuple(release or ()), plain=plain)
     exported = answered(config, request, Exported)
@@ -99,6 +100,7 @@ def miner_import(
 ) -> None:
     """Take in what a party without a line sends in a file, as if it called. The daemon may run."""
     from verticil.miner.airgap.local_control import ControlRequest
+    from verticil.shared.airgap.exchange import Imported
 
     imported = answered(config, ControlRequest(verb="import", file=file, accept_older=accept_older), Imported)
     if not emit(imported, form=form):

@@ -17,7 +17,7 @@ import typer
 from typer.exceptions import Abort, TyperException
 
 from verticil.cli.commands import Commands
-from verticil.cli.output import Format, report, report_error
+from verticil.cli.output import Format, report, report_error, write_plainly
 from verticil.shared.disk import is_disk_full, write_fault
 from verticil.shared.errors import Misuse, VerticilError
 
@@ -110,4 +110,5 @@ def _last_resort(error: Exception, *, form: Format) -> int:
 
 def run() -> None:
     """Entry point of the `verticil` command."""
+    write_plainly(sys.stdout, sys.stderr)
     sys.exit(main(sys.argv[1:]))

@@ -2,6 +2,9 @@
 
 Logs, progress and text errors go to standard error; with ``--format json`` an error is the one object on standard output:
 ``{"error": {"code", "message", "hint"}}``.
+
+No command prints in another way. A terminal shows what stands in a message, a hint or a field, and obeys none of it: letters that
+do not print appear by their numbers, in JSON too. A stream that cannot write a letter (an ASCII terminal) gets its number.
 """
 
 from __future__ import annotations
@@ -9,16 +12,19 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Annotated
+from io import TextIOWrapper
+from typing import Annotated, Any, TextIO
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderHook
+from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
-from verticil.shared.errors import VerticilError
+from verticil.shared.errors import VerticilError, printable
 from verticil.shared.progress import Progress, Tell
 from verticil.shared.view import document
 
@@ -47,22 +53,65 @@ def errors_console() -> Console:
 
 def _console(terminal: bool, *, stderr: bool) -> Console:
     # What goes into a file or a pipe is not wrapped to a terminal that is not there.
-    return Console(stderr=stderr, highlight=False, soft_wrap=not terminal, width=None if terminal else 200)
+    console = Console(stderr=stderr, highlight=False, soft_wrap=not terminal, width=None if terminal else 200)
+    console.push_render_hook(_PrintableHook())
+    return console
+
+
+class _Printable:
+    """Something to be shown, without any letter that a terminal would obey; Rich's own control codes stay."""
+
+    def __init__(self, shown: RenderableType) -> None:
+        self._shown = shown
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[Segment]:
+        for segment in console.render(self._shown, options):
+            yield segment if segment.control else Segment(printable(segment.text, also="\n"), segment.style)
+
+
+class _PrintableHook(RenderHook):
+    """Makes all that a console prints printable."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        """Return the same things to show, each printable."""
+        return [_Printable(shown) for shown in renderables]
+
+
+class PlainTable(Table):
+    """A table whose texts are no markup."""
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+        """Add a row as `Table` does; a text stands as it is, on one line."""
+        texts = (Text(printable(cell)) if isinstance(cell, str) else cell for cell in cells)
+        super().add_row(*texts, **options)
+
+
+def write_plainly(*streams: TextIO) -> None:
+    """Let a stream write the number of a letter that its encoding has not, in place of failing."""
+    for stream in streams:
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def say(text: str, *, style: str | None = None) -> None:
-    """Print words for people as they are: what looks like markup in them is none."""
-    text_console().print(text, markup=False, style=style)
+    """Print a line of words for people as they are; what looks like markup is none. Empty lines may stand before it.
+
+    A line end within it is shown by its number: what somebody else wrote must not look like a line of ours.
+    """
+    line = text.lstrip("\n")
+    text_console().print(text[: len(text) - len(line)] + printable(line), markup=False, style=style)
 
 
 def put(shown: object, *, style: str | None = None, end: str = "\n") -> None:
-    """Print a table, or words with Rich's markup, for people."""
+    """Print a table, or our own words with Rich's markup, for people."""
     text_console().print(shown, style=style, end=end)
 
 
-def plain_table(*headings: str, right: Sequence[str] = (), title: str | None = None, no_wrap: bool = False) -> Table:
+def plain_table(
+    *headings: str, right: Sequence[str] = (), title: str | None = None, no_wrap: bool = False
+) -> PlainTable:
     """A table without lines: columns of text under `headings`, then those of numbers."""
-    shown = Table(box=None, pad_edge=False, title=title, title_justify="left")
+    shown = PlainTable(box=None, pad_edge=False, title=title, title_justify="left")
     for position, heading in enumerate((*headings, *right)):
         shown.add_column(heading, justify="left" if position < len(headings) else "right", no_wrap=no_wrap)
     return shown
@@ -110,9 +159,19 @@ def emit(answer: object, *, form: Format) -> bool:
     """With ``--format json`` print a view model or a mapping and return True; otherwise False, and the caller prints its text."""
     if form is not Format.json:
         return False
-    sys.stdout.write(json.dumps(document(answer), ensure_ascii=False) + "\n")
+    sys.stdout.write(_json_text(document(answer)) + "\n")
     sys.stdout.flush()
     return True
+
+
+def _json_text(answer: object) -> str:
+    """Return an answer as JSON that any stream and terminal takes: letters that do not print stand by their numbers."""
+    text = json.dumps(answer, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8", "surrogatepass")
+    except UnicodeEncodeError:
+        return json.dumps(answer)
+    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
 
 
 def report_error(error: VerticilError, *, form: Format) -> int:
@@ -125,8 +184,8 @@ def report(code: str, message: str, hint: str, exit_code: int, *, form: Format) 
     if not emit({"error": {"code": code, "message": message, "hint": hint}}, form=form):
         console = errors_console()
         console.print(f"[bold red]error[/] [bold]{code}[/]: ", end="")
-        console.print(message, markup=False)
+        console.print(printable(message), markup=False)
         if hint:
             console.print("hint: ", style="cyan", end="")
-            console.print(hint, markup=False)
+            console.print(printable(hint), markup=False)
     return exit_code

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -14,7 +15,10 @@ from verticil.cli.party_site import ApproverOption, ConfigOption, StudyArgument,
 from verticil.shared.errors import Misuse
 
 if TYPE_CHECKING:
-    from verticil.party.operator.pending_studies import Comparison
+    from verticil.party.operator.pending_studies import Comparison, PendingStudy
+
+_IN_FULL: Final = 10
+"""So many studies the inbox shows with all their terms; of more it has one line each."""
 
 KeyOption = Annotated[
     Path | None,
@@ -39,6 +43,9 @@ def inbox(config: ConfigOption = Path("party.toml"), form: FormatOption = Format
         put(f"[bold]{found.party}[/]  nothing waits for you")
     for warning in found.common_sets.warnings:
         say(f"warning: {warning}", style="yellow")
+    if len(found.waiting) > _IN_FULL:
+        _list_waiting(found.waiting)
+        return
     for study in found.waiting:
         put(f"[bold]{study.study}[/]  {study.digest[:16]}  waits for your {study.waits_for}")
         party_text.print_submitter(study, indent="  ")
@@ -56,6 +63,16 @@ def inbox(config: ConfigOption = Path("party.toml"), form: FormatOption = Format
         name = study.digest[:16]  # an id may be that of several studies
         what = f"countersign {name} --look" if study.waits_for == "countersignature" else f"show {name}"
         say(f"  next: verticil party {what}")
+
+
+def _list_waiting(waiting: Sequence[PendingStudy]) -> None:
+    """Print one line for each of many studies."""
+    shown = plain_table("digest", "study", "waits for your", "until", "against it", no_wrap=True)
+    for study in waiting:
+        until = "" if study.terms is None else study.terms.expires
+        shown.add_row(study.digest[:16], study.study, study.waits_for, until, str(len(study.objections) or ""))
+    put(shown)
+    say(f"{len(waiting)} studies; next: verticil party show DIGEST, or countersign DIGEST --look")
 
 
 def show(

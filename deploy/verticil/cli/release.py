@@ -92,12 +92,13 @@ def _print_verified(verified: VerifiedRelease) -> None:
         f"{verified.statements} parties' signed parameters" if verified.statements else f"{verified.receipts} receipts"
     )
     evidence = "the plan of the round" if verified.opened else signed
-    put(f"[green]verified[/]: {len(verified.files)} files and {evidence}, signed by {', '.join(verified.signers)}")
-    put(f"study {verified.study_id}, digest {verified.study_digest}, published {verified.published_at}")
+    put("[green]verified[/]: ", end="")
+    say(f"{len(verified.files)} files and {evidence}, signed by {', '.join(verified.signers)}")
+    say(f"study {verified.study_id}, digest {verified.study_digest}, published {verified.published_at}")
     if verified.left_out:
         say(f"a sub-model: the study went on without {', '.join(verified.left_out)}")
     if verified.countersigned_by:
-        put(f"countersigned before publication by {', '.join(verified.countersigned_by)}")
+        say(f"countersigned before publication by {', '.join(verified.countersigned_by)}")
     for account in verified.accounts:
         cost = cost_text(account.cost.epsilon, account.cost.delta)
         say(f"one person, all of it, for {account.reader.words}: {cost}")
@@ -133,7 +134,10 @@ def verify(
         Path | None, typer.Option(help="The federation's deny-list; revoked.crl beside the --ca file unless given.")
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit 6 also where graphs were sampled and the chains do not agree.")
+        bool,
+        typer.Option(
+            "--strict", help="Exit 6 also where sampled chains do not agree, or masked tables do not fit together."
+        ),
     ] = False,
     form: FormatOption = Format.text,
 ) -> None:
@@ -144,7 +148,7 @@ def verify(
     payload = {**verified.document(), "deny_list": None if deny_list is None else str(deny_list)}
     if not emit(payload, form=form):
         _print_verified(verified)
-    if strict and verified.chains_agree is False:
+    if strict and (verified.alarms or verified.chains_agree is False):
         raise typer.Exit(6)
 
 

@@ -118,6 +118,8 @@ def generate(
         DataFault: the table cannot be used; LEARNING_FAILED, too few records keep the rules; STATE_CORRUPT.
         Refusal: BUDGET_EXCEEDED.
     """
+    given = study if isinstance(study, Study) else read_study(Path(study))
+    require_reviewed(given)
     if find_spec("torch") is None:
         raise Misuse(
             "USAGE",
@@ -127,8 +129,6 @@ def generate(
     from verticil.gan.sampling import sample
     from verticil.gan.training import train
 
-    given = study if isinstance(study, Study) else read_study(Path(study))
-    require_reviewed(given)
     owned = owners_study(given, method=KIPPS, epsilon=epsilon, delta=delta, seed=seed)
     target = None if out is None else free_place(Path(out))
     place = Path(table) if isinstance(table, str | Path) else Path("table")

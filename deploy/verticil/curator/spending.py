@@ -15,7 +15,7 @@ from verticil.curator.measuring import digest_of
 from verticil.curator.state import CuratorState
 from verticil.party.dataset.releases import Release
 from verticil.party.limits.policy import Policy
-from verticil.party.policy.ledger import LedgerRow
+from verticil.party.policy.ledger_rows import LedgerRow
 from verticil.shared.errors import Refusal
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import PUBLIC, Cost, Limits

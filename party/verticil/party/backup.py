@@ -42,6 +42,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import errno
 import hashlib
 import json
 import os
@@ -76,7 +77,7 @@ from verticil.party.storage.studies import StudyRecord
 from verticil.shared.config import path_in, read_toml
 from verticil.shared.disk import write_fault
 from verticil.shared.durable import rename, sync_directory, sync_file
-from verticil.shared.errors import GateFailed, Misuse, Refusal
+from verticil.shared.errors import DataFault, GateFailed, Misuse, Refusal
 from verticil.shared.identity.pki import key_files, utc_now
 from verticil.shared.membership.revocation import FILE_NAME as DENY_LIST
 from verticil.shared.study.states import State, is_final
@@ -334,7 +335,7 @@ def _noted(restored: Restored, folder: Path, at: dt.datetime, *, audit_log: bool
         config = load_party(folder / "party.toml")
     except Misuse as error:
         return replace(restored, problem=error.message)
-    with Site.open(config, accept_older=audit_log) as site:
+    with _readable(folder), Site.open(config, accept_older=audit_log) as site:
         head, problem = None, ""
         try:
             head = AuditLog(site.database, config.state_directory).verify().head.hex()
@@ -353,6 +354,19 @@ def _noted(restored: Restored, folder: Path, at: dt.datetime, *, audit_log: bool
         return found
 
 
+@contextlib.contextmanager
+def _readable(folder: Path) -> Iterator[None]:
+    """Name a state whose rows this program did not write: whoever knew the passphrase could change them."""
+    try:
+        yield
+    except (TypeError, ValueError, KeyError, AttributeError, IndexError, OverflowError) as error:
+        raise DataFault(
+            "STATE_CORRUPT",
+            f"{folder}: what is in the restored state is not what this program writes ({type(error).__name__})",
+            hint="the backup was changed by somebody who knows its passphrase: take another copy",
+        ) from error
+
+
 def is_just_restored(config: PartyConfig, database: Database) -> bool:
     """Whether nothing was done since this state was restored from a backup."""
     passing = {What.CONFIGURATION, What.CERTIFICATE, What.CERTIFICATE_ENDS}
@@ -364,36 +378,60 @@ def is_just_restored(config: PartyConfig, database: Database) -> bool:
 
 def _unpack(data: Iterator[bytes], folder: Path, name: str) -> tuple[Mapping[str, str], int]:
     reader, elsewhere, n_files = _Reader(data), dict[str, str](), 0
-    while True:
-        try:
-            said = cast("dict[str, object]", json.loads(reader.line()))
-            if "files" in said:
-                break
-            entry = _Entry(
-                path=cast("str", said["path"]), origin=cast("str", said["origin"]), size=cast("int", said["size"])
-            )
-        except (ValueError, KeyError):
-            raise GateFailed(
-                "BACKUP_INVALID", f"{name}: what is in it cannot be read", hint="is it of a later version?"
-            ) from None
-        path = PurePosixPath(entry.path)
-        if (
-            path.is_absolute() or ".." in path.parts
-        ):  # whoever knows the passphrase wrote this; still, never outside the folder
-            raise GateFailed("BACKUP_INVALID", f"{name}: a file in it would lie outside the folder")
-        target = folder / path
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+    while isinstance(entry := _said(reader.line(), name), _Entry):
+        target = folder / PurePosixPath(entry.path)
+        with _put(target, name):
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(file, "wb") as opened:
             for piece in reader.take(entry.size):
-                file.write(piece)
-            file.flush()
-            sync_file(file.fileno(), target)
+                opened.write(piece)
+            opened.flush()
+            sync_file(opened.fileno(), target)
         if entry.origin:
             elsewhere[entry.origin] = entry.path
         n_files += 1
-    if reader.line() or said["files"] != n_files:
-        raise GateFailed("BACKUP_INVALID", f"{name}: holds {n_files} files, expected {said['files']}")
+    if reader.line() or entry != n_files:
+        raise GateFailed("BACKUP_INVALID", f"{name}: holds {n_files} files, expected {entry}")
     return elsewhere, n_files
+
+
+@contextlib.contextmanager
+def _put(target: Path, name: str) -> Iterator[None]:
+    """Make a place for a file; two of one name, or one below another, are the backup's fault."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in {errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}:
+            raise
+        raise GateFailed(
+            "BACKUP_INVALID", f"{name}: a file in it has no place beside the others", hint=_ANOTHER_COPY
+        ) from None
+
+
+def _said(line: bytes, name: str) -> _Entry | int:
+    """A line of a backup: a file, or at the end how many they were. Whoever knows the passphrase wrote it."""
+    fault = GateFailed("BACKUP_INVALID", f"{name}: what is in it cannot be read", hint="is it of a later version?")
+    try:
+        said = cast("object", json.loads(line))
+    except (ValueError, RecursionError):
+        raise fault from None
+    match said:
+        case {"files": int(n_files)} if not isinstance(n_files, bool):
+            return n_files
+        case {"path": str(path), "origin": str(origin), "size": int(size)} if size >= 0 and not isinstance(size, bool):
+            parts = PurePosixPath(path).parts
+        case _:
+            raise fault
+    try:
+        is_name = bool(parts) and b"\0" not in os.fsencode(path) + os.fsencode(origin)
+    except UnicodeEncodeError:
+        raise fault from None
+    if not is_name:
+        raise fault
+    if path.startswith("/") or ".." in parts:  # never outside the folder
+        raise GateFailed("BACKUP_INVALID", f"{name}: a file in it would lie outside the folder")
+    return _Entry(path=path, origin=origin, size=size)
 
 
 class _Reader:

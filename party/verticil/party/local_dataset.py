@@ -37,7 +37,7 @@ from verticil.party.dataset.person_keys import KEY_BYTES, PeopleOfTable, PersonM
 from verticil.party.dataset.releases import Column, Release
 from verticil.party.dataset.source import Batch, read_batches
 from verticil.party.dataset.source_fingerprints import SourceFingerprints
-from verticil.party.dataset.table import DatasetRule, header
+from verticil.party.dataset.table import DatasetRule, header, with_properties
 from verticil.party.storage.secret import SiteSecret, secret_id
 from verticil.shared.alignment.merkle import Tree
 from verticil.shared.arrays import Codes, taken, typed
@@ -46,7 +46,7 @@ from verticil.shared.knowledge.columns import flag_codes, narrowed
 from verticil.shared.knowledge.rules import Flag, Knowledge
 from verticil.shared.model.schema import Variable
 from verticil.shared.nameless import KeptRows
-from verticil.shared.privacy.events import PrivacyEvent, column_reader, planned
+from verticil.shared.privacy.events import column_reader
 from verticil.shared.privacy.figures import column_event
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.study.document import Study
@@ -287,28 +287,6 @@ def columns_of(config: PartyConfig, study: Study) -> dict[str, Column]:
     """The local column of each of this party's variables; raises as `origins`."""
     places = origins(config, study)
     return {variable: Column(dataset=place.dataset, source=place.source) for variable, place in places.items()}
-
-
-def with_properties(rule: DatasetRule, knowledge: Knowledge | None, names: Collection[str]) -> DatasetRule:
-    """How to read a table for a study that knows finer values of some columns: their property is written in place of each.
-
-    As by a recode, which the study states; a recode of the site's own comes first. So it is part of what a code means
-    (`perturb.codebook_digest`), and another assignment of values is another release.
-
-    Args:
-        rule: of the site.
-        knowledge: what the study states.
-        names: variables that the table has.
-    """
-    if knowledge is None:
-        return rule
-    changed = dict(rule.columns)
-    for name in names:
-        if property_of := knowledge.properties(name):
-            column = rule.column(name)
-            own = {text: property_of.get(target, target) for text, target in column.recode.items()}
-            changed[name] = replace(column, recode={**property_of, **own})
-    return replace(rule, columns=changed)
 
 
 def _origin(dataset: str, account: str, rule: DatasetRule, study: Study, variable: Variable) -> Origin:
@@ -702,29 +680,3 @@ def releases_of(config: PartyConfig, study: Study, holding: LocalDataset, *, sit
         )
         for index in study.units_of(config.name)
     }
-
-
-def accounts_of(releases: Mapping[int, Release], account: Callable[[str], str]) -> dict[str, str]:
-    """Return the account of each variable that is released.
-
-    Args:
-        releases: by unit.
-        account: of a data set; see `SamePeople.account`.
-    """
-    return {name: account(release.dataset) for release in releases.values() for name in release.variables}
-
-
-def statistics_of(study: Study, party: str, datasets: Mapping[str, str]) -> dict[str, list[PrivacyEvent]]:
-    """The events of what a party shares besides columns, by account that they count in; nothing where there is none.
-
-    Args:
-        study: the study.
-        party: this party.
-        datasets: variable -> account.
-    """
-    found: dict[str, list[PrivacyEvent]] = {}
-    for item in planned(study, party):
-        if item.unit is None:
-            for dataset in dict.fromkeys(datasets[name] for name in item.variables if name in datasets):
-                found.setdefault(dataset, []).append(item.event)
-    return found

@@ -21,6 +21,23 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 
+def printable(text: str, *, also: str = "") -> str:
+    r"""Return a text so that a terminal shows it and obeys none of it: letters that do not print stand by their numbers.
+
+    Control characters, escape sequences, marks that turn the direction of writing and lone surrogates become what Python writes
+    for them; line ends, too, unless they are among `also`.
+
+    >>> printable("\x1b[2Jok\u202e"), printable("a\nb"), printable("a\nb", also="\n") == "a\nb"
+    ('\\x1b[2Jok\\u202e', 'a\\nb', True)
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() or letter in also else letter.encode("unicode_escape").decode("ascii")
+        for letter in text
+    )
+
+
 class VerticilError(Exception):
     """Root of the tree. Never raised itself.
 

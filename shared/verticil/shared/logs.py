@@ -23,7 +23,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Final, TextIO
 
-from verticil.shared.errors import VerticilError
+from verticil.shared.errors import VerticilError, printable
 
 _FIELDS: Final[ContextVar[tuple[tuple[str, str], ...]]] = ContextVar("verticil_log_fields", default=())
 _FRAMES: Final = 8
@@ -69,7 +69,7 @@ class Formatter(logging.Formatter):
             return json.dumps(entry, ensure_ascii=False)
         marks = "".join(f" {key}={value}" for key, value in _FIELDS.get())
         text = f"{time} {record.levelname:<7} {entry['message']}{marks}"
-        return _one_line(f"{text}; {entry['error']}" if "error" in entry else text)
+        return printable(f"{text}; {entry['error']}" if "error" in entry else text)
 
 
 def _message(record: logging.LogRecord) -> str:
@@ -85,10 +85,6 @@ def _described(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
     places = " < ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames))
     return f"{type(error).__name__} at {places or 'an unknown place'}"
-
-
-def _one_line(text: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def configure(*, as_json: bool = False, level: int = logging.INFO, stream: TextIO | None = None) -> None:

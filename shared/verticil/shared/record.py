@@ -39,7 +39,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, Union, ca
 
 import rfc8785
 
-from verticil.shared.errors import Misuse, PeerFault, VerticilError
+from verticil.shared.errors import Misuse, PeerFault, VerticilError, printable
 from verticil.shared.json_document import Json, strict_json
 from verticil.shared.table import Table, kind_of
 
@@ -314,7 +314,7 @@ def peer_fault(error: Misuse) -> PeerFault:
 
 def tame(text: str) -> str:
     """Text in which a foreign one may stand, for a message: short and printable."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:500])
+    return printable(text[:500])
 
 
 # ---- what a type says

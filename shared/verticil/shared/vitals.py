@@ -29,7 +29,7 @@ from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Final
 
-from verticil.shared.errors import CODES, DataFault, InternalFault, PeerFault, VerticilError, from_code
+from verticil.shared.errors import CODES, DataFault, InternalFault, PeerFault, VerticilError, from_code, printable
 
 FILE_NAME: Final = "health"
 STALE_SECONDS: Final = 30
@@ -256,8 +256,7 @@ def _notify(words: str) -> None:
 
 def _one_line(text: str, limit: int) -> str:
     """Printable, of at most so many bytes of UTF-8."""
-    printable = "".join(c if c.isprintable() else " " for c in text)
-    return printable.encode()[:limit].decode(errors="ignore")
+    return printable(text).encode()[:limit].decode(errors="ignore")
 
 
 def _boot() -> str:

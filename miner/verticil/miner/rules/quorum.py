@@ -36,12 +36,12 @@ def discard_left_out(session: Session, record: StudyRecord) -> None:
             session.intake.discard_list(session.intake.pseudonyms(record, session.proposal(record), item.party))
 
 
-def at_deadline(session: Session, digest: bytes) -> bool:
+def at_deadline(session: Session, record: StudyRecord) -> bool:
     """Go on without the parties that are missing when the deadline has passed, or fail; whether a fact was added."""
     now = session.clock()  # before what is known is read: what was accepted until then is there
-    record = session.record(digest)
+    record = session.latest(record)
     study, stage = session.current(record), session.state(record)
-    absent = blocking_parties.overdue(study, record, stage, now, session.waited_for(digest))
+    absent = blocking_parties.overdue(study, record, stage, now, session.waited_for(record.digest))
     if not absent:
         return False
     why = _obstacle(study, record, stage, absent)

@@ -43,6 +43,7 @@ from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import is_masked
 from verticil.shared.study.states import Facts, State, derive, is_final
 from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
+from verticil.shared.transport.errors_on_wire import shown
 from verticil.wire.v1 import common_pb2
 
 MAX_EFFECTIVE_BYTES: Final = 2_097_152
@@ -60,10 +61,6 @@ def timestamp(moment: dt.datetime) -> str:
 @functools.lru_cache(maxsize=1024)
 def _serial(certificate: bytes) -> int:
     return x509.load_der_x509_certificate(certificate).serial_number
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else " " for letter in text)[:_MAX_REASON]
 
 
 def withdrawn_text(record: StudyRecord) -> str:
@@ -132,6 +129,14 @@ class Session:
                 "STUDY_UNKNOWN", f"study with digest {digest[:32].hex() or '(empty)'}: not known at this miner"
             )
         return record
+
+    def latest(self, record: StudyRecord) -> StudyRecord:
+        """Return a study's facts as they are now; they are read again only where its version is another.
+
+        Raises:
+            Misuse: STUDY_UNKNOWN.
+        """
+        return record if self.catalogue.version(record.digest) == record.version else self.record(record.digest)
 
     def concerns(self, digest: bytes, party: str) -> bool:
         """Whether the party is in the study. Asked at every poll for every study, so it is answered from memory."""
@@ -321,7 +326,7 @@ class Session:
         self.position(record, party)
         held = record.approvals.get(party)
         if held is not None and held.body == signed.body:
-            self.fix_effective(digest)
+            self.fix_effective(self.record(digest))
             return
         self.require(record, State.AWAITING_APPROVAL)
         if party in record.declined:
@@ -348,7 +353,7 @@ class Session:
                 f"study '{record.study_id}': another approval of party '{party}' is recorded already",
                 hint="to change a declaration, deny the study and have it submitted anew",
             )
-        self.fix_effective(digest)
+        self.fix_effective(self.record(digest))
 
     def _check_size(self, record: StudyRecord, statement: approval.Approval) -> None:
         """Refuse a declaration that would make the effective study too large to be sent to the parties."""
@@ -363,12 +368,12 @@ class Session:
                 hint="declare matrices for fewer categories, or as the study proposes them",
             )
 
-    def fix_effective(self, digest: bytes) -> None:
+    def fix_effective(self, record: StudyRecord) -> None:
         """Record the effective study when all parties have approved, none of them denies, and it is not recorded yet.
 
         An approval that a certificate signed which has been revoked since does not count (`_drop_revoked`).
         """
-        record = self._drop_revoked(self.record(digest))
+        record = self._drop_revoked(record)
         study = self.proposal(record)
         given = record.approvals.keys() - record.declined.keys()
         if record.effective_digest or not given >= set(study.parties):
@@ -376,7 +381,7 @@ class Session:
         effective = approval.effective_study(
             study, [approval.held_approval(record.approvals[party].body) for party in study.parties]
         )
-        self.catalogue.set_effective(digest, canonical.to_bytes(effective), canonical.digest(effective))
+        self.catalogue.set_effective(record.digest, canonical.to_bytes(effective), canonical.digest(effective))
 
     def _drop_revoked(self, record: StudyRecord) -> StudyRecord:
         """Drop approvals of a study that is not effective yet if their certificates are on the deny-list now. Blocks.
@@ -408,9 +413,9 @@ class Session:
             if is_final(self.state(record)):
                 return
             if blocking_parties.bears(self.proposal(record), record, party):
-                self.catalogue.absences.decline(digest, party, _printable(reason))
+                self.catalogue.absences.decline(digest, party, shown(reason, _MAX_REASON))
             else:
-                self.catalogue.add_denial(digest, party, _printable(reason))
+                self.catalogue.add_denial(digest, party, shown(reason, _MAX_REASON))
 
     def revoke(self, digest: bytes, party: str, reason: str) -> None:
         """Record that a party takes its approval back. It ends a study that has not ended; one that is published is flagged.
@@ -422,7 +427,7 @@ class Session:
         with self._deciding:
             ends = not is_final(self.state(self.record(digest)))
             at = timestamp(self.clock())
-            self.catalogue.deletions.revoke(digest, party, _printable(reason), at, ends=ends)
+            self.catalogue.deletions.revoke(digest, party, shown(reason, _MAX_REASON), at, ends=ends)
 
     def confirm(self, digest: bytes, party: str, common_sha256: bytes) -> None:
         """Record that a party accepts the common list.
@@ -457,9 +462,11 @@ class Session:
             return
         if failure.code not in CODES:
             raise PeerFault("MESSAGE_INVALID", "failure: got an unknown code, expected one of the documented codes")
-        message = blocking_parties.reported(party, _printable(failure.message))
+        message = blocking_parties.reported(party, shown(failure.message, _MAX_REASON))
         if not is_final(self.state(record)):
-            self.catalogue.fail(digest, Failure(code=failure.code, message=message, hint=_printable(failure.hint)))
+            self.catalogue.fail(
+                digest, Failure(code=failure.code, message=message, hint=shown(failure.hint, _MAX_REASON))
+            )
 
     def of_effective(self, effective_digest: bytes, party: str) -> StudyRecord:
         """The study that became this effective study, which the party is in; of several, one that has not ended.
@@ -499,14 +506,16 @@ class Session:
         return record
 
 
-_KEPT: Final = 64
+_DECODED_BYTES: Final = 8 << 20
+"""Canonical bytes of the decoded studies that stay in memory: hundreds of studies, which every look at open studies asks for."""
 
 
 class DecodedStudies:
     """The studies that were decoded last, by their digests; from any thread. Every poll of every party asks for them."""
 
     def __init__(self) -> None:
-        self._studies: OrderedDict[bytes, Study] = OrderedDict()
+        self._studies: OrderedDict[bytes, tuple[Study, int]] = OrderedDict()
+        self._size = 0
         self._lock = threading.Lock()
 
     def decoded(self, digest: bytes, encoded: bytes) -> Study:
@@ -514,12 +523,14 @@ class DecodedStudies:
         with self._lock:
             if digest in self._studies:
                 self._studies.move_to_end(digest)
-                return self._studies[digest]
+                return self._studies[digest][0]
         study = canonical.from_bytes(encoded)
         with self._lock:
-            self._studies[digest] = study
-            while len(self._studies) > _KEPT:
-                self._studies.popitem(last=False)
+            if digest not in self._studies:
+                self._studies[digest] = study, len(encoded)
+                self._size += len(encoded)
+            while self._size > _DECODED_BYTES and len(self._studies) > 1:
+                self._size -= self._studies.popitem(last=False)[1][1]
         return study
 
 

@@ -214,16 +214,17 @@ class Scheduler:
     def _step(self, digest: bytes) -> tuple[State, bool, bool]:
         """Do the next thing that needs no waiting; the state after it, whether there is a round, and a new fact. Blocks."""
         session, catalogue = self._session, self._session.catalogue
-        before = session.record(digest).version
-        session.fix_effective(digest)
         record = session.record(digest)
+        before = record.version
+        session.fix_effective(record)
+        record = session.latest(record)
         state = session.state(record)
         if state is State.EXPIRED and not record.expired:
             catalogue.expire(digest)
         if state is State.ALIGNING and record.n_common is None:
             self._align(record)
-        at_deadline(session, digest)
-        record = session.record(digest)
+        at_deadline(session, record)
+        record = session.latest(record)
         if record.sub_model is not None and not is_final(session.state(record)):
             discard_left_out(session, record)
         return session.state(record), self._rounds.is_open(record), record.version != before

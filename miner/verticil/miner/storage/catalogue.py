@@ -132,6 +132,10 @@ class Catalogue(Table):
         """The version of every study, oldest first."""
         return self.database.by(bytes, int, "SELECT digest, version FROM study ORDER BY sequence")
 
+    def version(self, digest: bytes) -> int | None:
+        """Return the version of a study; None when it is unknown."""
+        return self.database.first(int, "SELECT version FROM study WHERE digest = ?", (digest,))
+
     def known(self) -> Known:
         """How much is known of all studies."""
         versions = self.versions().values()

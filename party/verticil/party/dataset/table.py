@@ -20,8 +20,8 @@ import csv
 import datetime as dt
 import difflib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
 from itertools import islice, pairwise
@@ -36,6 +36,7 @@ from pyarrow import csv as arrow_csv
 
 from verticil.party.dataset.sources.server import Server
 from verticil.shared.errors import DataFault, Misuse
+from verticil.shared.knowledge.rules import Knowledge
 
 T = TypeVar("T")
 
@@ -138,6 +139,28 @@ class DatasetRule:
     def column(self, variable: str) -> ColumnRule:
         """The rule of a variable; without one, the local column has the variable's name."""
         return self.columns[variable] if variable in self.columns else ColumnRule(source=variable)
+
+
+def with_properties(rule: DatasetRule, knowledge: Knowledge | None, names: Collection[str]) -> DatasetRule:
+    """How to read a table for a study that knows finer values of some columns: their property is written in place of each.
+
+    As by a recode, which the study states; a recode of the site's own comes first. So it is part of what a code means
+    (`perturb.codebook_digest`), and another assignment of values is another release.
+
+    Args:
+        rule: of the site.
+        knowledge: what the study states.
+        names: variables that the table has.
+    """
+    if knowledge is None:
+        return rule
+    changed = dict(rule.columns)
+    for name in names:
+        if property_of := knowledge.properties(name):
+            column = rule.column(name)
+            own = {text: property_of.get(target, target) for text, target in column.recode.items()}
+            changed[name] = replace(column, recode={**property_of, **own})
+    return replace(rule, columns=changed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -631,6 +631,7 @@ max_linkages = 20                        # masked studies in which the people of
 # max_public_epsilon_lifetime = 40.0     # and all studies of this data set
 # max_public_delta = 1e-6                # the delta of one study; if absent 0
 # max_public_delta_lifetime = 1e-5       # and of all studies of this data set
+# same_people = { clinicdb = "people" }  # [dataset.clinicdb] are those who were people: one account; or "apart", or "gone"
 minimum_common_records = 1000
 # A study is refused that leaves fewer people than this, but somebody, when its people are compared with those of one or two
 # earlier studies: A - B, A + B - C. Sums of more than three releases are not looked at: exact parameters can tell them, noise is

@@ -27,7 +27,7 @@ from verticil.party.operator.view_model import (
     widened,
 )
 from verticil.party.policy import approval
-from verticil.party.policy.ledger import LedgerRow
+from verticil.party.policy.ledger_rows import LedgerRow
 from verticil.party.policy.revocation import Awaited
 from verticil.party.protocol.statistics import EVERYONE
 from verticil.party.site import Site

@@ -32,6 +32,8 @@ LIMIT: Final = Fraction(1, 3)
 """The share of people in common above which two data sets are taken for the same people."""
 _KEYS: Final = 2.0**64
 _AT_ONCE: Final = 1 << 18
+_STEP: Final = np.uint64(0x9E3779B97F4A7C15)
+"""An odd number: keys are pseudo-random, so two that differ by a multiple of it are as rare as two that are equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -107,12 +109,7 @@ def numbered(keys: Keys) -> Keys:
     occurrence = np.arange(len(keys), dtype=np.uint64) - np.repeat(starts, np.diff([*starts, len(keys)])).astype(
         np.uint64
     )
-    mixed = ascending + occurrence * np.uint64(
-        0x9E3779B97F4A7C15
-    )  # Steele, Lea & Flood 2014; of the first row its own key
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = np.where(occurrence > 0, (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor), mixed)
-    return np.unique(mixed)
+    return np.unique(ascending + occurrence * _STEP)
 
 
 def false_alarm(smaller: int, larger: int) -> float:

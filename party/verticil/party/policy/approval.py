@@ -20,19 +20,13 @@ from verticil.party.config import PartyConfig
 from verticil.party.dataset.releases import Origins, Release, origins_of, seals, without_sources
 from verticil.party.limits import policy
 from verticil.party.limits.rules import RULE_PREFIX, approver_name
-from verticil.party.local_dataset import (
-    LocalDataset,
-    accounts_of,
-    columns_of,
-    read_holding,
-    releases_of,
-    statistics_of,
-)
+from verticil.party.local_dataset import LocalDataset, columns_of, read_holding, releases_of
 from verticil.party.people.reading import sketch
 from verticil.party.people.sketches import Sketches
 from verticil.party.policy.comparison import data_changes, labels_of, unit_changes
 from verticil.party.policy.decision_store import Approvers
 from verticil.party.policy.ledger import Assessment, Ledger
+from verticil.party.policy.planned_statistics import accounts_of, statistics_of
 from verticil.party.storage.secret import SiteSecret
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.errors import Misuse, PeerFault, Refusal

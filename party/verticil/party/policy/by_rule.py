@@ -23,9 +23,10 @@ from verticil.party.dataset.releases import Column, Origins, Release
 from verticil.party.limits import policy
 from verticil.party.limits.policy import Objection
 from verticil.party.limits.rules import RULE_PREFIX, Known, Rule, against, approver_name, asked, codebook_of, uncovered
-from verticil.party.local_dataset import columns_of, origins, release_of, statistics_of
+from verticil.party.local_dataset import columns_of, origins, release_of
 from verticil.party.policy import approval
 from verticil.party.policy.approval import AUTOMATIC
+from verticil.party.policy.planned_statistics import statistics_of
 from verticil.party.policy.voting import Voting
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.audit import DAEMON

@@ -40,18 +40,16 @@ import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from types import MappingProxyType
-from typing import Final, TypedDict, Unpack, cast
+from typing import Final, Unpack, cast
 
-from verticil.party.audit.log import Event, What
 from verticil.party.dataset.releases import Drawn, Release, Values
 from verticil.party.limits.policy import Policy, check_shared, no_limit
 from verticil.party.policy.ledger_draws import LedgerDraws
+from verticil.party.policy.ledger_rows import LedgerRow, Send
 from verticil.party.policy.ledger_sums import CHARGED_BEFORE, NAMES_OF_VALUES, OF_ACCOUNT
 from verticil.party.storage.secret import secret_id
 from verticil.party.storage.studies import UNDER_WAY, stamp
-from verticil.shared.audit import DAEMON
 from verticil.shared.errors import DataFault, Refusal
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import cost_of
@@ -77,7 +75,6 @@ _STILL_TO_SEND: Final = (
     f" AND (p.epsilon > 0 OR p.delta > 0) AND (p.unit IS NULL OR NOT {CHARGED_BEFORE})"
 )
 _LINKAGE: Final = events.name_of(Linkage)
-PARTS: Final = ("codebook_digest", "transition_digest", "secret_id", "fingerprint")
 
 
 def _no_room(dataset: str, reader: Reader, short: Shortage) -> Refusal:
@@ -109,59 +106,6 @@ class Assessment:
     version_tag: bytes
     charge: Cost
     at_most: Cost
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerRow:
-    """One row, for people: an attempted send, of which there may have been more (`Ledger.attempts`).
-
-    Attributes:
-        unit: index in the study; None: of no single unit, or of which is not known.
-        drawn: the event, as text.
-        epsilon, delta: what the accountant said then that it costs.
-        charged, charged_delta: nothing when the same values had been charged before.
-    """
-
-    number: int
-    at: str
-    study_digest: str
-    study_id: str
-    unit: int | None
-    variables: tuple[str, ...]
-    dataset: str
-    drawn: str
-    epsilon: float
-    delta: float
-    charged: float
-    charged_delta: float
-    recipient: str
-    artifact_sha256: str
-    size: int
-
-    @property
-    def event(self) -> PrivacyEvent:
-        """What was drawn.
-
-        Raises:
-            Refusal: POLICY_REFUSED, the kind of event is not known here.
-            DataFault: STATE_CORRUPT, it is no event.
-        """
-        try:
-            return events.from_json(self.drawn)
-        except ValueError as error:
-            hint = "restore your backup of the state directory"
-            raise DataFault("STATE_CORRUPT", f"row {self.number} of the ledger: {error}", hint=hint) from None
-
-
-class Send(TypedDict):
-    """What a row says of the send itself: of which study (digest, and id for people), to whom, which bytes, when."""
-
-    study_digest: bytes
-    study_id: str
-    recipient: str
-    artifact_sha256: bytes
-    size: int
-    at: datetime
 
 
 def _charged_once(releases: Sequence[Release], found: Sequence[Assessment]) -> tuple[Assessment, ...]:
@@ -697,54 +641,3 @@ class Ledger(LedgerDraws):
             "SELECT 1 FROM ledger WHERE study_digest = ? AND dataset = ? AND codebook_digest = ? AND charged_delta > 0"
         )
         return 0.0 if delta and self._database.has(query, (study_digest, dataset, draw)) else delta
-
-
-def line_of(
-    what: What,
-    release: Release,
-    charged: Cost,
-    ledger: Mapping[str, object],
-    *,
-    detail: str,
-    **send: Unpack[Send],
-) -> Event:
-    """The line of the audit log that tells of a ledger row.
-
-    Args:
-        what: of which kind.
-        release, charged: the row's.
-        ledger: what it says besides (`audited`).
-        detail: see `Event`.
-        send: the row's.
-    """
-    return Event(
-        what=what,
-        who=DAEMON,
-        study=send["study_digest"],
-        study_id=send["study_id"],
-        columns=release.variables,
-        epsilon=release.epsilon,
-        charged=charged.epsilon,
-        size=send["size"] or None,
-        sha256=send["artifact_sha256"],
-        recipient=send["recipient"],
-        ledger=ledger,
-        detail=detail,
-    )
-
-
-def audited(
-    release: Release, *, unit: int | None, version_tag: bytes = b"", charged: Cost = NOTHING
-) -> dict[str, object]:
-    """What a line of the audit log says of a ledger row besides the rest, so that the row can be read back from it.
-
-    Digests and local names only; guessing the data from the fingerprint needs the site secret.
-    """
-    digests = {name: cast("bytes", getattr(release, name)).hex() for name in PARTS}
-    said = {"unit": unit, "dataset": release.dataset, "sources": list(release.sources)}
-    drawn: dict[str, object] = {"event": events.document(release.event)}
-    if release.source_fingerprint:
-        drawn["source_fingerprint"] = release.source_fingerprint.hex()
-    if charged.delta:
-        drawn["charged_delta"] = charged.delta
-    return {**said, **digests, "version_tag": version_tag.hex(), **drawn}

@@ -29,7 +29,8 @@ from verticil.party.audit.log import FILE_NAME, AuditLog, Event, What
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.releases import Release
 from verticil.party.limits.policy import SHARE_DELTA
-from verticil.party.policy.ledger import PARTS, Ledger
+from verticil.party.policy.ledger import Ledger
+from verticil.party.policy.ledger_rows import PARTS
 from verticil.party.storage.database import FILE_NAME as DATABASE
 from verticil.party.storage.database import Database, holds_nothing
 from verticil.party.storage.secret import FILE_NAME as SECRET

@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 from verticil.party.audit.log import Event, What
 from verticil.party.dataset import perturb, subsets
 from verticil.party.dataset.releases import Release
-from verticil.party.local_dataset import LocalDataset, accounts_of, statistics_of, unit_codes
+from verticil.party.local_dataset import LocalDataset, unit_codes
 from verticil.party.policy import approval
-from verticil.party.policy.ledger import audited
+from verticil.party.policy.ledger_rows import audited
+from verticil.party.policy.planned_statistics import accounts_of, statistics_of
 from verticil.party.protocol.planning import StoppedError
 from verticil.party.protocol.statistics import charge_published
 from verticil.party.site import Site

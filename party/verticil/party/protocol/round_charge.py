@@ -22,8 +22,8 @@ from verticil.party.audit.log import What
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import origins, release_of
 from verticil.party.policy import approval
-from verticil.party.policy.ledger import Send, audited, line_of
 from verticil.party.policy.ledger_recovery import NO_DATA, ROUND
+from verticil.party.policy.ledger_rows import Send, audited, line_of
 from verticil.party.protocol.planning import StoppedError
 from verticil.party.protocol.randomization import reserve
 from verticil.party.protocol.statistics import EVERYONE, statistics_of_each

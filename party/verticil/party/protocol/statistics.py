@@ -14,8 +14,8 @@ from typing import Final
 from verticil.party.audit.log import What
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import origins
-from verticil.party.policy.ledger import Send, audited, line_of
 from verticil.party.policy.ledger_recovery import NO_DATA
+from verticil.party.policy.ledger_rows import Send, audited, line_of
 from verticil.party.site import Site
 from verticil.party.storage.secret import secret_id
 from verticil.shared.privacy.accounts import OTHERS

@@ -171,6 +171,7 @@ class PartyState:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._approval_versions: dict[bytes, int] = {}
 
     def remember(self, task: Task, study_id: str, at: datetime) -> None:
         """Store what the miner reported. It takes the place of what was stored, also when a restored miner has a lower version.
@@ -274,6 +275,15 @@ class PartyState:
     ) -> None:
         """The miner has acknowledged something (its next task says so too), or a peer is about to be told."""
         self._database.write(f"UPDATE study SET {what} = 1 WHERE digest = ?", (digest,))  # noqa: S608 (constant names)
+
+    def approval_arrived(self, digest: bytes, version: int) -> None:
+        """Store that the miner has this party's approval, from this version of the study on."""
+        self.told(digest, "remote_approved")
+        self._approval_versions[digest] = version
+
+    def approval_version(self, digest: bytes) -> int:
+        """Return the version from which on the miner has this party's approval; 0: this process did not send it."""
+        return self._approval_versions.get(digest, 0)
 
     def find(self, name: str) -> StudyRecord:
         """The study with this id, or ANALYST/id, or the one whose digest begins with `name` (at least 8 hexadecimal digits).

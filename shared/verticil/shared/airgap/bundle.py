@@ -44,7 +44,7 @@ from google.protobuf.message import DecodeError
 from verticil.shared.config import Federation
 from verticil.shared.disk import write_fault
 from verticil.shared.durable import remove_tree, rename, sync_directory, sync_file
-from verticil.shared.errors import DataFault, GateFailed, Misuse
+from verticil.shared.errors import DataFault, GateFailed, Misuse, printable
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.signing import verify_signed
 from verticil.shared.record import Count, Sha256, decode, encode, tame
@@ -644,8 +644,9 @@ def verify_bundle(
         ("party", statement.party, statement.party if party is None else party, "it belongs at that party's site"),
     ):
         if got != expected:
-            shown = "".join(c if c.isprintable() else " " for c in got)
-            raise GateFailed("BUNDLE_INVALID", f"{path.name}: {what} is '{shown}', expected '{expected}'", hint=hint)
+            raise GateFailed(
+                "BUNDLE_INVALID", f"{path.name}: {what} is '{printable(got)}', expected '{expected}'", hint=hint
+            )
     to_miner = direction == "to-miner"
     maker = verify_signed(
         signed,

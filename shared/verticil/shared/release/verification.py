@@ -22,14 +22,13 @@ import functools
 import hashlib
 import math
 import stat
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from cryptography import x509
 
-from verticil.shared.errors import GateFailed, Misuse, VerticilError
+from verticil.shared.errors import GateFailed, Misuse, VerticilError, printable
 from verticil.shared.formats import joint, model_json
 from verticil.shared.formats import posterior as posterior_json
 from verticil.shared.formats.posterior import PublishedPosterior
@@ -41,7 +40,7 @@ from verticil.shared.membership.revocation import parse_list, revoked_in
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.joint import JointModel
 from verticil.shared.model.network import Network
-from verticil.shared.privacy.statement import AccountStatement, privacy_statement
+from verticil.shared.privacy.statement import AccountStatement, ColumnStatement, privacy_statement
 from verticil.shared.record import write as written
 from verticil.shared.release.bundle import (
     MANIFEST,
@@ -62,6 +61,7 @@ from verticil.shared.release.evidence import (
     expect,
     utc_time,
 )
+from verticil.shared.release.figures import check_figures
 from verticil.shared.release.posterior import check_posterior_file
 from verticil.shared.release.protocols import release_protocol
 from verticil.shared.release.synthetic import FALSE_ALARMS, record_fault
@@ -234,7 +234,7 @@ def verify_release(
     if manifest["version"].integer() != 1:
         manifest["version"].fail("made by a newer version of verticil")
     files = _check_files(directory, manifest)
-    study, model, posterior = _check_documents(directory, manifest)
+    study, model, joint_model, posterior = _check_documents(directory, manifest)
     published = utc_time(manifest["published_at"])
 
     signature = _signature_document(directory)
@@ -249,7 +249,9 @@ def verify_release(
     checked = release_protocol(study).check(
         manifest, study, model, trust, publisher=publishers[0].name, published=published
     )
-    naming = (manifest, parse(_read(directory, "model.json"), source="model.json"))
+    model_bytes = _read(directory, "model.json")
+    check_figures(directory, model_bytes, study, (model, joint_model), manifest["n_common"].integer())
+    naming = (manifest, parse(model_bytes, source="model.json"))
     left_out = check_sub_model_evidence(directory, manifest, naming, study, trust, published=published)
     listed = signature.get("countersignatures")
     countersigned = check_countersignatures(
@@ -343,13 +345,15 @@ def _check_files(directory: Path, manifest: Node) -> tuple[str, ...]:
     if missing := sorted(set(REQUIRED) - set(names)):
         listed.fail(f"does not list {', '.join(missing)}")
     if absent := sorted(set(names) - present):
-        raise GateFailed("RELEASE_INVALID", f"{directory}: {_legible(absent)} is listed in {MANIFEST} but missing")
+        raise GateFailed(
+            "RELEASE_INVALID", f"{directory}: {printable(', '.join(absent))} is listed in {MANIFEST} but missing"
+        )
     if extra := sorted(present - set(names)):
-        raise GateFailed("RELEASE_INVALID", f"{directory}: {_legible(extra)} is not listed in {MANIFEST}")
+        raise GateFailed("RELEASE_INVALID", f"{directory}: {printable(', '.join(extra))} is not listed in {MANIFEST}")
     for name in names:
         path = directory / name
         if path.name != name or not name.isprintable() or not stat.S_ISREG(path.lstat().st_mode):
-            listed.fail(f"'{_legible([name])}' is not the name of a plain file in this folder")
+            listed.fail(f"'{printable(name)}' is not the name of a plain file in this folder")
         expected_size, expected = listed[name]["bytes"].integer(), listed[name]["sha256"].text()
         if (size := path.stat().st_size) != expected_size:
             raise GateFailed(
@@ -364,12 +368,9 @@ def _check_files(directory: Path, manifest: Node) -> tuple[str, ...]:
     return names
 
 
-def _legible(names: Iterable[str]) -> str:
-    """Names that somebody else chose, for a terminal: no control sequences, no bytes that are not text."""
-    return ", ".join(name if name.isprintable() else ascii(name) for name in names)
-
-
-def _check_documents(directory: Path, manifest: Node) -> tuple[Study, Network, PublishedPosterior | None]:
+def _check_documents(
+    directory: Path, manifest: Node
+) -> tuple[Study, Network, JointModel | None, PublishedPosterior | None]:
     """study.json is the study of the manifest's digest, and model.json and the privacy figures are of that study."""
     study_bytes = _read(directory, "study.json")
     effective = manifest["effective_digest"].text()
@@ -418,7 +419,7 @@ def _check_documents(directory: Path, manifest: Node) -> tuple[Study, Network, P
     )
     expect(manifest["study"]["id"], study.id)
     expect(manifest["study"]["model"], study.model)
-    return study, network, posterior
+    return study, network, found, posterior
 
 
 def network_in_files(model: Node, network: Network, study: Study) -> Network:
@@ -524,6 +525,11 @@ def _check_privacy(node: Node, study: Study, dag: Dag) -> None:
         published = math.inf if figure.value is None else figure.number()
         if published != value and not math.isclose(published, value, rel_tol=1e-9, abs_tol=1e-12):
             figure.fail(f"got {published}, the matrices in study.json give {value}")
+    for column, expected in zip(columns, statement.columns, strict=True):
+        _check_column(column, expected)
+    alignment = node.get("alignment")
+    if alignment is not None and not _equal(alignment.value, dict(statement.alignment.document())):
+        alignment.fail("what it says that finding the common people revealed is not what study.json gives")
     published_events = node.get("events")
     drawn = None if published_events is None else published_events.value
     if not _equal(drawn, statement.events_document, within=_COMPOSED):
@@ -536,6 +542,22 @@ def _check_privacy(node: Node, study: Study, dag: Dag) -> None:
         node.fail("accounts: missing, expected what the study costs each person, for each reader")
     if accounts is not None and not _equal(accounts.value, statement.accounts_document, within=_COMPOSED):
         accounts.fail("what it says that the study costs each person is not what study.json gives")
+
+
+_EARLIER: Final = frozenset(
+    {"masked", "two_level", "subset_size", "released", "impossible_combinations", "gamma_exact"}
+)
+"""Keys of a column that a release of an earlier version may be without."""
+
+
+def _check_column(node: Node, expected: ColumnStatement) -> None:
+    """Every figure of a column is the one that its matrix in study.json gives, and nothing else is said of it."""
+    figures, said = expected.document(), node.object().value
+    assert isinstance(figures, dict)
+    assert isinstance(said, dict)
+    for name in sorted(said.keys() | (figures.keys() - _EARLIER)):
+        if name not in said or name not in figures or not _equal(said[name], figures[name], within=_COMPOSED):
+            node.fail(f"{name}: not what the matrix in study.json gives")
 
 
 def _check_statement(document: Node, study: Study, dag: Dag) -> None:

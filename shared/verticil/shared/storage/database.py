@@ -104,9 +104,9 @@ class Database:
                     self._look()
                 else:
                     self._open()
-            except sqlite3.OperationalError as error:
+            except (sqlite3.OperationalError, UnicodeDecodeError) as error:  # a damaged name is no text
                 self._connection.close()
-                if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_ERROR:
+                if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) != sqlite3.SQLITE_ERROR:
                     raise
                 raise _damaged(path, f"cannot be used as {schema.what}") from error
             except BaseException:

@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from verticil.shared.errors import InternalFault, PeerFault, VerticilError, from_code
+from verticil.shared.errors import InternalFault, PeerFault, VerticilError, from_code, printable
 from verticil.shared.transport.interface import MESSAGE_LIMIT
 from verticil.wire.v1 import common_pb2
 
@@ -123,7 +123,7 @@ def without_text(error: Exception, *, method: str) -> InternalFault:
 
 def shown(text: str, limit: int) -> str:
     """A text that came from elsewhere, as it may end on a terminal: cut to `limit` letters, without control characters."""
-    found = "".join(c if c.isprintable() else " " for c in text[: limit + 1])
+    found = printable(text[: limit + 1])
     return found if len(found) <= limit else found[: limit - 1] + "…"
 
 

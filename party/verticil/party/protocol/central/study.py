@@ -181,8 +181,10 @@ class CentralStudy(StudyRun):
             await asyncio.to_thread(ask_again, self.node, record, error.message)
             return
         signed = self.node.signing_key.sign(record.approval or b"")
-        await self.coordinator.report(coordinator_pb2.ReportRequest(study_digest=record.digest, approval=signed))
-        await asyncio.to_thread(self.site.state.told, record.digest, "remote_approved")
+        reply = await self.coordinator.report(
+            coordinator_pb2.ReportRequest(study_digest=record.digest, approval=signed)
+        )
+        await asyncio.to_thread(self.site.state.approval_arrived, record.digest, reply.version)
 
     # ---- linkage
 

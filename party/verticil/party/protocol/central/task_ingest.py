@@ -19,6 +19,7 @@ What the miner may make this party remember is bounded
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import hashlib
 import logging
 from collections.abc import Collection
@@ -27,7 +28,7 @@ from typing import Final
 from verticil.party.audit.log import Event, What
 from verticil.party.policy.approval import parsed
 from verticil.party.protocol.context import Node
-from verticil.party.protocol.reconciliation.forgotten import settle
+from verticil.party.protocol.reconciliation.forgotten import reconcile
 from verticil.party.protocol.reconciliation.reconciler import Verifier
 from verticil.party.protocol.registry import party_protocol
 from verticil.party.site import Site
@@ -40,7 +41,7 @@ from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import State, is_final
 from verticil.shared.study.sub_model import check_sub_model, left_out_words, parse_sub_model
 from verticil.shared.table import is_name
-from verticil.shared.transport.errors_on_wire import from_detail
+from verticil.shared.transport.errors_on_wire import from_detail, shown
 from verticil.wire.v1 import coordinator_pb2
 
 _log = logging.getLogger(__name__)
@@ -153,8 +154,8 @@ def remember(
         gone_on = _sub_model_event(told, study.id)
         if gone_on and not (known and known.effective_digest == told.effective_digest):
             site.audit.record(gone_on, at)
-        # A reply that was under way when the approval came has the version that is known.
-        newer = known is not None and task.version > known.version
+        # A reply that was under way when the approval came has a version before it.
+        newer = known is not None and task.version > max(known.version, site.state.approval_version(task.digest))
         if newer and not task.approved and not is_final(State(task.state)):
             before = site.state.study(task.digest)
             if before.task.approved and before.approval is not None:
@@ -176,8 +177,8 @@ def remember(
     verifier = Verifier(site=site, authority=node.authority, revoked=node.revocations.since())
     if told.HasField("approval") and verifier.has_approved(told.approval, task.digest):
         node.approved_there.add(task.digest)
-    for forgotten in party_protocol(study).reconciler.from_miner(verifier, told):
-        settle(site, forgotten, accept_older=accept_older, at=at)
+    prove = functools.partial(party_protocol(study).reconciler.from_miner, verifier, told)
+    reconcile(site, prove, accept_older=accept_older, at=at)
     if known is not None and over and not reminded and not is_final(State(task.state)):
         raise PeerFault(
             "STUDY_MISMATCH",
@@ -244,12 +245,8 @@ def _task_of(told: coordinator_pb2.StudyTask) -> Task:
         units_received=tuple(told.units_received),
         failure=from_detail(told.failure).code if told.HasField("failure") else "",
         submitter=told.submitter if is_name(told.submitter) else "",
-        ended_words=_printable(told.failure.message),
+        ended_words=shown(told.failure.message, _LONGEST_WORDS),
     )
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else " " for letter in text[:_LONGEST_WORDS])
 
 
 def _sub_model_event(told: coordinator_pb2.StudyTask, study_id: str) -> Event | None:

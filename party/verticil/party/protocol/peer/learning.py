@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 from verticil.party.audit.log import What
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import LocalDataset
-from verticil.party.policy.ledger import Send, audited, line_of
+from verticil.party.policy.ledger_rows import Send, audited, line_of
 from verticil.party.protocol.ledger_reconciliation import RECIPIENT
 from verticil.party.protocol.peer.artifact_store import Item, Kind
 from verticil.party.protocol.peer.context import PeerStudyContext

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 from verticil.party.audit.log import Event, What
 from verticil.party.dataset.releases import Release
-from verticil.party.policy.ledger import Send, audited, line_of
 from verticil.party.policy.ledger_recovery import OLDER_HINT, ROUND
+from verticil.party.policy.ledger_rows import Send, audited, line_of
 from verticil.party.site import Site
 from verticil.shared.audit import DAEMON
 from verticil.shared.errors import Refusal
@@ -75,6 +75,39 @@ class Forgotten:
     rows: Callable[[], Sequence[MissingRow]] | None
     ends_study: bool = False
     needs_approval: bool = False
+
+
+def reconcile(
+    site: Site,
+    prove: Callable[[], Sequence[Forgotten]],
+    *,
+    accept_older: bool,
+    counts: Callable[[Forgotten], bool] = lambda _: True,
+    at: dt.datetime,
+) -> bool:
+    """Compare what one node proves with the ledger, and `settle` it. Blocks.
+
+    Both are one transaction: several nodes prove the same at once, and it is charged once.
+
+    Args:
+        site: this party.
+        prove: reads the proof, and compares it with the ledger as it stands.
+        accept_older: write the rows back in place of refusing.
+        counts: whether something that is proved counts now.
+        at: now.
+
+    Returns:
+        Whether all of it counted.
+
+    Raises:
+        VerticilError: as `prove` and `settle`; nothing was written.
+    """
+    with site.database.transaction():
+        shown = prove()
+        counted = [forgotten for forgotten in shown if counts(forgotten)]
+        for forgotten in counted:
+            settle(site, forgotten, accept_older=accept_older, at=at)
+    return len(counted) == len(shown)
 
 
 def settle(site: Site, forgotten: Forgotten, *, accept_older: bool, at: dt.datetime) -> None:

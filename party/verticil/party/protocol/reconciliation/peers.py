@@ -11,6 +11,7 @@ the only proof of what this party had sent.
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Collection
@@ -21,10 +22,10 @@ from verticil.party.protocol.context import Node
 from verticil.party.protocol.peer.artifact_store import ArtifactStore
 from verticil.party.protocol.peer.context import PeerContext
 from verticil.party.protocol.planning import PeerFailedError, WaitedForError
-from verticil.party.protocol.reconciliation.forgotten import settle
+from verticil.party.protocol.reconciliation.forgotten import Forgotten, reconcile
 from verticil.party.protocol.reconciliation.reconciler import Verifier
 from verticil.party.protocol.registry import party_protocol
-from verticil.party.protocol.retry import Backoff, ends_the_daemon
+from verticil.party.protocol.retry import TRIED_AGAIN, Backoff, ends_the_daemon
 from verticil.shared.errors import VerticilError
 from verticil.shared.transport.interface import Peer
 from verticil.wire.v1 import peer_pb2
@@ -135,20 +136,22 @@ class PeerReckoning:
         """Take in what a peer shows of one study; returns whether nothing of it waits for this party's approval. Blocks."""
         node = self._between.node
         verifier = Verifier(site=node.site, authority=node.authority, revoked=node.revocations.since())
+
+        def counts(forgotten: Forgotten) -> bool:
+            return not forgotten.needs_approval or node.has_approved(forgotten.study_digest)
+
         try:
-            shown = party_protocol(parsed(held.proposal)).reconciler.from_peer(verifier, name, held)
+            reconciler = party_protocol(parsed(held.proposal)).reconciler
+            prove = functools.partial(reconciler.from_peer, verifier, name, held)
+            return reconcile(node.site, prove, accept_older=self._accept_older, counts=counts, at=node.clock())
         except VerticilError as error:
             if ends_the_daemon(error):
                 raise
+            if error.code in TRIED_AGAIN:  # this machine's disk: it is asked again
+                _log.warning("what '%s' has of this party cannot be written down: %s", name, error)
+                return False
             _log.warning("'%s' claims to have something of this party and does not prove it: %s", name, error)
             return True
-        is_whole = True
-        for forgotten in shown:
-            if forgotten.needs_approval and not node.has_approved(forgotten.study_digest):
-                is_whole = False
-                continue
-            settle(node.site, forgotten, accept_older=self._accept_older, at=node.clock())
-        return is_whole
 
 
 def _question(request: peer_pb2.GetDeletionRequest) -> Callable[[Peer], Awaitable[peer_pb2.GetDeletionReply]]:

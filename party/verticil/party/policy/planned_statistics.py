@@ -1,0 +1,35 @@
+"""What a party shares besides columns, by the account that it is charged to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from verticil.party.dataset.releases import Release
+from verticil.shared.privacy.events import PrivacyEvent, planned
+from verticil.shared.study.document import Study
+
+
+def accounts_of(releases: Mapping[int, Release], account: Callable[[str], str]) -> dict[str, str]:
+    """Return the account of each variable that is released.
+
+    Args:
+        releases: by unit.
+        account: of a data set; see `SamePeople.account`.
+    """
+    return {name: account(release.dataset) for release in releases.values() for name in release.variables}
+
+
+def statistics_of(study: Study, party: str, datasets: Mapping[str, str]) -> dict[str, list[PrivacyEvent]]:
+    """The events of what a party shares besides columns, by account that they count in; nothing where there is none.
+
+    Args:
+        study: the study.
+        party: this party.
+        datasets: variable -> account.
+    """
+    found: dict[str, list[PrivacyEvent]] = {}
+    for item in planned(study, party):
+        if item.unit is None:
+            for dataset in dict.fromkeys(datasets[name] for name in item.variables if name in datasets):
+                found.setdefault(dataset, []).append(item.event)
+    return found
