@@ -254,6 +254,41 @@ def test_rows_of_schema_7_stand_for_unchanged_data_and_cost_nothing(folder: Path
         assert not has_changed(site, former)  # a column that schema 7 put into the spool
 
 
+@pytest.mark.parametrize("former", [False, True], ids=["", "with a row of schema 7"])
+def test_room_is_kept_for_changed_texts_that_are_charged_again(
+    folder: Path, release_study: Study, former: bool
+) -> None:
+    """What was charged for the same codes from other texts is not what will be charged."""
+    study = with_bins(release_study, "edge", 48)
+    digest = canonical.digest(study)
+    with Site.open(load_party(folder / "party.toml")) as site:
+        policy = dataclasses.replace(site.config.policy, on_data_change="sticky")
+        first = age_of(site, study)
+        proposal = canonical.to_bytes(study)
+        task = Task(
+            digest=digest, version=1, state=int(State.ALIGNING), proposal=proposal, effective=proposal,
+            effective_digest=digest, approved=True, pseudonyms_complete=False, alignment_confirmed=False,
+            units_received=(), failure="",
+        )  # fmt: skip
+        site.state.remember(task, study.id, NOW)
+        if former:  # which another study sends after room was kept for this one
+            site.ledger.reserve(digest, {0: first}, policy, shared={}, drawn=True)
+            assert site.ledger.kept()["people"].epsilon == pytest.approx(first.epsilon)
+            send(site, *without_sources({0: first}).values(), b"1" * 32, policy)  # type: ignore[misc]
+            assert site.ledger.kept() == {}
+            site.database.write("DELETE FROM reserved")
+        send(site, first, b"2" * 32, policy)
+        site.ledger.reserve(digest, {0: first}, policy, shared={})
+        assert site.ledger.kept() == {}
+        write(folder, p43="p43,43.0,yes")
+        second = age_of(site, study)
+        assert second.fingerprint == first.fingerprint
+        site.ledger.reserve(digest, {0: second}, policy, shared={})
+        assert site.ledger.kept()["people"].epsilon == pytest.approx(second.epsilon)
+        send(site, second, digest, policy)
+        assert site.ledger.kept() == {}
+
+
 def test_fresh_noise_of_schema_7_stays_and_changed_texts_get_noise_of_their_own(
     folder: Path, release_study: Study
 ) -> None:

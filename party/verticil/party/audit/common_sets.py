@@ -24,6 +24,7 @@ file of a set is lost.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import logging
@@ -190,23 +191,33 @@ class CommonSets:
             rule_of: the rule of normalisation of a proposal, for sets that schema 7 remembered.
         """
         remembered = self._distinct(but=digest)
+        read = functools.cache(self._read)  # each file once, however many sums it is in
         others = [item for item in remembered if not item.is_former]
         near = [item for item in remembered if item.is_former and self._is_former_near(item, people, minimum, rule_of)]
         found = [
             Similar(digests=(item.digest,), study_ids=(item.study_id,))
-            for item in (*near, *(item for item in others if self._leaves_few([item], [], people, minimum)))
+            for item in (
+                *near,
+                *(item for item in others if self._leaves_few([item], [], people, minimum=minimum, read=read)),
+            )
         ]
         for one, two in combinations(others, 2):
             if (
-                self._leaves_few([one, two], [], people, minimum)
-                or self._leaves_few([one], [two], people, minimum)
-                or self._leaves_few([two], [one], people, minimum)
+                self._leaves_few([one, two], [], people, minimum=minimum, read=read)
+                or self._leaves_few([one], [two], people, minimum=minimum, read=read)
+                or self._leaves_few([two], [one], people, minimum=minimum, read=read)
             ):
                 found.append(Similar(digests=(one.digest, two.digest), study_ids=(one.study_id, two.study_id)))
         return tuple(found)
 
     def _leaves_few(
-        self, against: Sequence[_Set], along_with: Sequence[_Set], people: CommonPeople, minimum: int
+        self,
+        against: Sequence[_Set],
+        along_with: Sequence[_Set],
+        people: CommonPeople,
+        *,
+        minimum: int,
+        read: Callable[[_Set], Keys | None],
     ) -> bool:
         """Tell whether the sets `against`, without these people and those `along_with`, leave few; sizes decide first."""
         size, exact = len(people.keys), people.exact_sum
@@ -215,8 +226,8 @@ class CommonSets:
             exact += sign * sum(int.from_bytes(item.exact_sum, "big") for item in items)
         if abs(size) >= minimum or (size == 0 and exact % (1 << 64) == 0):  # nobody at all is left
             return False
-        read = [[self._read(item) for item in items] for items in (along_with, against)]
-        added, subtracted = ([keys for keys in items if keys is not None] for items in read)
+        found = [[read(item) for item in items] for items in (along_with, against)]
+        added, subtracted = ([keys for keys in items if keys is not None] for items in found)
         if len(added) < len(along_with) or len(subtracted) < len(against):
             return True
         return count_left([people.keys, *added], subtracted, enough=minimum) < minimum
