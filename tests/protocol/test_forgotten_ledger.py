@@ -391,7 +391,7 @@ def test_an_old_backup_and_the_log_of_the_lost_state_give_the_whole_ledger(
     again = clinic.with_name("clinic-again")
     assert main([*command, "--dir", str(again), "--audit-log", str(log)]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert ("unless they sign it" in said) == (spent.model == "peer")
+    assert ("which charges what they prove" in said) == (spent.model == "peer")
     with Site.open(load_party(again / "party.toml")) as site:
         assert [dataclasses.replace(row, number=0) for row in site.ledger.rows()] == [
             dataclasses.replace(row, number=0) for row in before

@@ -69,6 +69,10 @@ def prove_nothing(*_: object) -> Sequence[Forgotten]:
     return ()
 
 
+def show_nothing(*_: object) -> None:
+    """Return that this party has nothing of a peer's."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciler:
     """What a protocol knows of proofs.
@@ -84,7 +88,7 @@ class Reconciler:
     evidence: Mapping[str, str]
     from_miner: Callable[[Verifier, coordinator_pb2.StudyTask], Sequence[Forgotten]] = prove_nothing
     from_peer: Callable[[Verifier, str, peer_pb2.Held], Sequence[Forgotten]] = prove_nothing
-    for_peer: Callable[[Node, ArtifactStore, StudyRecord, str], peer_pb2.Held | None] = lambda *_: None
+    for_peer: Callable[[Node, ArtifactStore, StudyRecord, str], peer_pb2.Held | None] = show_nothing
 
 
 def kinds_without_evidence(kinds: Iterable[str], reconcilers: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
