@@ -20,6 +20,7 @@ from rich.table import Table
 
 from verticil.shared.errors import VerticilError
 from verticil.shared.progress import Progress, Tell
+from verticil.shared.rounded_up import hundredths
 from verticil.shared.view import document
 
 
@@ -76,7 +77,7 @@ def epsilon_text(value: object) -> str:
     """
     if not isinstance(value, int | float) or math.isinf(value):
         return "∞"
-    return f"{math.ceil(value * 100 - 1e-6) / 100:.2f}"
+    return hundredths(value)
 
 
 def rounded_up(value: float) -> str:
