@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from verticil.shared.errors import VerticilError
+from verticil.shared.privacy.rounded_up import hundredths
 from verticil.shared.progress import Progress, Tell
-from verticil.shared.rounded_up import hundredths
 from verticil.shared.view import document
 
 

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from verticil.party.operator.reports import AccountBudget, BudgetView
     from verticil.party.operator.view_model import AccountCost, AccountSpent, CostView, Spent
 
-_NOT_STATED: Final = "no limit stated: a study that draws something for this reader alone is refused; to permit it, add {keys} to [policy]"
+_NOT_STATED: Final = (
+    "no limit stated: a study that draws something for this reader alone is refused; "
+    "to permit it, add {keys} to [policy]"
+)
 
 
 def one_for_all(accounts: Sequence[AccountCost | AccountSpent]) -> bool:

@@ -18,7 +18,7 @@ from verticil.shared.channels.privacy import EPSILON_TOLERANCE, Mechanism
 from verticil.shared.privacy.accountant import compose, cost_of, finite, together
 from verticil.shared.privacy.accounts import COLUMNS, MASKED, NOTHING, OTHERS, Cost
 from verticil.shared.privacy.events import PrivacyEvent, RandomizedColumn, planned, share_event
-from verticil.shared.rounded_up import hundredths
+from verticil.shared.privacy.rounded_up import hundredths
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
 

@@ -33,10 +33,10 @@ from verticil.shared.estimation.estimators import ESTIMATORS
 from verticil.shared.json_document import Json
 from verticil.shared.model.network import Marginal, Network
 from verticil.shared.privacy.accounts import COLUMNS, PUBLIC, Cost
+from verticil.shared.privacy.rounded_up import hundredths
 from verticil.shared.privacy.statement import AccountStatement
 from verticil.shared.privacy.study_table import family_records
 from verticil.shared.release.content import ReleaseContent
-from verticil.shared.rounded_up import hundredths
 from verticil.shared.study.document import Study
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
