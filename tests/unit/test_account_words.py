@@ -39,7 +39,10 @@ from verticil.shared.study.states import State
 from verticil.shared.table import Table
 
 NOW = dt.datetime(2026, 11, 23, 10, 0, tzinfo=dt.UTC)
-SAME = "the same for everybody, by what is published; no limit stated: what is drawn for this reader is refused"
+SAME = (
+    "the same for everybody, by what is published; no limit stated: a study that draws something for this reader alone is "
+    "refused; to permit it, add max_public_epsilon and max_public_epsilon_lifetime to [policy]"
+)
 STATED = """max_public_epsilon = 5.0
 max_public_epsilon_lifetime = 7.5
 max_public_delta = 1e-6

@@ -20,6 +20,7 @@ from verticil.shared.errors import Misuse, Refusal
 from verticil.shared.formats.posterior import read_networks
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.release.posterior import posterior_fault, sets_fault
+from verticil.shared.release.report import wording
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.document import PosteriorRule
 from verticil.shared.study.reading import read_study
@@ -96,7 +97,30 @@ def test_records_as_they_are_have_no_bound_and_it_is_said(exact: tuple[Path, Syn
         "No differential privacy protects anybody"
         in json.loads((release / "manifest.json").read_text())["curator"]["statement"]
     )
-    assert "the records of one table, as they are" in (release / "datapackage.json").read_text()
+    package = (release / "datapackage.json").read_text()
+    assert "the records of one table, as they are" in package
+    assert "no bound covers them" in package
+
+
+def test_where_no_bound_holds_no_record_is_said_to_be_nobody_s_and_copies_are_counted(
+    exact: tuple[Path, Synthesized],
+) -> None:
+    release = exact[0] / "out" / "release"
+    words = " ".join((release / "report.html").read_text(encoding="utf-8").split())
+    assert "none is a real person" not in words
+    assert "a table of real people" not in words
+    people = pd.read_csv(exact[0] / "people.csv", dtype=str)
+    single = ~people.duplicated(keep=False)
+    copies = pd.read_csv(release / "synthetic.csv", dtype=str).merge(people[single], how="inner")
+    told = wording.count(len(copies), "synthetic record equals", "synthetic records equal")
+    assert f"{told} the row of a person whom no other one in the table equals" in words
+
+
+def test_records_as_they_are_are_asked_for_by_name(tmp_path: Path) -> None:
+    table, study = clinic(tmp_path, SHORT)
+    run = CliRunner().invoke(app, ["synthesize", str(table), "--study", str(study), "--method", "posterior"])
+    assert isinstance(run.exception, Misuse)
+    assert "--epsilon inf" in run.exception.hint
 
 
 def test_the_posterior_is_that_of_the_records(exact: tuple[Path, Synthesized]) -> None:
@@ -150,7 +174,18 @@ def ten_columns(folder: Path) -> tuple[Path, Path]:
 def test_chains_cut_to_200_steps_are_marked_and_exit_6_where_it_is_asked_for(tmp_path: Path) -> None:
     table, study = ten_columns(tmp_path)
     out = tmp_path / "out"
-    command = ["synthesize", str(table), "--study", str(study), "--method", "posterior", "--out", str(out)]
+    command = [
+        "synthesize",
+        str(table),
+        "--study",
+        str(study),
+        "--method",
+        "posterior",
+        "--epsilon",
+        "inf",
+        "--out",
+        str(out),
+    ]
     run = CliRunner().invoke(app, [*command, "--strict"])
     assert run.exit_code == 6, run.output
     assert "the chains that sampled graphs do not agree" in " ".join(run.output.split())

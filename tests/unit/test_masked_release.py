@@ -82,6 +82,8 @@ def test_it_states_plan_tables_dealers_and_noise_and_verifies(
     for form in ("text", "json"):
         assert main([*strictly, "--format", form]) == 6, "an alarm is not let through"
     capsys.readouterr()
+    assert "and keeps all margins, 300 say, is not noticed by any party" in " ".join(said.split())
+    assert "and keeps all margins, 300 say, is not noticed." in " ".join((folder / "report.html").read_text().split())
     manifest = json.loads((folder / "manifest.json").read_text())
     plan = plan_of(study, 1234, proposal=bytes.fromhex(content.study_digest))
     assert manifest["opened"] == {

@@ -130,6 +130,12 @@ def test_foreign_text_stays_text(release_content):
 def test_each_column_and_the_person_are_stated(release_content):
     """Closed forms: epsilon .5 per column, five columns: 2.5, odds e^2.5 = 12.18, and .15 becomes .6825 at most."""
     words = _words(render(_bounded(release_content)))
+    assert "none is a real person's" in words
+    assert "It is not a table of real people." in words
+    unbounded = _words(render(release_content))
+    assert "none is a real person's" not in unbounded
+    assert "a table of real people" not in unbounded
+    assert "a rare one may be a real person's" in unbounded
     assert "All 5 columns of one person together: ε = 2.50." in words
     assert "12.2 times" in words
     assert "for the miner, and for everybody who has this release: ε = 2.50" in words

@@ -48,6 +48,14 @@ def sqlite_at(path: Path, *statements: str) -> None:
         connection.commit()
 
 
+def test_two_columns_of_one_name_are_refused_by_name(people: DatasetRule) -> None:
+    """DuckDB took the first."""
+    twice = replace(people, table="", query='SELECT id, n, "odd name" AS n FROM people')
+    with pytest.raises(DataFault, match="column 'n' occurs 2 times, expected once"):
+        header(twice)
+    assert header(replace(people, table="", query="SELECT id, n FROM people -- no more")) == ("id", "n")
+
+
 PEOPLE = "SELECT printf('p%06d', i) AS id, i % 3 AS n, 'x' || (i % 2) AS \"odd name\", 'not asked for' AS note FROM "
 SERIES = {
     "duckdb": f"range({N}) g(i)",

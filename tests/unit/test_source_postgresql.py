@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from adbc_driver_postgresql import dbapi
 
 from support.party_example import EXAMPLE, FEDERATION
 from support.ports import free_port
@@ -14,6 +15,7 @@ from support.postgresql import PostgreSQL
 from verticil.party.config import load_party
 from verticil.party.dataset.perturb import fingerprint, record_tags
 from verticil.party.dataset.source import read_records
+from verticil.party.dataset.sources import postgresql
 from verticil.party.dataset.sources.server import Server
 from verticil.party.dataset.table import DatasetRule, header, read_parts
 from verticil.shared.errors import DataFault, VerticilError
@@ -150,6 +152,23 @@ def test_a_time_out(people: DatasetRule, reader_set: PostgreSQL) -> None:
     slow = asked(people, f"SELECT id, CASE WHEN id = 'p{N - 1:06d}' THEN pg_sleep(60) END AS n FROM clinic.people")
     found = fault(slow, "id", "n")
     assert (found.code, "time-out" in found.message) == ("DATA_INTERRUPTED", True)
+
+
+def test_a_lock_that_another_program_holds_is_waited_for_and_named(
+    server: PostgreSQL, people: DatasetRule, reader_set: PostgreSQL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(postgresql._LIMITS, "lock_timeout", "200ms")
+    with dbapi.connect(server.url()) as connection, connection.cursor() as cursor:
+        cursor.execute("LOCK TABLE clinic.people IN ACCESS EXCLUSIVE MODE")
+        found = fault(people, "id")
+        connection.rollback()
+    assert (found.code, "holds a lock" in found.message) == ("DATA_INTERRUPTED", True)
+    assert len(rows(people, "id")) == N
+
+
+def test_two_columns_of_one_name_are_refused_by_name(people: DatasetRule) -> None:
+    found = fault(asked(people, "SELECT id, note AS n, id AS n FROM clinic.people"), "id", "n")
+    assert (found.code, found.message) == ("DATA_UNREADABLE", "query: column 'n' occurs 2 times, expected once")
 
 
 def test_a_server_without_room_for_what_it_sorts(people: DatasetRule, reader_set: PostgreSQL) -> None:

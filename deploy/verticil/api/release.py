@@ -382,7 +382,7 @@ class Release:
     # ---- records
 
     def table(self, *, binned: bool = False) -> pd.DataFrame:
-        """The release's synthetic records, none of which is a real person's.
+        """The release's synthetic records; where a bound holds for everybody, none is a real person's.
 
         Columns of numbers are ``Int64`` or ``Float64`` and null where there is none, or with `binned` their bins, as ordered
         categories; all others are categories, null where the category stands for missing.

@@ -25,6 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from verticil.shared.errors import VerticilError, printable
+from verticil.shared.privacy.rounded_up import hundredths
 from verticil.shared.progress import Progress, Tell
 from verticil.shared.view import document
 
@@ -125,7 +126,7 @@ def epsilon_text(value: object) -> str:
     """
     if not isinstance(value, int | float) or math.isinf(value):
         return "∞"
-    return f"{math.ceil(value * 100 - 1e-6) / 100:.2f}"
+    return hundredths(value)
 
 
 def rounded_up(value: float) -> str:

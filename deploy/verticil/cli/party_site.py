@@ -401,7 +401,7 @@ def purge(
     form: FormatOption = Format.text,
 ) -> None:
     """Delete what ended studies have left behind: spooled columns, copies, what peers sent. Never the ledger or the audit log."""
-    from verticil.party.backup import purge as delete
+    from verticil.party.operator.purging import purge as delete
 
     purged = delete(site_of(config), study, older_than_days=older_than, dry_run=dry_run)
     if emit(purged, form=form):

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 
+UNNOTICED = "a miner that moves people in every cross table and keeps all margins, 300 say, is not noticed by any party"
+"""What a release of masked tables does not say of itself."""
+
 
 class SamplingChoice(StrEnum):
     """`Sampling` for the command line."""
@@ -104,6 +107,7 @@ def _print_verified(verified: VerifiedRelease) -> None:
         say(f"one person, all of it, for {account.reader.words}: {cost}")
     if verified.opened:
         say(f"opened tables {verified.opened}: what every party got, and compares before it countersigns")
+        say(UNNOTICED, style="dim")
     for words in (
         *(f"the opened tables do not fit together: {words}" for words in verified.alarms),
         *verified.revoked_later,

@@ -44,7 +44,7 @@ def synthesize_command(
         MethodChoice,
         typer.Option(
             help="Draw from the joint model of all noisy tables, from the network, by PrivBayes, or from a posterior of graphs: "
-            "without --epsilon and [tables] of the records as they are, with no bound at all. Or, with torch, by the "
+            "with --epsilon inf of the records as they are, with no bound at all. Or, with torch, by the "
             "generator of KIPPS: records and a statement, and no release."
         ),
     ] = MethodChoice.joint,
@@ -91,6 +91,12 @@ def synthesize_command(
             f"--{'compare' if compare else 'strict'} does not go with --method kipps",
             hint="leave it out: there is neither a network to compare nor a chain",
         )
+    if method.value == "posterior" and epsilon is None and not _states_tables(study):
+        raise Misuse(
+            "USAGE",
+            "--method posterior without --epsilon: graphs would be sampled from the records as they are, and no bound would hold",
+            hint="--epsilon inf says that this is meant; --epsilon 1 samples from noisy tables",
+        )
     progress = errors_console()
 
     def told(line: str) -> None:
@@ -131,6 +137,13 @@ def synthesize_command(
         _print(found)
     if strict and found.chains_agree is False:
         raise typer.Exit(6)
+
+
+def _states_tables(study: Path) -> bool:
+    """Whether the study itself says what noise its tables get."""
+    from verticil.shared.study.reading import read_study
+
+    return read_study(study).tables is not None
 
 
 def _by_generator(table: Path, study: Path, *, form: Format, **asked: Any) -> None:

@@ -16,7 +16,7 @@ import datetime as dt
 import math
 import platform
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -161,7 +161,7 @@ def synthesize(
             if target.suffix in TABLES:
                 write_records(records, target)
             else:
-                content = _content(owned, found, codes, records, signer=desk.signer, at=spending.at)
+                content = _content(owned, found, codes, records, people=people, signer=desk.signer, at=spending.at)
                 _publish(target, content, desk)
         comparison = (
             compared(given, owned, people, found, dataset=name, secret=desk.secret, step=step) if compare else None
@@ -226,19 +226,40 @@ def _writing(content: bytes) -> Callable[[BinaryIO], None]:
     return write
 
 
+def copies_of_one(people: Sequence[Codes], records: Sequence[Codes]) -> int:
+    """How many records equal, in all columns, the row of a person whom no other person equals.
+
+    Args:
+        people: (n,) codes of each column.
+        records: the same of synthetic records.
+
+    >>> import numpy as np
+    >>> rows = lambda *columns: [np.array(column, dtype=np.uint8) for column in columns]
+    >>> copies_of_one(rows([0, 0, 1], [1, 1, 0]), rows([1, 1, 0], [0, 0, 1]))  # (0, 1) is of two people
+    2
+    """
+    import numpy as np
+
+    rows, counts = np.unique(np.stack(people, axis=1), axis=0, return_counts=True)
+    single = {row.tobytes() for row in rows[counts == 1]}
+    drawn = np.ascontiguousarray(np.stack(records, axis=1).astype(rows.dtype))
+    return sum(row.tobytes() in single for row in drawn)
+
+
 def _content(
     study: Study,
     found: LearnResult,
     codes: tuple[Codes, ...],
     records: pd.DataFrame,
     *,
+    people: Table,
     signer: SigningKey,
     at: dt.datetime,
 ) -> ReleaseContent:
     from verticil.miner.scheduler.job import published_joint, published_posterior, search_facts
     from verticil.shared.privacy import events
     from verticil.shared.record import encode
-    from verticil.shared.release.content import ReleaseContent
+    from verticil.shared.release.content import COPIES, ReleaseContent
     from verticil.shared.release.curator import Measurement, drawn_event
     from verticil.shared.study import canonical
 
@@ -279,7 +300,8 @@ def _content(
             pair_check=found.pair_check,
             edge_strength=found.edge_strength or None,
             weak_edges=found.weak_edges,
-        ),
+        )
+        | ({} if study.tables else {COPIES: copies_of_one(people.codes, codes)}),
         simulation=False,
         seed_derived=False,
         published_at=at,
@@ -298,13 +320,19 @@ def delta_warning(people: Table, spending: Spending) -> Iterator[str]:
         yield "; ".join(words)
 
 
+def _part_of_it(alpha: float) -> str:
+    """How much of a mean is the model; nothing where it rounds to all or nothing."""
+    percent = round(100 * alpha)
+    return f", {percent} % of it the model" if 0 < percent < 100 else ""
+
+
 def _warnings(study: Study, people: Table, spending: Spending, found: LearnResult) -> Iterator[str]:
     yield from people.remarks
     yield from delta_warning(people, spending)
     if found.joint is not None and not found.joint.reached:
         yield (
             "the joint model did not come as near to the noisy tables as their noise allows; what is published is a mean of it "
-            f"and of independent columns, {100 * found.joint.alpha:.0f} % of it the model"
+            f"and of independent columns{_part_of_it(found.joint.alpha)}"
         )
     if spending.others:
         yield (

@@ -11,13 +11,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from verticil.party.limits.same_people import SamePeople
+from verticil.shared.privacy.accounts import READERS
 from verticil.shared.release.report import wording
 
 if TYPE_CHECKING:
     from verticil.party.operator.reports import AccountBudget, BudgetView
     from verticil.party.operator.view_model import AccountCost, AccountSpent, CostView, Spent
 
-NOT_STATED: Final = "no limit stated: what is drawn for this reader is refused"
+_NOT_STATED: Final = (
+    "no limit stated: a study that draws something for this reader alone is refused; "
+    "to permit it, add {keys} to [policy]"
+)
 
 
 def people_words(same_people: SamePeople, dataset: str) -> tuple[str, ...] | None:
@@ -59,7 +63,8 @@ def same_words(accounts: Sequence[AccountCost | AccountSpent]) -> tuple[str, ...
 def not_stated(account: AccountCost | AccountSpent) -> str:
     """What goes on an account for which party.toml states no limits: nothing, or tables of masked studies within theirs."""
     if account.masked_epsilon_limit is None:
-        return NOT_STATED
+        keys = next(reader.keys for reader in READERS if reader.name == account.account)
+        return _NOT_STATED.format(keys=f"{keys[0]} and {keys[2]}")
     return f"no limit of its own stated: but for {_of_masked(account)}, what is drawn for this reader is refused"
 
 

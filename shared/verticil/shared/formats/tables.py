@@ -196,7 +196,12 @@ class Resource:
 
 
 def datapackage(
-    schema: Schema, study: Study, resources: Sequence[Resource] = (), *, created: str | None = None
+    schema: Schema,
+    study: Study,
+    resources: Sequence[Resource] = (),
+    *,
+    created: str | None = None,
+    bounded: bool = True,
 ) -> Json:
     """Describe a release's synthetic table.
 
@@ -205,6 +210,7 @@ def datapackage(
         study: for name, title and description.
         resources: the files that hold the table, all with the same columns.
         created: ISO 8601 time of publication.
+        bounded: whether a bound holds for everybody.
 
     Returns:
         The document; write it with `json_document.to_text`.
@@ -223,7 +229,8 @@ def datapackage(
         "title": f"SYNTHETIC: {study.title}",
         "description": (
             f"{study.purpose}. Synthetic records drawn from a Bayesian network that was estimated from "
-            f"{protocol_of(study).learned_from(study)}; no record is a real person's."
+            f"{protocol_of(study).learned_from(study)}"
+            + ("; no record is a real person's." if bounded else "; no bound covers them.")
         ),
         **({"created": created} if created is not None else {}),
         "contributors": [{"title": party, "roles": ["contributor"]} for party in study.parties],

@@ -18,6 +18,7 @@ from verticil.shared.channels.privacy import EPSILON_TOLERANCE, Mechanism
 from verticil.shared.privacy.accountant import compose, cost_of, finite, together
 from verticil.shared.privacy.accounts import COLUMNS, MASKED, NOTHING, OTHERS, Cost
 from verticil.shared.privacy.events import PrivacyEvent, RandomizedColumn, planned, share_event
+from verticil.shared.privacy.rounded_up import hundredths
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
 
@@ -139,10 +140,12 @@ def epsilon_words(epsilon: float | None) -> str:
 
     >>> epsilon_words(2.731), epsilon_words(3.0), epsilon_words(None)
     ('epsilon 2.74', 'epsilon 3', 'no bound')
+    >>> epsilon_words(0.001), epsilon_words(30.0), epsilon_words(1e-10)
+    ('epsilon 0.001', 'epsilon 30', 'epsilon 1e-10')
     """
     if epsilon is None or math.isinf(epsilon):
         return "no bound"
-    return f"epsilon {math.ceil(100 * epsilon - 1e-6) / 100:g}"
+    return f"epsilon {float(hundredths(epsilon)):g}"
 
 
 def total_epsilon(epsilons: Iterable[float]) -> float:

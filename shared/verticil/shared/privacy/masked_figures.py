@@ -23,7 +23,7 @@ from verticil.shared.privacy.events import is_masked
 from verticil.shared.privacy.figures import column_epsilon, epsilon_words, total_epsilon
 from verticil.shared.privacy.masked import dealer_event, known_draws, tables_event, together
 from verticil.shared.study.document import Study
-from verticil.shared.study.masked import counted, covered, rule_of
+from verticil.shared.study.masked import MINER, counted, covered, rule_of
 
 _MOST: Final = 6
 """Coalitions, and pairs of a dealer with its partner, that are named; of more the number is said."""
@@ -155,8 +155,20 @@ def _everybody(found: FourFigures) -> str:
     return (
         f"everybody: {_told(found.everybody)} for each person, of all {found.tables} tables together, unless somebody breaks the "
         f"ciphers. {_listed(found.counted)} draw the noise; {lazy} may be curious or leave it out. So it holds against each of "
-        f"these, with outsiders: {several}. A party that leaves noise out of its own tables has no such promise for its columns"
+        f"these, with outsiders: {several}{_against_no_two(found)}. "
+        f"A party that leaves noise out of its own tables has no such promise for its columns"
     )
+
+
+def _against_no_two(found: FourFigures) -> str:
+    """What holds against single parties only, said so."""
+    parties = {name for some in found.covered for name in some if name != MINER}
+    if found.more or any(len({*some} & parties) > 1 for some in found.covered):
+        return ""
+    dealt = {frozenset(item.names) for item in found.floor}
+    each = all(frozenset(two) in dealt for two in itertools.combinations(sorted(parties), 2))
+    why = ": any two are a dealer of masks and its partner" if each and len(parties) > 1 else ""
+    return f"; that is against each single one, and against no two parties{why}"
 
 
 def _before(epsilon: float | None) -> str:

@@ -247,6 +247,11 @@ class PrivacyStatement:
         return math.isfinite(self.epsilon_per_person)
 
     @property
+    def bounds_everybody(self) -> bool:
+        """Whether what is published tells everybody no more of a person than a finite epsilon."""
+        return all(math.isfinite(item.cost.epsilon) for item in self.accounts if item.reader is PUBLIC)
+
+    @property
     def unbounded_variables(self) -> tuple[str, ...]:
         """The variables without a bound."""
         return tuple(name for column in self.sent if not column.bounded for name in column.variables)

@@ -260,7 +260,8 @@ def _write_tables(
         for name, path in paths.items()
         for size, sha256 in (_measure(folder / path),)
     ]
-    package = datapackage(content.columns, content.study, resources, created=content.published_text)
+    bounded = privacy_statement(content.study, content.network.dag).bounds_everybody
+    package = datapackage(content.columns, content.study, resources, created=content.published_text, bounded=bounded)
     _write_bytes(folder / "datapackage.json", to_text(package))
 
 

@@ -53,6 +53,10 @@ _SUB_MODEL_FILES: Final[Mapping[str, str]] = {
 }
 
 
+COPIES: Final = "records_equal_to_a_row_of_one_person"
+"""Of a search: what the owner of a whole table counted, of a release that no bound covers."""
+
+
 class SignedStatement(Protocol):
     """A signed body, as the wire message `Signed` has it."""
 

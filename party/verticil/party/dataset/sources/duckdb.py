@@ -39,7 +39,7 @@ _DIRECT: Final = (
 def header(rule: DatasetRule) -> tuple[str, ...]:
     """Raises as `verticil.party.dataset.table.header`."""
     check_file(rule)
-    return tuple(name for name, _ in next(guarded(_columns(rule), _errors(), partial(_fault, rule, asked=True))))
+    return next(guarded(_names(rule), _errors(), partial(_fault, rule, asked=True)))
 
 
 def parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
@@ -54,9 +54,11 @@ def _errors() -> tuple[type[Exception], ...]:
     return duckdb.Error, *ARROW_ERRORS
 
 
-def _columns(rule: DatasetRule) -> Iterator[list[tuple[str, str]]]:
+def _names(rule: DatasetRule) -> Iterator[tuple[str, ...]]:
+    """Of a query as it stands: DuckDB gives the second column of a name another one in a query around it."""
     with closing(_open(rule)) as connection:
-        yield _described(rule, connection)
+        described = [name for name, _ in _described(rule, connection)]
+        yield tuple(connection.sql(rule.query).columns if rule.query else described)
 
 
 def _described(rule: DatasetRule, connection: DuckDBPyConnection) -> list[tuple[str, str]]:

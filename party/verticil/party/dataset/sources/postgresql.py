@@ -56,6 +56,8 @@ _SETTINGS: Final = {
     "extra_float_digits": "1",
     "lc_monetary": "C",
 }
+_LIMITS: Final = {"lock_timeout": "30s", "statement_timeout": "6h"}
+"""How long a read waits for a lock that another program holds, and how long it takes; a time-out of the database's own counts."""
 _UNREACHABLE: Final = {
     "password authentication failed": ("refuses the user or the password", ""),
     "no password supplied": ("wants a password", "password_file or password_env in [dataset.NAME] say where it is"),
@@ -134,7 +136,12 @@ def _described(rule: DatasetRule, cursor: Cursor) -> pa.Schema:
     """The columns, from the beginning of a transaction that reads one state."""
     cursor.adbc_statement.set_options(**{"adbc.postgresql.batch_size_hint_bytes": str(_BATCH_BYTES)})
     cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-    settings = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in _SETTINGS.items())
+    settings = ", ".join(
+        [
+            *(f"set_config('{name}', '{value}', true)" for name, value in _SETTINGS.items()),
+            *(_limited(name, value) for name, value in _LIMITS.items()),
+        ]
+    )
     for statement in (f"SELECT {settings}", select(rule, None) + NO_ROWS):
         cursor.execute(statement)
         with cursor.fetch_record_batch() as batches:
@@ -142,6 +149,16 @@ def _described(rule: DatasetRule, cursor: Cursor) -> pa.Schema:
             for _ in batches:
                 pass
     return schema
+
+
+def _limited(name: str, value: str) -> str:
+    """A limit where the database, its user or the URL sets none.
+
+    >>> _limited("lock_timeout", "30s")[:68]
+    "set_config('lock_timeout', CASE current_setting('lock_timeout') WHEN"
+    """
+    said = f"current_setting('{name}')"
+    return f"set_config('{name}', CASE {said} WHEN '0' THEN '{value}' ELSE {said} END, true)"
 
 
 def _kind(field: pa.Field) -> str:
@@ -170,6 +187,14 @@ def _fault(rule: DatasetRule, error: Exception, *, asked: bool = False) -> DataF
     cases = (
         ("Failed to connect" in said, _interrupted(rule, why, hint or "see url in [dataset.NAME] of party.toml")),
         (state == "25006" or "in a read-only transaction" in said, writes(rule)),
+        (
+            state == "55P03" or "lock timeout" in said,
+            _interrupted(
+                rule,
+                "holds a lock on the table for longer than its lock_timeout, 30 s unless it says another",
+                "a program that alters or loads the table has it; the read is tried again",
+            ),
+        ),
         (
             state == "57014" or "canceling statement" in said,
             _interrupted(

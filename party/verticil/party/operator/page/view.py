@@ -15,6 +15,7 @@ import datetime as dt
 import functools
 import hashlib
 import math
+import re
 import shlex
 from dataclasses import dataclass, fields
 from fractions import Fraction
@@ -514,8 +515,11 @@ def greek(words: str) -> str:
 
     >>> greek("epsilon 1.00, delta 1e-06")
     'ε 1.00, δ 1e-06'
+
+    >>> greek("add max_public_epsilon and another")  # a key of party.toml stays what has to be written there
+    'add max_public_epsilon and another'
     """
-    return words.replace("epsilon ", "ε ").replace("delta ", "δ ")
+    return re.sub(r"\bdelta ", "δ ", re.sub(r"\bepsilon ", "ε ", words))
 
 
 def besides(row: CostView | BudgetView) -> tuple[str, ...]:

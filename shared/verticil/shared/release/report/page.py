@@ -22,7 +22,7 @@ from verticil.shared.privacy.accounts import PUBLIC
 from verticil.shared.privacy.events import NoisyTables
 from verticil.shared.privacy.figures import odds_exceed
 from verticil.shared.privacy.statement import PRIOR, ColumnStatement, PrivacyStatement, privacy_statement
-from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.content import COPIES, ReleaseContent
 from verticil.shared.release.protocol import own_template
 from verticil.shared.release.protocols import RELEASES, release_protocol
 from verticil.shared.release.report import layout, probabilities, wording
@@ -186,6 +186,8 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         "coordinated": protocol.coordinated,
         "alone": protocol.whole_table,
         "total": _total(statement),
+        "bound": statement.bounds_everybody,
+        "copies": _copies(content),
         "example": _example(statement),
         "unchanged": _unchanged(statement),
         "prior": wording.percent(PRIOR, 0),
@@ -244,6 +246,15 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         "files": content.files,
         "facts": _facts(content),
     }
+
+
+def _copies(content: ReleaseContent) -> str | None:
+    """How many synthetic records are those of people whom nobody equals, as the owner of the table counted; None: nobody did."""
+    found = content.search.get(COPIES)
+    if not isinstance(found, int):
+        return None
+    told = wording.count(found, "synthetic record equals", "synthetic records equal")
+    return f"{told} the row of a person whom no other one in the table equals"
 
 
 def _row(column: ColumnStatement, owner_index: Mapping[str, int]) -> Row:

@@ -33,6 +33,7 @@ from verticil.shared.estimation.estimators import ESTIMATORS
 from verticil.shared.json_document import Json
 from verticil.shared.model.network import Marginal, Network
 from verticil.shared.privacy.accounts import COLUMNS, PUBLIC, Cost
+from verticil.shared.privacy.rounded_up import hundredths
 from verticil.shared.privacy.statement import AccountStatement
 from verticil.shared.privacy.study_table import family_records
 from verticil.shared.release.content import ReleaseContent
@@ -101,7 +102,7 @@ def epsilon(value: float) -> str:
     >>> epsilon(2.0), epsilon(1.0986), epsilon(math.inf)
     ('2.00', '1.10', 'no limit')
     """
-    return "no limit" if math.isinf(value) else f"{math.ceil(value * 100 - 1e-6) / 100:.2f}"
+    return "no limit" if math.isinf(value) else hundredths(value)
 
 
 def costs(accounts: Iterable[AccountStatement], *, coordinated: bool, alone: bool = False) -> tuple[CostRow, ...]:
