@@ -100,6 +100,10 @@ study check study.toml --limits clinic-limits.json --federation ca/federation.to
 knowledge check study.toml
 knowledge show study.toml
 knowledge ask study.toml smoker=no claims=0
+open a key to all
+party run --config clinic/party.toml  # exit 2: CONFIG_INVALID
+miner run --config miner/miner.toml  # exit 2: CONFIG_INVALID
+close the key again
 miner run --config miner/miner.toml --with-parent &
 party run --config clinic/party.toml --with-parent &
 party run --config insurer/party.toml --with-parent &
@@ -254,6 +258,10 @@ class Federation:
         key.write_bytes((self.folder / "clinic/secrets/linkage.key").read_bytes())
         key.chmod(0o600)
 
+    def protect(self, mode: int) -> None:
+        for name in ("clinic/pki/clinic.key", "miner/pki/miner.sign"):
+            (self.folder / name).chmod(mode)
+
     def wait(self, wanted: str, *parties: str) -> None:
         """Ask for the state of both parties, or of these, until what is `wanted` stands there."""
         assert not self.wrong, "".join(self.wrong)
@@ -280,6 +288,8 @@ class Federation:
     sentences: Final[dict[str, Callable[[Federation], None]]] = {
         "pin the sealing keys": pin,
         "share the linkage key": share,
+        "open a key to all": lambda self: self.protect(0o644),
+        "close the key again": lambda self: self.protect(0o600),
         "wait until both are asked": lambda self: self.wait('"hearts"'),
         "wait for the review": lambda self: self.wait('"review"'),
         "wait for the release": lambda self: self.wait('"published"'),

@@ -394,6 +394,13 @@ def test_frames_that_no_table_can_hold_are_refused(made: Made) -> None:
         vt.study.draft({"clinic": frames["clinic"].rename(columns={"age": 3})})
     with pytest.raises(Misuse, match="no such party"):
         vt.simulate(made.study, frames | {"bank": frames["clinic"]})
+    clinic = frames["clinic"]
+    sparse, large = clinic.assign(age=pd.arrays.SparseArray(clinic["age"])), clinic.assign(age=2**70)
+    for frame in (sparse, large):
+        with pytest.raises(DataFault, match="a column has values of different types, or of one that no Parquet file"):
+            vt.simulate(made.study, frames | {"clinic": frame})
+    with pytest.raises(DataFault, match="column 'age' occurs 2 times, expected once"):
+        vt.simulate(made.study, frames | {"clinic": pd.concat([clinic, clinic[["age"]]], axis=1)})
 
 
 # ---- other packages

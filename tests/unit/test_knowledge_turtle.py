@@ -208,3 +208,15 @@ def test_the_function_of_a_graph_makes_its_column(tmp_path):
     assert study.knowledge is not None
     (function,) = study.knowledge.functions
     assert function_codes(function, [study.schema[study.schema.index("education")]]).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("name", ["../rules.ttl", "/dev/zero", "within/../../rules.ttl", "link.ttl"])
+def test_a_file_outside_the_folder_of_the_study_is_refused_without_being_read(tmp_path, name):
+    (tmp_path / "rules.ttl").write_text(GRAPH)
+    folder = tmp_path / "study"
+    folder.mkdir()
+    (folder / "link.ttl").symlink_to(tmp_path / "rules.ttl")
+    (folder / "study.toml").write_text(HEAD + f'[knowledge]\nfile = "{name}"\n', encoding="utf-8")
+    with pytest.raises(Misuse, match="lies outside the study") as caught:
+        read_study(folder / "study.toml")
+    assert caught.value.code == "STUDY_INVALID"

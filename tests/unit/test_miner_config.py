@@ -75,6 +75,8 @@ def test_the_example_of_the_design_has_these_defaults(tmp_path):
         ("memory_bytes = 2147483648", "memory_bytes = 1", "workers.memory_bytes"),
         ("max_concurrent_uploads = 8", "max_concurrent_uploads = 8.5", "limits.max_concurrent_uploads"),
         ('listen = "0.0.0.0:8443"', 'listen = "8443"', "listen: got '8443', expected host:port"),
+        ('listen = "0.0.0.0:8443"', 'listen = "::1:8443"', "listen: got '::1:8443', expected host:port"),
+        ('listen = "0.0.0.0:8443"', 'listen = "*:8443"', "listen: got '*:8443', expected host:port"),
         ('listen = "0.0.0.0:8443"', 'listen = "a:99999"', "listen: got 'a:99999'"),
         ('name = "miner"', 'name = "a/b"', "name: got 'a/b'"),
         ('key = "pki/miner.key"\n', "", "identity.key: missing"),
@@ -113,3 +115,17 @@ def test_init_leaves_nothing_when_what_it_was_given_is_wrong(tmp_path):
         with pytest.raises(Misuse):
             init_miner(tmp_path / "here", **given)
         assert not (tmp_path / "here" / "miner.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("listen", "hint"),
+    [
+        ("::1:8443", 'an IPv6 address stands in brackets: "[::1]:8443"'),
+        ("*:8443", 'for every address: "0.0.0.0:8443", or "[::]:8443" with those of IPv6'),
+        ("8443", 'as in "0.0.0.0:8443"'),
+    ],
+)
+def test_the_hint_of_an_address_says_what_is_usually_meant(tmp_path, listen, hint):
+    with pytest.raises(Misuse) as caught:
+        load(tmp_path, MINER.replace("0.0.0.0:8443", listen))
+    assert caught.value.hint == hint

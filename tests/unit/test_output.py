@@ -88,6 +88,15 @@ def test_a_terminal_without_the_letters_gets_their_numbers(tmp_path: Path, form:
         assert "ü.toml" in json.loads(done.stdout)["error"]["message"]
 
 
+def test_a_draft_is_printed_on_a_terminal_without_its_letters(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("größe\n" + "groß\nklein\n" * 20, encoding="utf-8")
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "verticil.cli", "study", "draft", f"owner={tmp_path / 'people.csv'}"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, "INTERNAL" in done.stderr) == (0, False)
+    assert "gr\\xf6\\xdfe" in done.stdout
+
+
 def test_what_prints_stays_as_it_is() -> None:
     assert printable("Müller, 東京, ε ≤ 1") == "Müller, 東京, ε ≤ 1"
     assert printable("a\tb\nc", also="\n") == "a\\tb\nc"

@@ -42,6 +42,7 @@ from verticil.party.dataset.table import (
     header,
     missing_columns,
     read_parts,
+    rows_in_footer,
     undecodable,
 )
 from verticil.shared.errors import DataFault, Misuse
@@ -54,6 +55,10 @@ from verticil.shared.study.vocabulary import MAX_TEXT, PLACEHOLDERS, PUBLIC, TAB
 NOTE: Final = "# note: "
 _UNREVIEWED: Final = "reviewed = false                         # review: true, when you have gone through every column"
 REVIEW: Final = "# review: categories must be public knowledge"
+MAX_ROWS: Final = 20_000_000
+"""Most rows of a table that is held in memory as texts."""
+MAX_CELLS: Final = 150_000_000
+"""Most cells of such a table: some 24 bytes each while it is read."""
 _MEANS: Final = "# review: of the numbers in each bin, which tells something about these rows; left out: spread evenly"
 
 MISSING: Final = ("", "?", "-", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
@@ -257,11 +262,13 @@ def texts_of(
             f"{rule.name}: column '{twice[0]}' occurs {names.count(twice[0])} times, expected once",
             hint="give each column a name of its own",
         )
+    check_size(rule, rows_in_footer(rule), len(names))
     texts: dict[str, dict[str, int]] = {name: {} for name in names}
     rows: dict[str, list[NDArray[np.int64]]] = {name: [] for name in names}
     n_rows = n_ragged = first_ragged = 0
     for part in read_parts(rule, names):
         n_rows += part.n_rows
+        check_size(rule, n_rows, len(names))
         first_ragged = first_ragged or part.first_ragged or 0
         n_ragged += part.n_ragged
         for name, column in part.columns.items():
@@ -287,6 +294,21 @@ def texts_of(
             party=party, source=name, texts=seen, counts=counts[counts > 0].tolist(), index=place[index]
         )
     return TextTable(columns=columns, n_rows=n_rows, notes=notes, settings=_settings(rule))
+
+
+def check_size(rule: DatasetRule, n_rows: int, n_columns: int) -> None:
+    """Check that a table can be held in memory as texts.
+
+    Raises:
+        DataFault: DATA_UNREADABLE, it has more than `MAX_ROWS` rows, or more than `MAX_CELLS` cells.
+    """
+    if n_rows > MAX_ROWS or n_rows * n_columns > MAX_CELLS:
+        raise DataFault(
+            "DATA_UNREADABLE",
+            f"{rule.name}: {n_rows:,} rows and more of {n_columns} columns, expected at most {MAX_ROWS:,} rows and "
+            f"{MAX_CELLS:,} cells",
+            hint="give a random part of its rows, or fewer columns",
+        )
 
 
 def _settings(rule: DatasetRule) -> list[str]:

@@ -61,7 +61,7 @@ def as_files(tables: Mapping[str, Path | str | pd.DataFrame], folder: Path) -> d
         folder: where frames are written.
 
     Raises:
-        DataFault: DATA_UNREADABLE, a frame has columns that no Parquet file holds.
+        DataFault: DATA_UNREADABLE, a frame has columns that no Parquet file holds, or two of one name.
     """
     import pyarrow as pa
 
@@ -77,9 +77,16 @@ def as_files(tables: Mapping[str, Path | str | pd.DataFrame], folder: Path) -> d
                 f"the table of '{name}': a column's name is no text",
                 hint="frame.columns = frame.columns.astype(str)",
             )
+        names = [str(column) for column in table.columns]
+        if twice := [column for column in names if names.count(column) > 1]:
+            raise DataFault(
+                "DATA_UNREADABLE",
+                f"the table of '{name}': column '{twice[0]}' occurs {names.count(twice[0])} times, expected once",
+                hint="give each column a name of its own",
+            )
         try:
             table.to_parquet(path, index=False)
-        except (pa.ArrowException, ValueError) as error:
+        except (pa.ArrowException, ValueError, TypeError, OverflowError, NotImplementedError) as error:
             raise DataFault(
                 "DATA_UNREADABLE",
                 f"the table of '{name}': a column has values of different types, or of one that no Parquet file holds "

@@ -41,6 +41,17 @@ def log_to_standard_error(level: LogLevel, *, log_json: bool, form: Format) -> N
     logs.configure(as_json=log_json or form is Format.json, level=logging.getLevelNamesMapping()[level.value.upper()])
 
 
+def require_private_keys(key: Path, signing_key: Path) -> None:
+    """Refuse to start with private keys that others on this machine may use.
+
+    Raises:
+        Misuse: CONFIG_INVALID.
+    """
+    from verticil.shared.identity.pki import require_private
+
+    require_private({"private key": key, "signing key": signing_key})
+
+
 def run_until_stopped(
     serve: Callable[[asyncio.Event, Vitals], Awaitable[None]], *, state: Path, with_parent: bool
 ) -> None:

@@ -31,7 +31,7 @@ from verticil.shared.config import RELAY, Federation, is_loopback
 from verticil.shared.disk import read_only_fault
 from verticil.shared.errors import CODES, DataFault, Misuse, PeerFault, VerticilError
 from verticil.shared.identity.identity import Identity, Role, peer_host
-from verticil.shared.identity.pki import Credentials, identity_of, load_credentials, utc_now
+from verticil.shared.identity.pki import Credentials, exposed_file, identity_of, load_credentials, utc_now
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.identity.spoken import spoken
 from verticil.shared.membership.current import expiry_warning, expiry_words
@@ -142,12 +142,7 @@ def check_private_files(files: Mapping[str, Path]) -> Iterator[Finding]:
             yield failed("private files", fault)
             continue
         if mode & 0o077:
-            exposed = Misuse(
-                "CONFIG_INVALID",
-                f"{what} {path}: mode {mode:04o}, expected 0600: others on this machine may use it",
-                hint=f"chmod 600 {path}; if others have an account here, have it replaced",
-            )
-            yield failed("private files", exposed)
+            yield failed("private files", exposed_file(path, mode, what=what))
         elif not os.access(path, os.R_OK):
             unreadable = DataFault("SECRET_MISSING", f"{what} {path}: not readable by this user", hint="whose is it?")
             yield failed("private files", unreadable)

@@ -69,6 +69,7 @@ def run(
     from verticil.miner.daemon import run_miner
 
     document = load_miner(config)
+    daemons.require_private_keys(document.key, document.signing_key)
 
     ports: list[int] = []
 

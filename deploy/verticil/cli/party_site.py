@@ -127,6 +127,7 @@ def run(
     from verticil.party.daemon import run_party
 
     document = site_of(config)
+    daemons.require_private_keys(document.key, document.signing_key)
 
     def started(port: int) -> None:
         emit({"party": document.name, "port": port}, form=form)

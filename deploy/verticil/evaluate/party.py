@@ -28,6 +28,7 @@ from verticil.party.dataset.table import DATABASES, DatasetRule
 from verticil.party.local_dataset import Origin, origins
 from verticil.shared.errors import Misuse
 from verticil.shared.json_document import Json
+from verticil.shared.release.evidence import read_document
 from verticil.shared.release.report import wording
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
@@ -58,7 +59,7 @@ def evaluate_own(
         DataFault: see `evaluate`.
     """
     verified = verify_release(release, ca_certificate=config.federation.ca_certificate.read_bytes())
-    study = canonical.from_bytes((release / "study.json").read_bytes(), source="study.json", wire=False)
+    study = canonical.from_bytes(read_document(release, "study.json"), source="study.json", wire=False)
     if config.name not in study.parties:
         raise Misuse(
             "USAGE", f"'{config.name}' is no party of the study", hint=f"its parties are {', '.join(study.parties)}"
@@ -87,7 +88,7 @@ def evaluate_own(
         f"the release is about the {verified.n_common:,} people that all organisations have in common, your table about all of "
         "yours: where these differ, the figures of fidelity show it"
     )
-    document = json.loads((release / "model.json").read_bytes())
+    document = json.loads(read_document(release, "model.json"))
     across = _across(study, document.get("pairs", {"tables": []})["tables"])
     return dataclasses.replace(found, notes=(note, *found.notes), across=across)
 

@@ -70,7 +70,10 @@ def _of_frame(frame: pd.DataFrame, name: str) -> TextTable:
     columns: dict[str, TextColumn] = {}
     for place, column in enumerate(names):
         # factorize gives -1 to whatever pandas takes for missing, in every type of column.
-        index, distinct = pd.factorize(frame.iloc[:, place])
+        try:
+            index, distinct = pd.factorize(frame.iloc[:, place])
+        except TypeError:
+            raise DataFault("DATA_UNREADABLE", f"{name}: column '{column}' has lists or tables as values") from None
         texts = [*map(_text, distinct), ""]
         place_of = {text: number for number, text in reversed(list(enumerate(texts)))}
         codes = np.array([place_of[text] for text in texts], dtype=np.int64)[index]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from verticil.shared.config import Federation, load_federation, path_in, read_toml
+from verticil.shared.config import Federation, check_address, load_federation, path_in, read_toml
 from verticil.shared.table import Table
 from verticil.shared.transport.metrics import metrics_address
 
@@ -139,9 +139,7 @@ def load_miner(path: Path) -> MinerConfig:
         randomized_days=_bounded(retention, "randomized_days", 30, 0, 36_500),
         metrics=metrics_address(table.table("metrics", optional=True)),
     )
-    host, separator, port = config.listen.rpartition(":")
-    if not (separator and host and port.isdecimal() and int(port) <= 65_535):
-        table.fail("listen", f"got '{config.listen}', expected host:port", hint="for example 0.0.0.0:8443")
+    check_address(table, "listen", config.listen, example="0.0.0.0:8443")
     if not config.name or "/" in config.name:
         table.fail("name", f"got '{config.name}', expected a name without '/'")
     for part in (identity, limits, workers, retention, table):

@@ -81,6 +81,7 @@ BETWEEN_PEERS: Final = (
 _MADE_AGAIN: Final = frozenset({"spool", "cache", "review", ROUNDS})
 _OF_THE_PROCESS: Final = (f"{DATABASE}-wal", f"{DATABASE}-shm", "party.lock", HEALTH)
 _BLOCK: Final = 1 << 20
+_LONGEST_LINE: Final = 1 << 16
 _OUTSIDE: Final = "outside"
 
 
@@ -430,6 +431,8 @@ class _Reader:
 
     def line(self) -> bytes:
         while (end := self._held.find(b"\n")) < 0:
+            if len(self._held) > _LONGEST_LINE:
+                raise GateFailed("BACKUP_INVALID", f"a line in it has more than {_LONGEST_LINE} bytes")
             if (piece := next(self._pieces, None)) is None:
                 end = len(self._held) - 1
                 break

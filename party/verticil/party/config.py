@@ -32,7 +32,7 @@ from verticil.party.limits.policy import (
 from verticil.party.limits.rules import Known, Rule
 from verticil.party.limits.same_people import APART, GONE, WORDS, SamePeople, circle_from
 from verticil.shared.channels.privacy import Breach
-from verticil.shared.config import RELAY, Federation, listen_address, load_federation, path_in, read_toml
+from verticil.shared.config import RELAY, Federation, check_address, listen_address, load_federation, path_in, read_toml
 from verticil.shared.errors import Misuse
 from verticil.shared.identity.signing import public_key_from
 from verticil.shared.identity.spoken import says
@@ -507,8 +507,7 @@ def _peer(table: Table) -> PeerRule:
     else:
         rule = PeerRule(listen=table.value(str, "listen"), advertise=table.value(str, "advertise"))
         for key, value in (("listen", rule.listen), ("advertise", rule.advertise)):
-            if ":" not in value:
-                table.fail(key, f"got '{value}', expected host:port")
+            check_address(table, key, value, example="clinic.example.org:8443")
     table.finish()
     return rule
 

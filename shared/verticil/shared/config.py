@@ -21,6 +21,9 @@ from verticil.shared.table import Table, is_name
 RELAY: Final = "relay"
 """In place of host:port in [peers]: that party cannot be dialled, what is for it goes through the miner, sealed."""
 
+MAX_TOML_BYTES: Final = 16 << 20
+"""Most bytes of a study or a configuration."""
+
 
 def read_toml(path: Path, *, code: str = "CONFIG_INVALID") -> Table:
     """Read a TOML file.
@@ -38,7 +41,11 @@ def toml_text(path: Path, *, code: str = "CONFIG_INVALID") -> str:
         Misuse: FILE_MISSING when there is no such file, `code` when it is not UTF-8.
     """
     try:
-        return path.read_bytes().decode("utf-8")
+        with path.open("rb") as file:
+            content = file.read(MAX_TOML_BYTES + 1)
+        if len(content) > MAX_TOML_BYTES:
+            raise Misuse(code, f"{path}: more than {MAX_TOML_BYTES} bytes, expected a file that a person wrote")
+        return content.decode("utf-8")
     except FileNotFoundError:
         raise Misuse("FILE_MISSING", f"{path}: no such file", hint="give the path of an existing TOML file") from None
     except OSError as error:  # a folder, not permitted, a name that is too long
@@ -201,11 +208,34 @@ def _sealing_key(table: Table, key: str) -> bytes:
 
 
 def _check_address(table: Table, key: str, address: str) -> None:
+    check_address(table, key, address, example="miner.example.org:8443", least_port=1)
+
+
+def check_address(table: Table, key: str, address: str, *, example: str, least_port: int = 0) -> None:
+    """Check that a value is host:port, with an IPv6 address in brackets.
+
+    Raises:
+        Misuse: the table's code; the hint says what is usually meant.
+    """
+    if not _is_address(address, least_port):
+        hint = _address_hint(address) or f'as in "{example}"'
+        table.fail(key, f"got '{address[:200]}', expected host:port", hint=hint)
+
+
+def _is_address(address: str, least_port: int) -> bool:
     host, _, port = address.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    shaped = bool(bare) and not any(c.isspace() or c in "/@[]" for c in bare) and (":" not in bare or bare != host)
-    if not shaped or not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65_535):
-        table.fail(key, f"got '{address[:200]}', expected host:port", hint='as in "miner.example.org:8443"')
+    shaped = bool(bare) and not any(c.isspace() or c in "/@[]*" for c in bare) and (":" not in bare or bare != host)
+    return shaped and port.isascii() and port.isdigit() and least_port <= int(port) <= 65_535
+
+
+def _address_hint(address: str) -> str:
+    host, _, port = address.rpartition(":")
+    if host == "*":
+        return f'for every address: "0.0.0.0:{port[:5]}", or "[::]:{port[:5]}" with those of IPv6'
+    if ":" in host and "[" not in host:
+        return f'an IPv6 address stands in brackets: "[{host[:45]}]:{port[:5]}"'
+    return ""
 
 
 def loopback_address(listen: str, *, where: str, hint: str) -> tuple[str, int]:
@@ -222,10 +252,10 @@ def loopback_address(listen: str, *, where: str, hint: str) -> tuple[str, int]:
     >>> loopback_address("[::1]:0", where="--listen", hint="")
     ('::1', 0)
     """
-    host, separator, port = listen.rpartition(":")
-    if not (separator and host and port.isdecimal() and port.isascii() and int(port) <= 65_535):
+    host, _, port = listen.rpartition(":")
+    if not _is_address(listen, 0):
         problem = f"{where}: got '{listen[:100]}', expected host:port"
-        raise Misuse("CONFIG_INVALID", problem, hint="for example 127.0.0.1:9464")
+        raise Misuse("CONFIG_INVALID", problem, hint=_address_hint(listen) or "for example 127.0.0.1:9464")
     bare = host.removeprefix("[").removesuffix("]")
     if not is_loopback(bare):
         problem = f"{where}: got '{listen[:100]}', expected a loopback address: the page has no TLS"

@@ -236,6 +236,16 @@ def missing_columns(rule: DatasetRule, names: Sequence[str], wanted: Sequence[st
     )
 
 
+def rows_in_footer(rule: DatasetRule) -> int:
+    """Return how many rows a Parquet file says that it has, before any is read; 0: another format, or no such file.
+
+    A file that says too few is found out while it is read.
+    """
+    from verticil.party.dataset.sources import files
+
+    return files.rows_in_footer(rule) if rule.format == "parquet" else 0
+
+
 def read_parts(rule: DatasetRule, sources: Sequence[str]) -> Iterator[TablePart]:
     """The table's rows, part by part.
 

@@ -12,8 +12,11 @@ Messages name files, identities and times, never key material.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import hashlib
+import stat
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -38,6 +41,9 @@ SIGNING_PURPOSE: Final = x509.ObjectIdentifier("1.3.6.1.4.1.59999.1.2")
 UNREADABLE: Final = (ValueError, TypeError, UnsupportedAlgorithm, InternalError, x509.InvalidVersion)
 """What `cryptography` raises for a key or a certificate that is none, or one that it does not know; `InternalError` for a key
 of a length that its own algorithm does not have."""
+
+_KEY_BYTES: Final = 65_536
+"""Of a private key's file no more is read."""
 
 
 def utc_now() -> dt.datetime:
@@ -96,10 +102,11 @@ def check_validity(certificate: x509.Certificate, *, at: dt.datetime, what: str)
     if at > ends:
         raise PeerFault(
             "CERTIFICATE_INVALID",
-            f"{what}: expired at {_stamp(ends)}, got {_stamp(at)}",
-            hint="a federation ends with its authority: the coordinator makes a new one, and all nodes join it"
+            f"{what}: by this machine's clock ({_stamp(at)}) it expired at {_stamp(ends)}",
+            hint="if that is not the time, set the clock; else a federation ends with its authority: the coordinator makes a "
+            "new one, and all nodes join it"
             if certificate.subject == certificate.issuer
-            else "its node asks for a new one, also now: verticil pki renew NAME.crt",
+            else "if that is not the time, set the clock; else its node asks for a new one: verticil pki renew NAME.crt",
         )
 
 
@@ -166,13 +173,38 @@ def read_private_file(path: Path, *, what: str) -> bytes:
         DataFault: SECRET_MISSING when it cannot be read.
     """
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return file.read(_KEY_BYTES)
     except OSError as error:
         raise DataFault(
             "SECRET_MISSING",
             f"{path}: the {what} cannot be read ({error.strerror})",
             hint="it is made together with the certificate and never leaves this machine",
         ) from None
+
+
+def require_private(files: Mapping[str, Path]) -> None:
+    """Refuse private files that others on this machine may use. One that is not there is for who reads it.
+
+    Args:
+        files: what it is -> where it lies.
+
+    Raises:
+        Misuse: CONFIG_INVALID.
+    """
+    for what, path in files.items():
+        with contextlib.suppress(OSError):
+            if (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
+                raise exposed_file(path, mode, what=what)
+
+
+def exposed_file(path: Path, mode: int, *, what: str) -> Misuse:
+    """Return the error for a private file that others on this machine may use."""
+    return Misuse(
+        "CONFIG_INVALID",
+        f"{what} {path}: mode {mode:04o}, expected 0600: others on this machine may use it",
+        hint=f"chmod 600 {path}; if others have an account here, have it replaced",
+    )
 
 
 def load_private_key(path: Path, *, what: str) -> PrivateKeyTypes:

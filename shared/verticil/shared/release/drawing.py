@@ -22,6 +22,7 @@ from verticil.shared.knowledge.support import Support
 from verticil.shared.model.joint import JointModel
 from verticil.shared.model.network import Marginal, Network, PairAccuracy
 from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.release.evidence import read_document
 from verticil.shared.release.synthesis import decode, sample_chunks
 from verticil.shared.release.within_bins import Tilts, tilts_of
 from verticil.shared.study import canonical
@@ -124,14 +125,16 @@ def open_models(folder: Path) -> ReleaseModels:
     model, study = folder / "model.json", folder / "study.json"
     if not model.is_file():
         raise Misuse("FILE_MISSING", f"{model}: no such file", hint="give the folder of a release")
-    document = model.read_bytes()
+    document = read_document(folder, model.name)
     network = model_json.read(document)
     return ReleaseModels(
         folder=folder,
         document=document,
         network=network,
         joint=model_json.read_joint(document, network.schema),
-        study=canonical.from_bytes(study.read_bytes(), source=study.name, wire=False) if study.is_file() else None,
+        study=canonical.from_bytes(read_document(folder, study.name), source=study.name, wire=False)
+        if study.is_file()
+        else None,
     )
 
 

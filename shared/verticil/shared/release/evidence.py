@@ -22,10 +22,11 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import hashlib
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 from cryptography import x509
 
@@ -172,6 +173,8 @@ def utc_time(node: Node) -> dt.datetime:
         return node.fail("expected a UTC time such as 2026-11-21T10:00:00Z")
 
 
+MAX_DOCUMENT: Final = 256 * 2**20
+"""Most bytes of a document of a release; in Model I a manifest holds every parameter as its party signed it."""
 _ANY_PARTY = ""
 
 
@@ -220,7 +223,7 @@ def check_sub_model_evidence(
         if found.decided_at > published:
             manifest["sub_model"].fail("decided later than the publication")
         trust.signer(signed, role=Role.MINER, at=found.decided_at, where=where)
-        proposal_bytes = (directory / PROPOSAL).read_bytes()
+        proposal_bytes = read_document(directory, PROPOSAL)
         digest = hashlib.sha256(proposal_bytes).digest()
         if digest.hex() != manifest["study_digest"].text():
             raise GateFailed("RELEASE_INVALID", f"{PROPOSAL}: SHA-256 is {digest.hex()}, expected the study's digest")
@@ -314,3 +317,29 @@ def check_countersignatures(
             hint="it is not published yet: the parties look at it first",
         )
     return tuple(party for party in study.parties if party in found)
+
+
+def read_document(
+    directory: Path, name: str, *, most: int = MAX_DOCUMENT, hint: str = "this is not a release"
+) -> bytes:
+    """Read a document of a release.
+
+    Args:
+        directory: the release.
+        name: of the file.
+        most: bytes; of a larger file none is read.
+        hint: what it means when there is none.
+
+    Raises:
+        GateFailed: RELEASE_INVALID, there is none, it is no plain file, or it is larger.
+    """
+    path = directory / name
+    try:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            raise GateFailed("RELEASE_INVALID", f"{path}: not a plain file")
+        if status.st_size > most:
+            raise GateFailed("RELEASE_INVALID", f"{path}: {status.st_size} bytes, expected at most {most}")
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise GateFailed("RELEASE_INVALID", f"{path}: missing", hint=hint) from None

@@ -59,6 +59,7 @@ from verticil.shared.release.evidence import (
     check_countersignatures,
     check_sub_model_evidence,
     expect,
+    read_document,
     utc_time,
 )
 from verticil.shared.release.figures import check_figures
@@ -70,11 +71,10 @@ from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
 from verticil.wire.v1 import common_pb2
 
-_MAX_DOCUMENT = 256 * 2**20  # in Model I a manifest holds every parameter as its party signed it
-_MAX_SIGNATURE = 32 * 2**20
 REQUIRED = ("model.json", "study.json")
 
 
+_MAX_SIGNATURE: Final = 32 * 2**20
 _COMPOSED: Final = 1e-6
 """Of itself a figure that was composed numerically may differ between machines; they differ by less than 1e-9."""
 
@@ -228,7 +228,7 @@ def verify_release(
         raise Misuse("FILE_MISSING", f"{directory}: no such folder", hint="give the folder of a release")
     pinned = None if fingerprint is None else _fingerprint(fingerprint)
     anchor = None if ca_certificate is None else _anchor(ca_certificate)
-    manifest_bytes = _read(directory, MANIFEST)
+    manifest_bytes = read_document(directory, MANIFEST)
     manifest = parse(manifest_bytes, source=MANIFEST)
     expect(manifest["format"], MANIFEST_FORMAT)
     if manifest["version"].integer() != 1:
@@ -249,7 +249,7 @@ def verify_release(
     checked = release_protocol(study).check(
         manifest, study, model, trust, publisher=publishers[0].name, published=published
     )
-    model_bytes = _read(directory, "model.json")
+    model_bytes = read_document(directory, "model.json")
     check_figures(directory, model_bytes, study, (model, joint_model), manifest["n_common"].integer())
     naming = (manifest, parse(model_bytes, source="model.json"))
     left_out = check_sub_model_evidence(directory, manifest, naming, study, trust, published=published)
@@ -313,28 +313,16 @@ def verify_release(
 
 def _signature_document(directory: Path) -> Node:
     """`manifest.sig`, when all that it says of its form is what this version knows."""
-    signature = parse(_read(directory, SIGNATURE), source=SIGNATURE)
+    signature = parse(
+        read_document(directory, SIGNATURE, most=_MAX_SIGNATURE, hint="the release was never signed, or is not whole"),
+        source=SIGNATURE,
+    )
     expect(signature["format"], SIGNATURE_FORMAT)
     if signature["version"].integer() != SIGNATURE_VERSION:
         signature["version"].fail(f"expected {SIGNATURE_VERSION}: made by another version of verticil")
     expect(signature["file"], MANIFEST)
     expect(signature["algorithm"], SIGNATURE_ALGORITHM)
     return signature
-
-
-def _read(directory: Path, name: str) -> bytes:
-    path = directory / name
-    try:
-        status = path.lstat()
-        if not stat.S_ISREG(status.st_mode):
-            raise GateFailed("RELEASE_INVALID", f"{path}: not a plain file")
-        limit = _MAX_SIGNATURE if name == SIGNATURE else _MAX_DOCUMENT
-        if status.st_size > limit:
-            raise GateFailed("RELEASE_INVALID", f"{path}: {status.st_size} bytes, expected at most {limit}")
-        return path.read_bytes()
-    except FileNotFoundError:
-        hint = "the release was never signed, or is not whole" if name == SIGNATURE else "this is not a release"
-        raise GateFailed("RELEASE_INVALID", f"{path}: missing", hint=hint) from None
 
 
 def _check_files(directory: Path, manifest: Node) -> tuple[str, ...]:
@@ -372,7 +360,7 @@ def _check_documents(
     directory: Path, manifest: Node
 ) -> tuple[Study, Network, JointModel | None, PublishedPosterior | None]:
     """study.json is the study of the manifest's digest, and model.json and the privacy figures are of that study."""
-    study_bytes = _read(directory, "study.json")
+    study_bytes = read_document(directory, "study.json")
     effective = manifest["effective_digest"].text()
     if (got := hashlib.sha256(study_bytes).hexdigest()) != effective:
         raise GateFailed("RELEASE_INVALID", f"study.json: SHA-256 is {got}, expected the effective digest {effective}")
@@ -380,7 +368,7 @@ def _check_documents(
         study = canonical.from_bytes(study_bytes, source="study.json", wire=False)
     except VerticilError as error:
         raise GateFailed("RELEASE_INVALID", error.message) from None
-    model_bytes = _read(directory, "model.json")
+    model_bytes = read_document(directory, "model.json")
     model = parse(model_bytes, source="model.json")
     for key in ("study_digest", "effective_digest"):
         expect(model["study"][key], manifest[key].text())
@@ -411,7 +399,7 @@ def _check_documents(
     listed = manifest["files"].get(posterior_json.FILE) is not None
     posterior = check_posterior_file(
         directory,
-        _read(directory, posterior_json.FILE) if listed else None,
+        read_document(directory, posterior_json.FILE) if listed else None,
         study,
         network.dag,
         study.release.synthetic_records or manifest["n_common"].integer(),
@@ -453,7 +441,7 @@ def _check_joint(directory: Path, manifest: Node, study: Study, network: Network
         return
     if problem := joint_fault(study, model):
         raise GateFailed("RELEASE_INVALID", f"model.json: joint: {problem}")
-    if _read(directory, joint.FILE) != joint.to_xmlbif(model, study.schema, network):
+    if read_document(directory, joint.FILE) != joint.to_xmlbif(model, study.schema, network):
         raise GateFailed("RELEASE_INVALID", f"{joint.FILE}: it is not the joint model of model.json")
     _check_records(directory, study, model, study.release.synthetic_records or manifest["n_common"].integer())
 

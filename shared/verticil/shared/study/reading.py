@@ -240,7 +240,7 @@ def _knowledge(table: Table, declared: Schema, base: Path) -> Knowledge | None:
     inner.only("rule", "file")
     tables = inner.tables("rule", optional=True)
     if inner.has("file"):
-        path = path_in(inner, "file", base)
+        path = _own_file(inner, base)
         values = {variable.name: variable.labels for variable in declared.variables}
         tables += read_turtle(_beginning(path, MAX_BYTES + 1), source=path.name, values=values)
     if not tables:
@@ -248,6 +248,18 @@ def _knowledge(table: Table, declared: Schema, base: Path) -> Knowledge | None:
             "rule", "there is no rule, expected at least one [[knowledge.rule]] or a file", hint="remove [knowledge]"
         )
     return read_knowledge(tables, declared.variables)
+
+
+def _own_file(table: Table, base: Path) -> Path:
+    """Return the file of a study's knowledge: it lies in the study's folder, and nothing elsewhere is opened."""
+    path = path_in(table, "file", base)
+    try:
+        is_inside = path.resolve().is_relative_to(base.resolve())
+    except (OSError, ValueError, RuntimeError):  # a loop of links, a null byte
+        is_inside = False
+    if not is_inside:
+        table.fail("file", "lies outside the study's folder, expected a file in it", hint="copy it beside the study")
+    return path
 
 
 def _beginning(path: Path, most: int) -> bytes:

@@ -308,10 +308,11 @@ def diagnose(
         TLS_REFUSED when trying again cannot help, else UNREACHABLE.
     """
     where = _Place(endpoint=endpoint, expected=expected)
-    if (utc_now() if at is None else at) > credentials.not_after:
+    if (moment := utc_now() if at is None else at) > credentials.not_after:
         return where.refused(
-            f"our certificate {credentials.certificate.name} expired at {credentials.not_after:%Y-%m-%dT%H:%M:%SZ}",
-            f"have it renewed: verticil pki renew {credentials.certificate}",
+            f"by this machine's clock ({moment:%Y-%m-%dT%H:%M:%SZ}) our certificate {credentials.certificate.name} expired at "
+            f"{credentials.not_after:%Y-%m-%dT%H:%M:%SZ}",
+            f"if that is not the time, set the clock; else have it renewed: verticil pki renew {credentials.certificate}",
         )
     try:
         host, port = split_endpoint(endpoint)

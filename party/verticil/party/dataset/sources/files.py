@@ -151,6 +151,12 @@ def _names(rule: DatasetRule) -> tuple[str, ...]:
     return csv_names(rule) if rule.format == "csv" else tuple(_Opened(rule).schema.names)
 
 
+def rows_in_footer(rule: DatasetRule) -> int:
+    """Return how many rows a Parquet file says that it has; 0: it cannot be read."""
+    metadata = attempt(lambda: parquet.read_metadata(rule.path), *ARROW_ERRORS)
+    return 0 if metadata is None else metadata.num_rows
+
+
 class _Opened:
     """A Parquet or Arrow file."""
 
