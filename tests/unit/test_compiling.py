@@ -6,8 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
+from numba.core import caching
 
 from verticil.miner.learning import kernels as counting_kernels
 from verticil.miner.learning import row_kernels
@@ -20,6 +22,7 @@ from verticil.miner.learning.search.protocol import SearchProblem, run_search
 from verticil.miner.scheduler import learning
 from verticil.miner.scheduler.learning import SpawnedLearning
 from verticil.shared.channels.transition import quantize, symmetric
+from verticil.shared.compiled import compiled, compiled_for
 from verticil.shared.estimation.design import ColumnUnit
 from verticil.shared.joint import kernels as joint_kernels
 from verticil.shared.joint.count import from_columns
@@ -84,3 +87,16 @@ def test_a_miner_goes_on_where_nothing_can_be_compiled_first(
     monkeypatch.setattr(learning, "_COMPILING", "verticil.no_such_module")
     asyncio.run(SpawnedLearning(tmp_path / "cache").compile_first())
     assert "compiled code is made when a study needs it" in caplog.text
+
+
+def test_without_a_folder_to_write_to_loops_are_compiled_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read-only installation without a home: numba has no place for what it compiled."""
+    monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
+
+    def doubled(number: int) -> int:
+        return 2 * number
+
+    with pytest.raises(RuntimeError, match="no locator"):
+        numba.njit(cache=True)(doubled)
+    assert compiled(doubled)(21) == 42
+    assert compiled_for(numba.types.int64(numba.types.int64))(doubled)(21) == 42

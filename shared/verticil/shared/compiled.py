@@ -1,5 +1,7 @@
 """How loops are compiled: once per machine, kept on disk (`cache=True`, folder NUMBA_CACHE_DIR where it is set).
 
+Where no folder can be written to, they are compiled in memory, by each process anew.
+
 No `parallel`, which costs seconds to compile, and no `fastmath`: the same numbers on every machine. Imports numba, which some
 installations do not have. A kernel checks nothing; its callers check shapes, codes and dtypes.
 """
@@ -7,7 +9,7 @@ installations do not have. A kernel checks nothing; its callers check shapes, co
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 
@@ -17,4 +19,17 @@ R = TypeVar("R")
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function with numba; see the module."""
-    return cast("Callable[P, R]", numba.njit(cache=True, nogil=True)(function))
+    return compiled_for(None)(function)
+
+
+def compiled_for(signature: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Compile a function with numba for the types of a signature at once, for None when it is called; see the module."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        try:
+            made = numba.njit(signature, cache=True, nogil=True)(function)
+        except RuntimeError:  # no folder for compiled code can be written to: a read-only installation without a home
+            made = numba.njit(signature, nogil=True)(function)
+        return cast("Callable[P, R]", made)
+
+    return decorate

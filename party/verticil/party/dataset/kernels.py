@@ -8,8 +8,10 @@ chunk costs next to nothing, a second signature would double the time to compile
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numpy.typing import NDArray
+
+from verticil.shared.compiled import compiled_for
 
 Codes = NDArray[np.uint16]
 
@@ -25,7 +27,7 @@ _FILL = types.void(_array(types.uint16, 2, readonly=True), _CODES, _array(types.
 _COUNT = types.void(_WORDS, _CODES, _LIMITS, _CODES, _array(types.uint16, 1, readonly=False))
 
 
-@njit(_FILL, cache=True, nogil=True)
+@compiled_for(_FILL)
 def fill_blocks(tags: NDArray[np.uint16], codes: Codes, blocks: NDArray[np.uint64]) -> None:
     """Write tag ‖ code into each block.
 
@@ -42,7 +44,7 @@ def fill_blocks(tags: NDArray[np.uint16], codes: Codes, blocks: NDArray[np.uint6
         blocks[2 * i + 1] = t4 | t5 << s16 | t6 << s32 | code << s48
 
 
-@njit(_COUNT, cache=True, nogil=True)
+@compiled_for(_COUNT)
 def count_each(
     words: NDArray[np.uint64], codes: Codes, limits: NDArray[np.uint64], lead: Codes, released: Codes
 ) -> None:
@@ -64,7 +66,7 @@ def count_each(
         released[i] = count
 
 
-@njit(_COUNT, cache=True, nogil=True)
+@compiled_for(_COUNT)
 def count_four(
     words: NDArray[np.uint64], codes: Codes, limits: NDArray[np.uint64], lead: Codes, released: Codes
 ) -> None:
@@ -85,7 +87,7 @@ def count_four(
         released[i] = count
 
 
-@njit(_COUNT, cache=True, nogil=True)
+@compiled_for(_COUNT)
 def count_halving(
     words: NDArray[np.uint64], codes: Codes, limits: NDArray[np.uint64], lead: Codes, released: Codes
 ) -> None:

@@ -14,6 +14,8 @@ import numpy as np
 from numba import njit, types
 from numpy.typing import NDArray
 
+from verticil.shared.compiled import compiled_for
+
 Words = NDArray[np.uint32]
 Bytes = NDArray[np.uint8]
 
@@ -71,7 +73,7 @@ def _round(  # noqa: PLR0917  compiled functions are called by position
         v[h + i] = t + s0 + ((y & v[b + i]) | (v[c + i] & (y | v[b + i])))
 
 
-@njit(types.void(_STATE, _STATE, _STATE), cache=True, nogil=True)
+@compiled_for(types.void(_STATE, _STATE, _STATE))
 def _compress(state: Words, w: Words, v: Words) -> None:
     """One block of every lane.
 
@@ -103,7 +105,7 @@ def _compress(state: Words, w: Words, v: Words) -> None:
         state[i] += v[i]
 
 
-@njit(types.void(_BYTES, types.int64, _STATE, _STATE, _STATE), cache=True, nogil=True)
+@compiled_for(types.void(_BYTES, types.int64, _STATE, _STATE, _STATE))
 def _after_key(key: Bytes, pad: int, state: Words, w: Words, v: Words) -> None:
     """The state of every lane behind the block that the padded key is."""
     for t in range(16):
@@ -119,7 +121,7 @@ def _after_key(key: Bytes, pad: int, state: Words, w: Words, v: Words) -> None:
     _compress(state, w, v)
 
 
-@njit(_FILL, cache=True, nogil=True)
+@compiled_for(_FILL)
 def _padded(  # noqa: PLR0917  compiled functions are called by position
     first: int, here: int, prefix: Bytes, data: Bytes, ends: NDArray[np.int64], blocks: NDArray[np.int64], room: Bytes
 ) -> Bytes:
@@ -155,7 +157,7 @@ def _padded(  # noqa: PLR0917  compiled functions are called by position
     return room
 
 
-@njit(types.void(_STATE, _STATE, _STATE, _array(types.int64, 1, readonly=False), _ROOM), cache=True, nogil=True)
+@compiled_for(types.void(_STATE, _STATE, _STATE, _array(types.int64, 1, readonly=False), _ROOM))
 def _absorb(state: Words, w: Words, v: Words, blocks: NDArray[np.int64], room: Bytes) -> None:
     """Behind the state, the messages of a group; a lane whose message has ended keeps its state."""
     most = blocks.max()
@@ -179,7 +181,7 @@ def _absorb(state: Words, w: Words, v: Words, blocks: NDArray[np.int64], room: B
                     state[16 * t + i] = before[16 * t + i]
 
 
-@njit(_MACS, cache=True, nogil=True)
+@compiled_for(_MACS)
 def hmac_sha256(key: Bytes, prefix: Bytes, data: Bytes, ends: NDArray[np.int64], macs: NDArray[np.uint8]) -> None:
     """The first bytes of HMAC-SHA-256(key, prefix ‖ text) of each text (RFC 2104).
 
