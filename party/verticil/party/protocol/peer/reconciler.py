@@ -4,9 +4,9 @@ Between peers no party keeps account for another. But each knows by digest what 
 signs that when the owner asks. One of an earlier version of the program signs nothing.
 
 A statement counts with the approval that this party itself had signed for the study, which the peer shows with it: a peer that
-lies can make a party charge what it had approved to send, once, and nothing else. The parameters prove all that is shared: its noise
-is charged once for the study, whatever part left first. Scores alone are not proved: where a study ended between a party's scores
-and its parameters, only the site's own audit log and backups know of them.
+lies can make a party charge what it had approved to send, once, and nothing else. The parameters prove all that is shared: its
+noise is charged once for the study, whatever part left first. Scores alone are not proved: where a study ended between a
+party's scores and its parameters, only the site's own audit log and backups know of them.
 """
 
 from __future__ import annotations
