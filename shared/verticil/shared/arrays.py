@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import mmap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar, cast
 
 import numpy as np
@@ -24,6 +25,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 _PACKED_BELOW: Final = 2**62
+_ROWS_AT_ONCE: Final = 1 << 16
 _GIVEN_BACK: Final = 1 << 21  # bytes, in whole parts of this size: the system brings neighbours of a page in with it
 
 
@@ -98,3 +100,19 @@ def taken(array: A, rows: NDArray[np.int64]) -> A:
         give_back(array[int(rows.min()) : int(rows.max()) + 1])
         give_back(rows)
     return found
+
+
+def bytes_in_parts(array: NDArray[np.generic]) -> Iterator[memoryview]:
+    """Yield the bytes of an array, (n,), some rows at a time; pages of a mapped file do not stay in memory."""
+    for start in range(0, len(array), _ROWS_AT_ONCE):
+        some = array[start : start + _ROWS_AT_ONCE]
+        yield np.ascontiguousarray(some).data.cast("B")
+        give_back(some)
+
+
+def sha256_of(array: NDArray[np.generic]) -> bytes:
+    """Return the SHA-256 of an array's bytes, 32 bytes."""
+    digest = hashlib.sha256()
+    for part in bytes_in_parts(array):
+        digest.update(part)
+    return digest.digest()

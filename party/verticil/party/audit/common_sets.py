@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 
 from verticil.party.audit.set_sums import Keys, count_left
 from verticil.party.storage.database import Database
-from verticil.shared.arrays import give_back, taken
+from verticil.shared.arrays import bytes_in_parts, sha256_of, taken
 from verticil.shared.disk import replace_file
 from verticil.shared.nameless import Rows, kept
 from verticil.shared.sorting import Sorter
@@ -250,14 +250,14 @@ class CommonSets:
 
     def has_room(self, people: CommonPeople, most: int) -> bool:
         """Tell whether a set is remembered, or there is a place for it among `most`."""
-        known = (_sha256(people.keys), _bytes_of(people.exact_sum))
+        known = (sha256_of(people.keys), _bytes_of(people.exact_sum))
         query = "SELECT 1 FROM common_set WHERE sha256 = ? AND exact_sum = ? LIMIT 1"
         return self._database.has(query, known) or self.places() < most
 
     def keeps(self, digest: bytes, people: CommonPeople, similar: Sequence[Similar]) -> bool:
         """Tell whether `remember` has stored this very set for the study, with these similar ones."""
         rows = self._database.rows("SELECT sha256, exact_sum, near FROM common_set WHERE digest = ?", (digest,))
-        sha256 = _sha256(people.keys)
+        sha256 = sha256_of(people.keys)
         return rows == [(sha256, _bytes_of(people.exact_sum), _near(similar))] and self._file(sha256).is_file()
 
     def remember(self, digest: bytes, people: CommonPeople, similar: Sequence[Similar]) -> None:
@@ -266,11 +266,11 @@ class CommonSets:
         Raises:
             DataFault: DISK_FULL, STATE_CORRUPT.
         """
-        sha256 = _sha256(people.keys)
+        sha256 = sha256_of(people.keys)
         target = self._file(sha256)
         with disk_faults(target):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_file(target, _pieces(people.keys), part=target.with_suffix(".part"))
+            replace_file(target, bytes_in_parts(people.keys), part=target.with_suffix(".part"))
         with self._database.transaction():
             self._database.write(
                 "INSERT INTO common_set (digest, sha256, size, near, exact_sum) VALUES (?, ?, ?, ?, ?) ON CONFLICT (digest)"
@@ -337,18 +337,3 @@ def _near(similar: Sequence[Similar]) -> str:
 
 def _bytes_of(exact_sum: int) -> bytes:
     return exact_sum.to_bytes(8, "big")
-
-
-def _pieces(keys: Keys) -> Iterator[memoryview]:
-    """Return their bytes, as they are stored."""
-    for start in range(0, len(keys), _PEOPLE_AT_ONCE):
-        some = keys[start : start + _PEOPLE_AT_ONCE]
-        yield some.astype(_KEY, copy=False).data.cast("B")
-        give_back(some)
-
-
-def _sha256(keys: Keys) -> bytes:
-    digest = hashlib.sha256()
-    for piece in _pieces(keys):
-        digest.update(piece)
-    return digest.digest()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Final, cast
@@ -24,13 +24,12 @@ import numpy as np
 from verticil.party.dataset.person_keys import Keys, PeopleOfTable
 from verticil.party.people.sketch import Sketch, share
 from verticil.party.storage.database import Database
-from verticil.shared.arrays import give_back
+from verticil.shared.arrays import bytes_in_parts, sha256_of
 from verticil.shared.disk import replace_file
 from verticil.shared.storage.database import disk_faults
 
 FOLDER: Final = "people"
 _KEY: Final = np.dtype("<u8")
-_AT_ONCE: Final = 1 << 16
 
 
 class Shares:
@@ -138,10 +137,10 @@ class Sketches(Shares):
         return cast("tuple[bytes, bytes, bytes, bytes, bytes]", tuple(rows[0]) if rows else (b"",) * 5)
 
     def _named(self, sketch: Sketch) -> tuple[bytes, bytes]:
-        exact = _sha256(sketch.exact)
+        exact = sha256_of(sketch.exact)
         if sketch.loose is None:
             return exact, b""
-        return exact, exact if sketch.loose is sketch.exact else _sha256(sketch.loose)
+        return exact, exact if sketch.loose is sketch.exact else sha256_of(sketch.loose)
 
     def _write(self, sketch: Sketch, names: tuple[bytes, bytes]) -> None:
         for keys, name in zip((sketch.exact, sketch.loose), names, strict=True):
@@ -150,7 +149,7 @@ class Sketches(Shares):
             target = self._path(name)
             with disk_faults(target):
                 self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-                replace_file(target, _pieces(keys), part=target.with_suffix(".part"))
+                replace_file(target, bytes_in_parts(keys), part=target.with_suffix(".part"))
 
     def _read(self, names: tuple[bytes, ...]) -> Sketch | None:
         exact, loose = names
@@ -188,18 +187,3 @@ class Sketches(Shares):
         for path in self._directory.glob("*"):
             if path.name not in wanted:
                 path.unlink(missing_ok=True)
-
-
-def _pieces(keys: Keys) -> Iterator[memoryview]:
-    """Yield the bytes of keys, as they are stored."""
-    for start in range(0, len(keys), _AT_ONCE):
-        some = keys[start : start + _AT_ONCE]
-        yield some.astype(_KEY, copy=False).data.cast("B")
-        give_back(some)
-
-
-def _sha256(keys: Keys) -> bytes:
-    digest = hashlib.sha256()
-    for piece in _pieces(keys):
-        digest.update(piece)
-    return digest.digest()
