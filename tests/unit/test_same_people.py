@@ -18,7 +18,7 @@ import pytest
 from support.documents import FEDERATION, PEOPLE, party_toml
 from verticil.party.audit.log import What
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.dataset.person_keys import numbers_of
+from verticil.party.dataset.person_keys import PeopleOfTable, numbers_of
 from verticil.party.dataset.releases import Release
 from verticil.party.limits.same_people import SamePeople
 from verticil.party.operator.check import check
@@ -210,7 +210,7 @@ def test_people_who_left_the_table_are_not_forgotten(folder: Path, release_study
             site.voting.approve(site.state.study(digest), "officer", NOW)
 
 
-def everybody(site: Site, dataset: str) -> object:
+def everybody(site: Site, dataset: str) -> PeopleOfTable:
     rule, folder = site.config.datasets[dataset], site.config.state_directory
     return read_everybody(rule, site_secret=SECRET, folder=folder)
 
