@@ -106,9 +106,8 @@ def numbered(keys: Keys) -> Keys:
     """
     ascending = np.sort(keys)
     starts = np.flatnonzero(np.concatenate([np.ones(len(keys[:1]), dtype=bool), np.diff(ascending) > 0]))
-    occurrence = np.arange(len(keys), dtype=np.uint64) - np.repeat(
-        starts, np.diff(np.append(starts, len(keys)))
-    ).astype(np.uint64)
+    first = np.repeat(starts, np.diff(np.append(starts, len(keys))))  # the place of each key's first row
+    occurrence = (np.arange(len(keys)) - first).astype(np.uint64)
     return np.unique(ascending + occurrence * _STEP)
 
 

@@ -153,8 +153,11 @@ def _names(rule: DatasetRule) -> tuple[str, ...]:
 
 def rows_in_footer(rule: DatasetRule) -> int:
     """Return how many rows a Parquet file says that it has; 0: it cannot be read."""
-    metadata = attempt(lambda: parquet.read_metadata(rule.path), *ARROW_ERRORS)
-    return 0 if metadata is None else metadata.num_rows
+
+    def n_rows() -> int:
+        return int(parquet.read_metadata(rule.path).num_rows)
+
+    return attempt(n_rows, *ARROW_ERRORS) or 0
 
 
 class _Opened:

@@ -4,8 +4,9 @@ Between peers no party keeps account for another. But each knows by digest what 
 signs that when the owner asks. One of an earlier version of the program signs nothing.
 
 A statement counts with the approval that this party itself had signed for the study, which the peer shows with it: a peer that
-lies can make a party charge what it had approved to send, once, and nothing else. The signed parameters, and the structure that a
-miner signed from all parties' scores, prove what is shared: its noise is charged once for the study, whatever part left first.
+lies can make a party charge what it had approved to send, once, and nothing else. The parameters prove all that is shared: its
+noise is charged once for the study, whatever part left first. Scores alone are not proved: where a study ended between a
+party's scores and its parameters, only the site's own audit log and backups know of them.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from verticil.shared.study.document import Study
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 _SHARED = (
-    "a peer's signed statement that it has this party's parameters, beside this party's approval; they follow every part that is"
-    " shared, scores, too"
+    "a peer's signed statement that it has this party's parameters, beside this party's approval; of scores without parameters"
+    " nobody else has proof"
 )
 _EVIDENCE = {
     "randomized-column": "a peer's signed statement that it has the column, by SHA-256, beside this party's approval",
