@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import pytest
 
 from support.set_back import LOSSES, SetBack, charges, rows
-from verticil.party.backup import purge
 from verticil.party.config import load_party
+from verticil.party.operator.purging import purge
 from verticil.party.protocol.registry import PROTOCOLS
 from verticil.shared.errors import Refusal
 

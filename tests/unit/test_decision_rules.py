@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from support.documents import party_toml
-from verticil.party.backup import purge
 from verticil.party.config import load_party
 from verticil.party.limits.rules import Rule, against
+from verticil.party.operator.purging import purge
 from verticil.party.policy import approval
 from verticil.party.policy.by_rule import approve_by_rule, ruling
 from verticil.party.site import Site, init_state

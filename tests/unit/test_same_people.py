@@ -18,7 +18,7 @@ import pytest
 from support.documents import FEDERATION, PEOPLE, party_toml
 from verticil.party.audit.log import What
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.dataset.person_keys import numbers_of
+from verticil.party.dataset.person_keys import PeopleOfTable, numbers_of
 from verticil.party.dataset.releases import Release
 from verticil.party.limits.same_people import SamePeople
 from verticil.party.operator.check import check
@@ -210,7 +210,7 @@ def test_people_who_left_the_table_are_not_forgotten(folder: Path, release_study
             site.voting.approve(site.state.study(digest), "officer", NOW)
 
 
-def everybody(site: Site, dataset: str) -> object:
+def everybody(site: Site, dataset: str) -> PeopleOfTable:
     rule, folder = site.config.datasets[dataset], site.config.state_directory
     return read_everybody(rule, site_secret=SECRET, folder=folder)
 
@@ -283,17 +283,19 @@ def test_an_approval_says_nothing_of_people_where_none_are_counted_apart(folder:
 def test_a_data_set_that_was_charged_before_sketches_were_made_is_read_before_another_is_charged(
     folder: Path, release_study: Study
 ) -> None:
-    datasets = two_tables(folder)
-    with Site.open(configured(folder, datasets, habits="apart")) as site:
+    with Site.open(configured(folder)) as site:
         send(site, release_study)
         with site.database.transaction():  # as a state of the version before has it
             site.database.write("DELETE FROM people_sketch")
-            site.database.write("DELETE FROM people_share")
-    with Site.open(configured(folder, datasets)) as site:
+    write_table(folder, range(40), name="archive.csv")
+    columns = "".join(f'[dataset.archive.columns.{name}]\nsource = "{name}"\n' for name in ("age", "smoker"))
+    with Site.open(
+        configured(folder, PEOPLE + '[dataset.archive]\npath = "archive.csv"\nid = "id"\n' + columns)
+    ) as site:
         digest = offer(site, named(release_study, "again"))
         with pytest.raises(Refusal, match="SAME_PEOPLE"):
             site.voting.approve(site.state.study(digest), "officer", NOW)
-        assert site.sketches.datasets() == {"people", "habits"}
+        assert site.sketches.datasets() == {"people", "archive"}
 
 
 def test_rows_name_the_people_that_they_were_charged_for(folder: Path, release_study: Study) -> None:
