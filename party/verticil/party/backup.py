@@ -43,7 +43,7 @@ import secrets
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import IO, Final, cast
@@ -343,7 +343,7 @@ def _noted(restored: Restored, folder: Path, at: dt.datetime, *, audit_log: bool
 
 
 @contextlib.contextmanager
-def _readable(folder: Path) -> Iterator[None]:
+def _readable(folder: Path) -> Generator[None]:
     """Name a state whose rows this program did not write: whoever knew the passphrase could change them."""
     try:
         yield
@@ -385,7 +385,7 @@ def _unpack(data: Iterator[bytes], folder: Path, name: str) -> tuple[Mapping[str
 
 
 @contextlib.contextmanager
-def _put(target: Path, name: str) -> Iterator[None]:
+def _put(target: Path, name: str) -> Generator[None]:
     """Make a place for a file; two of one name, or one below another, are the backup's fault."""
     try:
         yield
