@@ -390,7 +390,7 @@ async def test_side_exits_are_told_and_delete_what_was_stored(federation: Federa
         )
         await federation.party("south").wire.report(denial)
         task = await federation.party("north").until(digest, lambda task: task.state == State.DENIED)
-        assert (task.failure.code, task.failure.message) == ("STUDY_DENIED", "party 'south': not like this")
+        assert (task.failure.code, task.failure.message) == ("STUDY_DENIED", "party 'south': not\\nlike this")
         await federation.settled(digest, "columns_removed")
         assert not any(path.is_file() for path in federation.node.store.study(digest).root.rglob("*"))
         assert await refused(federation.party("north").begin(task, 1, pack(codes_of(1), 3))) == "STUDY_DENIED"

@@ -364,7 +364,7 @@ async def test_a_certificate_that_expires_while_the_connection_lives_is_refused(
     ):
         await alice.hello(hello())
         now[0] += dt.timedelta(days=91)
-        with fails("CERTIFICATE_INVALID", "client certificate: expired"):
+        with fails("CERTIFICATE_INVALID", "it expired at"):
             await alice.hello(hello())
 
 

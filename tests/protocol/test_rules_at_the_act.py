@@ -27,13 +27,15 @@ from support import stepping
 from support.stepping import REVIEWED, Alone, Done, Seen, Stepped
 from verticil.party.limits.masked import MaskedPolicy
 from verticil.party.limits.policy import Policy
+from verticil.party.policy.approval import parsed
 from verticil.party.policy.decision_store import ApproverKey
 from verticil.party.protocol.central import review
 from verticil.party.protocol.planning import StoppedError
 from verticil.party.protocol.randomization import enter_in_ledger
-from verticil.party.protocol.round_charge import charge_linkage, charge_round
+from verticil.party.protocol.round_charge import PARTIES, charge_linkage, charge_round, linkage_releases
 from verticil.party.site import Site
 from verticil.shared.errors import VerticilError
+from verticil.shared.privacy.accounts import NOTHING
 from verticil.shared.study.states import State
 
 NORTH: Final = "north"
@@ -127,9 +129,22 @@ def _use_linkages(folder: Path, digest: bytes) -> None:
     """Other studies link the data set's people as often as the policy permits."""
     with _opened(folder) as site:
         record = site.state.study(digest)
-        for number in range(site.config.policy.masked.linkages):
-            other = dataclasses.replace(record, task=dataclasses.replace(record.task, digest=bytes([number]) * 32))
-            charge_linkage(site, other, dt.datetime.now(dt.UTC))
+        (release,) = linkage_releases(site, parsed(record.task.effective or record.task.proposal), digest)
+        for number in range(
+            site.config.policy.masked.linkages
+        ):  # as of a ledger that was mended: the approval keeps a place
+            site.ledger.put_back(
+                release,
+                version_tag=b"",
+                charged=NOTHING,
+                unit=None,
+                study_digest=bytes([number]) * 32,
+                study_id=f"other-{number}",
+                recipient=PARTIES,
+                artifact_sha256=b"",
+                size=0,
+                at=dt.datetime.now(dt.UTC),
+            )
 
 
 def _nothing(folder: Path, digest: bytes) -> None:
@@ -263,6 +278,8 @@ NOT_LOWERED: Final[Mapping[str, str]] = {
     "on_data_change": "'refuse' is the strictest: the change 'data changed', and tests/unit/test_ledger",
     "minimum_difference": "asked when the common people are accepted, of which there is one list: tests/protocol/test_record",
     "on_small_difference": "as minimum_difference",
+    "max_common_sets": "as minimum_difference",
+    "same_people": "whose account a data set has is asked at every charge: tests/unit/test_same_people",
     "max_open_studies": "decides what is kept before anybody has approved",
     "rules": "a rule that gave the approval is asked again by check_giver, as an approver is",
     "max_rule_approvals_per_day": "decides whether a rule approves, not what follows from an approval",

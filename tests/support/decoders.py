@@ -66,7 +66,10 @@ from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import load_credentials, load_private_key, read_certificates, read_private_file
 from verticil.shared.identity.signing import SigningKey, verify_signed
 from verticil.shared.knowledge.turtle import read_turtle
+from verticil.shared.masked.derivation import PURPOSE
 from verticil.shared.masked_round import envelope
+from verticil.shared.masked_round.messages import Kind
+from verticil.shared.masked_round.proof import read_signed_message
 from verticil.shared.membership.installation import install, read_fingerprint
 from verticil.shared.membership.revocation import make_list, parse_list
 from verticil.shared.model.joint import JointModel
@@ -299,6 +302,14 @@ def make_decoders(
             _file(folder, masked.name, lambda path: envelope.read_signed(path, what=b"w", name="x", sizes=sizes)),
             masked.read_bytes(),
         ),
+        "shared.masked_round.proof.read_signed_message": Decoder(
+            read_signed_message,
+            fields_listed(
+                fields_listed(PURPOSE, "message", bytes(32), 1, bytes(32), "", Kind.HELLO, "clinic", "", bytes(32)),
+                b"",
+                b"",
+            ),
+        ),
         **_of_carried(folder, SigningKey.load(node / "pki" / "clinic.sign", node / "pki" / "clinic.crt"), now),
         "shared.artifact.unpack": Decoder(
             lambda data: unpack(data, 5, 1000), pack(np.arange(1000, dtype=np.uint8) % 5, 5)
@@ -501,6 +512,7 @@ NAMES = (
     "shared.transport.sealing.open_sealed",
     "shared.masked_round.envelope.read_frames",
     "shared.masked_round.envelope.read_signed",
+    "shared.masked_round.proof.read_signed_message",
     "shared.airgap.bundle.unpack",
     "shared.airgap.bundle.read_statement",
     "shared.airgap.exchange.load_journal",

@@ -162,15 +162,15 @@ CASES: dict[str, Case] = {
     ),
     "expired certificate": Case(
         spoil=lambda desk: desk.certify("clinic", since=3), commands=("party check", "release fetch"),
-        code="CERTIFICATE_INVALID", exit_code=5, says=("clinic.crt: expired at",), hint="verticil pki renew",
+        code="CERTIFICATE_INVALID", exit_code=5, says=("clinic.crt: by this machine's clock (",), hint="verticil pki renew",
     ),
     "expired certificate: the analyst's": Case(
         spoil=lambda desk: desk.certify("analyst", since=3), commands=("study submit", "study list"),
-        code="CERTIFICATE_INVALID", exit_code=5, says=("analyst.crt: expired at",), hint="verticil pki renew",
+        code="CERTIFICATE_INVALID", exit_code=5, says=("analyst.crt: by this machine's clock (",), hint="verticil pki renew",
     ),
     "expired certificate: the miner's": Case(
         spoil=lambda desk: desk.certify("miner", since=3), commands=("miner run", "healthcheck"),
-        code="CERTIFICATE_INVALID", exit_code=5, says=("miner.crt: expired at",), hint="verticil pki renew",
+        code="CERTIFICATE_INVALID", exit_code=5, says=("miner.crt: by this machine's clock (",), hint="verticil pki renew",
     ),
     "wrong CA: a certificate of another authority": Case(
         spoil=lambda desk: desk.certify("clinic", authority="other"), commands=("party check", "release fetch"),

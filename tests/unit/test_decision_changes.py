@@ -274,7 +274,9 @@ def change_recode(folder: Path) -> None:
 
 
 def change_dataset(folder: Path) -> None:
-    (folder / "party.toml").write_text(PARTY.replace("dataset.people", "dataset.patients"))
+    text = PARTY.replace("dataset.people", "dataset.patients")
+    apart = '[policy]\nsame_people = { people = "gone", patients = "apart" }'
+    (folder / "party.toml").write_text(text.replace("[policy]", apart))
 
 
 def change_a_value(folder: Path) -> None:
@@ -302,6 +304,8 @@ OF_SITE: dict[str, tuple[Callable[[Path], None], str]] = {
 @pytest.mark.parametrize("what", OF_SITE)
 def test_feature_4_a_change_at_the_site_voids_the_approval_and_is_named(folder, release_study, what):
     change, named = OF_SITE[what]
+    if what == "data set":  # a name in the ledger must be explained, before and after
+        (folder / "party.toml").write_text(PARTY.replace("[policy]", '[policy]\nsame_people = { people = "apart" }'))
     with Site.open(config_of(folder)) as site:
         digest = offer(site, release_study)
         site.voting.approve(site.state.study(digest), "officer", NOW)

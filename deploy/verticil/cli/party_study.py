@@ -72,7 +72,7 @@ def _list_waiting(waiting: Sequence[PendingStudy]) -> None:
         until = "" if study.terms is None else study.terms.expires
         shown.add_row(study.digest[:16], study.study, study.waits_for, until, str(len(study.objections) or ""))
     put(shown)
-    say(f"{len(waiting)} studies; next: verticil party show DIGEST, or countersign DIGEST --look")
+    say(f"{len(waiting)} studies; next: verticil party show DIGEST, or verticil party countersign DIGEST --look")
 
 
 def show(

@@ -314,7 +314,7 @@ def peer_fault(error: Misuse) -> PeerFault:
 
 def tame(text: str) -> str:
     """Text in which a foreign one may stand, for a message: short and printable."""
-    return printable(text[:500])
+    return printable(text[:500])[:500]
 
 
 # ---- what a type says

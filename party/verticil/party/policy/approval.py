@@ -151,7 +151,6 @@ def review(
     sketches.take(holding.tables)
     sketch_unread(config, ledger, sketches, site_secret)
     releases = as_drawn(releases_of(config, study, holding, site_secret=site_secret.value), ledger)
-    shared = statistics_of(study, config.name, accounts_of(releases, ledger.account))
     check_rows(config.policy, study.id, holding.n_rows)
     minimum = max(study.linkage.minimum_common_records, config.policy.minimum_common_records)
     origins = origins_of(releases, holding.n_records)
@@ -176,6 +175,7 @@ def review(
     linked = dict.fromkeys(ledger.account(release.dataset) for release in releases.values()) if is_masked(study) else ()
     for dataset in linked:
         ledger.check_linkages(dataset, config.policy, study_digest=digest)
+    shared = statistics_of(study, config.name, accounts_of(releases, ledger.account))
     assessments = ledger.assess([releases[index] for index in sent], config.policy, study_digest=digest, shared=shared)
     return Review(
         study=study,
