@@ -67,6 +67,7 @@ from verticil.shared.identity.pki import load_credentials, load_private_key, rea
 from verticil.shared.identity.signing import SigningKey, verify_signed
 from verticil.shared.knowledge.turtle import read_turtle
 from verticil.shared.masked.derivation import PURPOSE
+from verticil.shared.masked.streams import listed as fields_listed
 from verticil.shared.masked_round import envelope
 from verticil.shared.masked_round.messages import Kind
 from verticil.shared.masked_round.proof import read_signed_message

@@ -70,12 +70,14 @@ class SamePeople:
     def unknown(self, charged: Collection[str]) -> str | None:
         """Return a name of the table that leads nowhere: neither party.toml has it, nor the ledger it or a name of its account.
 
+        A name that is gone may lead nowhere: room that was kept for it can be free again.
+
         Args:
             charged: names of the data sets that something was charged to.
         """
         if self.datasets is None:
             return None
-        for name in dict.fromkeys([*self.joined, *sorted(self.apart | self.gone)]):
+        for name in dict.fromkeys([*self.joined, *sorted(self.apart)]):
             absent = set(self.names(name)) - self.datasets
             if absent and absent.isdisjoint(charged):
                 return name
