@@ -226,7 +226,10 @@ class Study:
         from html import escape
 
         head, _, state = (escape(line) for line in repr(self).split("\n"))
-        return f"<div><strong>{head}</strong><br>{state}<br>{self.variables.to_html()}</div>"
+        variables = self.variables
+        if variables["from"].isna().all():
+            variables = variables.drop(columns="from")  # of a study that does not state it
+        return f"<div><strong>{head}</strong><br>{state}<br>{variables.to_html()}</div>"
 
 
 def _merge(table: Any, changes: Mapping[str, object]) -> None:
