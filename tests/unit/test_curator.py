@@ -263,6 +263,14 @@ def test_a_folder_that_is_older_than_a_release_beside_it_measures_nothing(clinic
 
 
 @pytest.mark.usefixtures("quick")
+def test_a_release_of_the_same_measurement_under_another_name_is_known(clinic: Path) -> None:
+    text = (clinic / "study.toml").read_text()
+    (clinic / "other.toml").write_text(text.replace('id = "alone"', 'id = "renamed"'))
+    assert synthesize(clinic / "people.csv", clinic / "other.toml", out=clinic / "renamed").spending.again
+    assert again(clinic, "third").spending.again, "nothing is older than the release that cost nothing"
+
+
+@pytest.mark.usefixtures("quick")
 def test_a_changed_table_is_charged_to_the_same_data_set(clinic: Path) -> None:
     people(seed=2).to_csv(clinic / "people.csv", index=False)
     assert again(clinic).spending.total == Cost(epsilon=2.0, delta=2e-9)

@@ -2,9 +2,10 @@
 
 An owner of a whole table has neither a miner nor peers, so nobody else keeps an account. What was measured and not published is
 forgotten with the folder: its noise follows from the secret in the same folder, so the same measurement, made again, is the same
-draw. What was published is a release that the owner's key signed and that names the study and the time of its first charge. A
-release beside the folder without that charge in the ledger means that the folder is older than the release: nothing is measured
-(LEDGER_OLDER). A release that was moved elsewhere is not seen.
+draw. What was published is a release that the owner's key signed and that names the time of its measurement's first charge. A
+release beside the folder without a charge of that time in the ledger means that the folder is older than the release: nothing is
+measured (LEDGER_OLDER). The study's name decides nothing: the same measurement under another name is not charged again. A release
+that was moved elsewhere is not seen.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from verticil.shared.identity.signing import verify_signed
 from verticil.wire.v1 import common_pb2
 
 _RELEASE: Final = (
-    "a release beside the folder that the owner's key signed, with the study and the time of its first charge"
+    "a release beside the folder that the owner's key signed, with the time of its measurement's first charge"
 )
 EVIDENCE: Final = dict.fromkeys(
     (
@@ -51,9 +52,9 @@ def check_releases(folder: Path, ledger: Ledger, *, authority: bytes) -> None:
     Raises:
         Refusal: LEDGER_OLDER, naming the release.
     """
-    charges = {(row.study_id, dt.datetime.fromisoformat(row.at)) for row in ledger.rows()}
+    charges = {dt.datetime.fromisoformat(row.at) for row in ledger.rows()}
     for release, study_id, at in _signed_releases(folder.absolute().parent, authority):
-        if (study_id, at) not in charges:
+        if at not in charges:
             raise Refusal(
                 "LEDGER_OLDER",
                 f"{folder}: the ledger does not know the charge of study '{study_id}', whose release lies in {release}:"
@@ -63,7 +64,7 @@ def check_releases(folder: Path, ledger: Ledger, *, authority: bytes) -> None:
 
 
 def _signed_releases(place: Path, authority: bytes) -> Iterator[tuple[Path, str, dt.datetime]]:
-    """Yield the releases in a folder that the owner's key signed: where, study, and when it was charged first."""
+    """Yield the releases in a folder that the owner's key signed: where, study, and when its measurement was charged."""
     for path in sorted({*place.glob("release/manifest.json"), *place.glob("*/release/manifest.json")}):
         try:
             body = path.read_bytes()
