@@ -22,6 +22,7 @@ import functools
 import hashlib
 import math
 import stat
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -570,9 +571,10 @@ def _equal(got: object, expected: object, *, within: float = 1e-9) -> bool:
             and all(map(functools.partial(_equal, within=within), got, expected))
         )
     if isinstance(expected, float):
-        return (
-            isinstance(got, int | float) and not isinstance(got, bool) and abs(got - expected) <= within * abs(expected)
-        )
+        if not isinstance(got, int | float) or isinstance(got, bool):
+            return False
+        # A whole number may be longer than any float: the first comparison is exact.
+        return abs(got) <= sys.float_info.max and abs(got - expected) <= within * abs(expected)
     return type(got) is type(expected) and got == expected
 
 
