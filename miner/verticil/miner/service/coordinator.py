@@ -338,7 +338,7 @@ class Coordinator:
                 yield facts
                 return
             path = session.store.study(record.digest).bitmap(position)
-            async for chunk in read_chunks(path, offset=request.offset):
+            async for chunk in read_chunks(path, offset=request.offset, what="bitmap"):
                 facts.chunk.CopyFrom(chunk)
                 yield facts
                 facts.ClearField("statements")

@@ -108,6 +108,6 @@ async def release_parts(
         yield part
         return
     path = session.store.study(request.study_digest).release / file.path
-    async for chunk in read_chunks(path, offset=request.offset):
+    async for chunk in read_chunks(path, offset=request.offset, what=file.path):
         part.chunk.CopyFrom(chunk)
         yield part

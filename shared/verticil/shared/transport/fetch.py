@@ -28,7 +28,8 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, Protocol, TypeAlias, cast
 
@@ -120,13 +121,14 @@ async def send_parts(
         sha256: of the whole; needed with a file, so that it is not computed at every call.
 
     Raises:
-        PeerFault: MESSAGE_INVALID, an offset behind the end.
+        PeerFault: MESSAGE_INVALID, an offset behind the end; NOT_READY, as `read_chunks`.
         ValueError: a file without its SHA-256.
     """
     if isinstance(source, Path):
         if sha256 is None:
             raise ValueError(f"{what}: a file is sent with its SHA-256")
-        size = (await asyncio.to_thread(source.stat)).st_size
+        with _not_ready_when_deleted(what):
+            size = (await asyncio.to_thread(source.stat)).st_size
     else:
         size = len(source)
         sha256 = hashlib.sha256(source).digest() if sha256 is None else sha256
@@ -135,16 +137,38 @@ async def send_parts(
     if offset == size:
         yield peer_pb2.Part(size=size, sha256=sha256)
         return
-    async for chunk in read_chunks(source, offset=offset):
+    async for chunk in read_chunks(source, offset=offset, what=what):
         yield peer_pb2.Part(size=size, sha256=sha256, chunk=chunk)
 
 
-async def read_chunks(source: bytes | Path, *, offset: int) -> AsyncIterator[common_pb2.Chunk]:
-    """The chunks of one stream, as `make_chunks` says, read and packed in a worker thread, at most 4 MiB at a time."""
+async def read_chunks(source: bytes | Path, *, offset: int, what: str) -> AsyncIterator[common_pb2.Chunk]:
+    """Yield the chunks of one stream, as `make_chunks` says, read and packed in a worker thread, at most 4 MiB at a time.
+
+    Args:
+        source: the bytes, or their file.
+        offset: where to begin.
+        what: what is sent, for messages.
+
+    Raises:
+        PeerFault: NOT_READY, the file was deleted after the caller had looked: a study that ends takes its files away.
+    """
     chunks = make_chunks(source, offset=offset)
-    while batch := await asyncio.to_thread(lambda: list(itertools.islice(chunks, BATCH))):
+    while True:
+        with _not_ready_when_deleted(what):
+            batch = await asyncio.to_thread(lambda: list(itertools.islice(chunks, BATCH)))
+        if not batch:
+            return
         for chunk in batch:
             yield chunk
+
+
+@contextmanager
+def _not_ready_when_deleted(what: str) -> Iterator[None]:
+    """Raise NOT_READY in place of the error of a file that is not there."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise PeerFault("NOT_READY", f"{what}: is not here any more", hint="poll for the state of the study") from None
 
 
 class _Sink(Protocol):
