@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import json
 import math
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -156,7 +157,10 @@ def test_where_masked_studies_are_permitted_their_limits_are_named_on_the_accoun
 ) -> None:
     digest = offer(folder, release_study)
     configured(folder, MASKED)
-    alone = f"no limit of its own stated: but for {OF_MASKED}, what is drawn for this reader is refused"
+    alone = (
+        f"no limit of its own stated: it permits {OF_MASKED}, and refuses anything else; to permit it, add"
+        " max_public_epsilon and max_public_epsilon_lifetime to [policy]"
+    )
     for command in (("show", digest), ("status",), ("ledger",), ("inbox",)):
         shown = said(folder, capsys, *command)
         assert shown.count(alone) == 1
@@ -164,7 +168,8 @@ def test_where_masked_studies_are_permitted_their_limits_are_named_on_the_accoun
     charge(folder, DiscreteGaussianCounts(sigma=20.0, tables=3, delta=1e-6, sensitivity=math.sqrt(6), reader="miner"))
     with Site.look(load_party(folder / "party.toml")) as site:
         for name, found in (("study", view.study(site, site.state.find(digest), NOW)), ("ledger", view.ledger(site))):
-            assert alone.replace("epsilon", "ε").replace("delta", "δ") in page(folder, name, found)
+            letters = re.sub(r"\bdelta\b", "δ", re.sub(r"\bepsilon\b", "ε", alone))
+            assert letters in page(folder, name, found)
     configured(folder, MASKED.replace("true", "false"))
     assert "masked studies" not in said(folder, capsys, "status")
     configured(folder, MASKED + STATED)

@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from verticil.party.operator.reports import AccountBudget, BudgetView
     from verticil.party.operator.view_model import AccountCost, AccountSpent, CostView, Spent
 
-_NOT_STATED: Final = (
-    "no limit stated: a study that draws something for this reader alone is refused; "
-    "to permit it, add {keys} to [policy]"
-)
+_NOT_STATED: Final = "no limit stated: a study that draws something for this reader alone is refused; {remedy}"
+_ONLY_MASKED: Final = "no limit of its own stated: it permits {masked}, and refuses anything else; {remedy}"
+_REMEDY: Final = "to permit it, add {keys} to [policy]"
 
 
 def people_words(same_people: SamePeople, dataset: str) -> tuple[str, ...] | None:
@@ -62,10 +61,11 @@ def same_words(accounts: Sequence[AccountCost | AccountSpent]) -> tuple[str, ...
 
 def not_stated(account: AccountCost | AccountSpent) -> str:
     """What goes on an account for which party.toml states no limits: nothing, or tables of masked studies within theirs."""
+    keys = next(reader.keys for reader in READERS if reader.name == account.account)
+    remedy = _REMEDY.format(keys=f"{keys[0]} and {keys[2]}")
     if account.masked_epsilon_limit is None:
-        keys = next(reader.keys for reader in READERS if reader.name == account.account)
-        return _NOT_STATED.format(keys=f"{keys[0]} and {keys[2]}")
-    return f"no limit of its own stated: but for {_of_masked(account)}, what is drawn for this reader is refused"
+        return _NOT_STATED.format(remedy=remedy)
+    return _ONLY_MASKED.format(masked=_of_masked(account), remedy=remedy)
 
 
 def _of_masked(account: AccountCost | AccountSpent) -> str:
