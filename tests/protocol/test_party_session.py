@@ -12,6 +12,7 @@ import dataclasses
 import hashlib
 import hmac
 import json
+import logging
 import re
 import sqlite3
 from collections.abc import Callable
@@ -851,7 +852,10 @@ def test_feature_20_a_party_is_back_within_half_a_minute():
 @pytest.mark.parametrize(
     "code", ["UNREACHABLE", "SESSION_REPLACED", "TLS_REFUSED", "VERSION_UNSUPPORTED", "MESSAGE_INVALID"]
 )
-async def test_feature_20_a_miner_that_is_gone_or_another_is_dialled_again(federation, code):
+async def test_feature_20_a_miner_that_is_gone_or_another_is_dialled_again_and_the_log_says_so_once(
+    federation, code, caplog
+):
+    caplog.set_level(logging.WARNING)
     digest = await federation.submit()
     refused: list[str] = []
 
@@ -867,6 +871,7 @@ async def test_feature_20_a_miner_that_is_gone_or_another_is_dialled_again(feder
     federation.start()
     await finished(federation, digest)
     assert len(refused) == 3
+    assert 1 <= sum("not now" in record.getMessage() for record in caplog.records) <= len(set(refused)) < 3
 
 
 async def test_status_and_check_say_what_there_is(manual):

@@ -442,7 +442,9 @@ async def test_the_senders_side_says_what_is_wrong(tmp_path: Path) -> None:
     assert rest == [peer_pb2.Part(size=len(LONG), sha256=digest)]
 
 
-@pytest.mark.parametrize("looks_first", [False, True], ids=["before its size is read", "between its size and its bytes"])
+@pytest.mark.parametrize(
+    "looks_first", [False, True], ids=["before its size is read", "between its size and its bytes"]
+)
 async def test_a_file_that_is_deleted_while_it_is_asked_for_is_not_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks_first: bool
 ) -> None:
@@ -461,7 +463,6 @@ async def test_a_file_that_is_deleted_while_it_is_asked_for_is_not_ready(
     with pytest.raises(PeerFault, match="message 3: is not here any more") as raised:
         [piece async for piece in send_parts(file, offset=0, what="message 3", sha256=bytes(32))]
     assert raised.value.code == "NOT_READY"
-
 
 
 # --- into a file --------------------------------------------------------------------------------------------------------------

@@ -195,6 +195,7 @@ class PartyNode:
         self._backoff = Backoff()
         self._contested = Backoff(growth=4.0, longest_seconds=_CONTESTED_SECONDS)
         self._problem = ""
+        self._warned = ""  # the words of the last warning since the miner was reached
         between = None if peers is None else peers.between
         self._engine = Engine(node, functools.partial(study_of_miner, node, between))
         self._named: set[tuple[bytes, str]] = set()
@@ -233,11 +234,17 @@ class PartyNode:
                     raise
                 replaced = error.code == "SESSION_REPLACED"
                 pause = (self._contested if replaced else self._backoff).next_seconds()
-                _log.warning("%s; trying again in %.1f s", error, pause)
+                self._warn(str(error), pause)
                 await self._beat(connected=False, problem=error.code)
             finally:
                 await coordinator.close()
             await asyncio.sleep(pause)
+
+    def _warn(self, problem: str, pause_seconds: float) -> None:
+        """Log a warning, once for as long as the miner is away for the same reason; further attempts go to the debug log."""
+        level = logging.DEBUG if problem == self._warned else logging.WARNING
+        self._warned = problem
+        _log.log(level, "%s; trying again in %.1f s, then with a longer pause", problem, pause_seconds)
 
     async def _has_expired(self, error: VerticilError) -> bool:
         """Whether it is this party's own certificate that the connection failed for."""
@@ -329,6 +336,7 @@ class PartyNode:
             first = first and bool(tasks) and pace.replies < FIRST_REPLIES
             if loop.time() - begun >= STEADY_SECONDS:
                 self._backoff.reset()
+                self._warned = ""
             await self._hear_of_revoked(reply.deny_list)
             await self._beat(connected=True)
             for task in tasks:
