@@ -18,7 +18,7 @@ import pytest
 from support.documents import FEDERATION, PEOPLE, party_toml
 from verticil.party.audit.log import What
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.dataset.person_keys import PeopleOfTable, numbers_of
+from verticil.party.dataset.person_keys import PeopleOfTable
 from verticil.party.dataset.releases import Release
 from verticil.party.limits.same_people import SamePeople
 from verticil.party.operator.check import check
@@ -29,6 +29,7 @@ from verticil.party.protocol.disclosure import outward
 from verticil.party.protocol.randomization import randomize
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
+from verticil.shared.arrays import key_numbers
 from verticil.shared.errors import Misuse, Refusal
 from verticil.shared.privacy.accounts import COLUMNS, NOTHING
 from verticil.shared.privacy.events import GaussianCounts, RandomizedColumn
@@ -89,7 +90,7 @@ def send(site: Site, study: Study) -> tuple[float, dict[int, bytes]]:
             release, version_tag=b"", policy=site.config.policy, study_digest=digest, study_id=study.id, unit=unit,
             recipient="miner", artifact_sha256=bytes([unit]) * 32, size=1, at=NOW,
         ).epsilon  # fmt: skip
-        everyone = np.argsort(numbers_of(review.holding.keys[:, :8]))  # in an order that no study chooses
+        everyone = np.argsort(key_numbers(review.holding.keys[:, :8]))  # in an order that no study chooses
         columns[unit] = randomize(
             review.holding, everyone, review.study, unit, release=release, version_tag=b"", site_secret=SECRET
         ).tobytes()

@@ -110,6 +110,11 @@ def bytes_in_parts(array: NDArray[np.generic]) -> Iterator[memoryview]:
         give_back(some)
 
 
+def key_numbers(rows: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """Return the keys whose bytes these are, (n, 8), big-endian, as numbers, (n,), uint64."""
+    return np.ascontiguousarray(rows).view(">u8").reshape(-1).astype(np.uint64)
+
+
 def sha256_of(array: NDArray[np.generic]) -> bytes:
     """Return the SHA-256 of an array's bytes, 32 bytes."""
     digest = hashlib.sha256()

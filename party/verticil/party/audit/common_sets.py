@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 
 from verticil.party.audit.set_sums import Keys, count_left
 from verticil.party.storage.database import Database
-from verticil.shared.arrays import bytes_in_parts, sha256_of, taken
+from verticil.shared.arrays import bytes_in_parts, key_numbers, sha256_of, taken
 from verticil.shared.disk import replace_file
 from verticil.shared.nameless import Rows, kept
 from verticil.shared.sorting import Sorter
@@ -141,7 +141,7 @@ class CommonSets:
         def loose() -> Iterator[Rows]:
             nonlocal exact
             for pairs in _parts(keys, rows, n):
-                exact = exact + _numbers(pairs[:, :_KEY_BYTES]).sum(dtype=np.uint64)
+                exact = exact + key_numbers(pairs[:, :_KEY_BYTES]).sum(dtype=np.uint64)
                 yield pairs[:, _KEY_BYTES:]
 
         with np.errstate(over="ignore"):
@@ -177,7 +177,7 @@ class CommonSets:
             with disk_faults(self._directory):
                 sorter.add(part)
         with disk_faults(self._directory):  # two are equal by chance in one of 37 million sets of a million
-            return kept(folder if n > MEMORY_PEOPLE else None, n, map(_numbers, sorter.blocks()), _KEY)
+            return kept(folder if n > MEMORY_PEOPLE else None, n, map(key_numbers, sorter.blocks()), _KEY)
 
     def similar(
         self, digest: bytes, people: CommonPeople, *, minimum: int, rule_of: Callable[[bytes], tuple[str, ...] | None]
@@ -323,11 +323,6 @@ def _parts(table: Rows, rows: NDArray[np.int64] | None, n: int) -> Iterator[Rows
     for start in range(0, n, _PEOPLE_AT_ONCE):
         stop = min(start + _PEOPLE_AT_ONCE, n)
         yield taken(table, np.arange(start, stop) if rows is None else rows[start:stop])
-
-
-def _numbers(rows: Rows) -> Keys:
-    """Return the keys whose bytes these are, (n, 8), big-endian, as numbers, (n,)."""
-    return np.ascontiguousarray(rows).view(">u8").reshape(-1).astype(_KEY)
 
 
 def _near(similar: Sequence[Similar]) -> str:

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from verticil.party.dataset.linkage import packed_ids
 from verticil.party.dataset.macs import PackedIds
+from verticil.shared.arrays import key_numbers
 from verticil.shared.nameless import Rows, kept
 from verticil.shared.sorting import Sorter
 
@@ -175,14 +176,9 @@ class TableKeys:
         return Sorter(self._folder, width=width, key_bytes=KEY_BYTES, memory_rows=self._memory_people)
 
     def _distinct(self, blocks: Iterator[Rows], n: int) -> Keys:
-        counted = _Counted(_each_once(map(numbers_of, blocks)))
+        counted = _Counted(_each_once(map(key_numbers, blocks)))
         keys = kept(self._folder if n > self._memory_people else None, n, _filled(counted, n), _KEY)
         return keys[: counted.n_keys]
-
-
-def numbers_of(rows: Rows) -> Keys:
-    """Return the keys whose bytes these are, (n, 8), big-endian, as numbers, (n,), uint64."""
-    return np.ascontiguousarray(rows).view(">u8").reshape(-1).astype(_KEY)
 
 
 class _Counted:

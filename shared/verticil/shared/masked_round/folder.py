@@ -165,7 +165,7 @@ class RoundFolder:
         there = {index for index in indices if self.got(index).exists()}
         if not there:
             return
-        known = dict(self.received()) | {index: sha256_of(self.got(index)) for index in there}
+        known = dict(self.received()) | {index: file_sha256(self.got(index)) for index in there}
         self.write("received.json", json.dumps({str(k): v for k, v in sorted(known.items())}).encode())
         for index in sorted(there):
             remove(self.got(index))
@@ -192,8 +192,8 @@ class RoundFolder:
         sync_directory(self.path)
 
 
-def sha256_of(path: Path) -> str:
-    """Of a file, as hexadecimal digits."""
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, as hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

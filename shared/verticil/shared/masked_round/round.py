@@ -27,7 +27,7 @@ from verticil.shared.masked.plan import Plan
 from verticil.shared.masked_round import tables_work
 from verticil.shared.masked_round.contents import Contents, changed
 from verticil.shared.masked_round.envelope import size_of_file
-from verticil.shared.masked_round.folder import RoundFolder, sha256_of
+from verticil.shared.masked_round.folder import RoundFolder, file_sha256
 from verticil.shared.masked_round.mail import Credentials
 from verticil.shared.masked_round.messages import CHARGED, IN_SLOTS, SACRIFICE, About, Kind, Message
 from verticil.shared.masked_round.pair_work import People
@@ -281,7 +281,7 @@ class Round:
         if message is None or message.sender != self._me or index not in self._sent or not self._may_leave(message):
             raise PeerFault("NOT_READY", f"masked tables: message {index} is not there yet")
         path = self._folder.sent(index)
-        return Item(path=path, size=path.stat().st_size, sha256=bytes.fromhex(sha256_of(path)))
+        return Item(path=path, size=path.stat().st_size, sha256=bytes.fromhex(file_sha256(path)))
 
     def recipient(self, index: int) -> str:
         """Who a message is for; empty: there is none of this number."""
@@ -337,8 +337,8 @@ class Round:
     def _compare(self, message: Message, path: Path) -> None:
         """The same message again is no news; another one ends the round."""
         index = message.index
-        known = self._folder.received().get(index) or sha256_of(self._folder.got(index))
-        same = sha256_of(path) == known
+        known = self._folder.received().get(index) or file_sha256(self._folder.got(index))
+        same = file_sha256(path) == known
         remove(path)
         if not same:
             raise self.came_twice(index)
