@@ -82,6 +82,8 @@ LAYERS = {
     "verticil.shared.audit": 3,
     "verticil.shared.config": 3,
     "verticil.shared.disk": 3,
+    "verticil.shared.foreign_files": 3,
+    "verticil.shared.foreign_files.limits": 0,
     "verticil.shared.durable": 3,
     "verticil.shared.identity": 3,
     "verticil.shared.logs": 3,

@@ -1,0 +1,26 @@
+"""A file that somebody else wrote, read up to a limit.
+
+Promises: of a file above its limit no more than the limit and a byte is in memory, whatever its size is said to be.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class TooLargeError(ValueError):
+    """A file that is larger than its reader takes."""
+
+
+def read_at_most(path: Path, most: int) -> bytes:
+    """Read a whole file of at most so many bytes.
+
+    Raises:
+        TooLargeError: it is larger.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise TooLargeError(f"more than {most} bytes")
+    return content
