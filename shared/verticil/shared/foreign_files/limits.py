@@ -26,7 +26,14 @@ BATCH_BYTES: Final = 256 * MIB
 """Bytes that one batch of an Arrow file may inflate to, however small the file is; above them `INFLATION` counts."""
 INFLATION: Final = 64
 """Most times its stored size that a batch of an Arrow file above `BATCH_BYTES` inflates to."""
+DOCUMENT_BYTES: Final = 256 * MIB
+"""Most bytes of a document of a release: model.json, posterior.json, manifest.json .. In Model I a
+manifest holds every parameter as its party signed it."""
 CERTIFICATE_BYTES: Final = MIB
-"""Most bytes of a certificate, a list of revocations or a public key."""
+"""Most bytes of a file of certificates."""
+DENY_LIST_BYTES: Final = 64 * MIB
+"""Most bytes of a list of revoked certificates: some 40 for each."""
+TOML_BYTES: Final = 16 * MIB
+"""Most bytes of a study or a configuration."""
 TEXTS_BYTES: Final = 3 << 29
 """Most bytes of memory for the distinct texts of a table that is held as a whole (drafting, evaluating)."""

@@ -41,11 +41,13 @@ class PageSizes:
     """What the pages of some columns of a Parquet file inflate to.
 
     Attributes:
+        total: bytes of all pages.
         largest: bytes of the largest page of each column, by name.
         per_value: bytes of a value, of the page where that is most, of each column.
         sharing: columns with values that share beginnings, so that a page's values can be larger than the page.
     """
 
+    total: int
     largest: dict[str, int]
     per_value: dict[str, float]
     sharing: frozenset[str]
@@ -101,7 +103,7 @@ def page_sizes(path: Path, metadata: parquet.FileMetaData, wanted: Collection[st
     largest: dict[str, int] = {}
     per_value: dict[str, float] = {}
     sharing: set[str] = set()
-    n_pages = 0
+    n_pages = total = 0
     with path.open("rb") as file:
         size = file.seek(0, 2)
         for number in range(metadata.num_row_groups):
@@ -115,7 +117,7 @@ def page_sizes(path: Path, metadata: parquet.FileMetaData, wanted: Collection[st
                 if column.has_dictionary_page and column.dictionary_page_offset:
                     start = min(start, column.dictionary_page_offset)
                 for page in _pages(file, start, start + column.total_compressed_size):
-                    n_pages += 1
+                    n_pages, total = n_pages + 1, total + page.inflated
                     if n_pages * _FEWEST_BYTES > size:
                         raise LargePagesError("its columns name the same pages several times")
                     if page.encoding == _SHARED_BEGINNINGS:
@@ -131,7 +133,7 @@ def page_sizes(path: Path, metadata: parquet.FileMetaData, wanted: Collection[st
         raise LargePagesError(
             f"pages of {len(largest)} columns inflate to {together >> 20} MiB together, expected at most {PAGES_BYTES >> 20}"
         )
-    return PageSizes(largest=largest, per_value=per_value, sharing=frozenset(sharing & largest.keys()))
+    return PageSizes(total=total, largest=largest, per_value=per_value, sharing=frozenset(sharing & largest.keys()))
 
 
 @dataclass(frozen=True, slots=True)
