@@ -413,7 +413,7 @@ class Release:
         """
         from verticil.analyst.draft import MAX_ROWS
         from verticil.shared.knowledge.columns import columns
-        from verticil.shared.release.synthetic import check_parquet, table_bytes
+        from verticil.shared.release.synthetic import check_parquet, read_records, table_bytes
 
         path, study, n_records = self.file("synthetic.parquet"), self.models.study, self._n_records()
         if self.verified is None and n_records > MAX_ROWS:
@@ -421,6 +421,8 @@ class Release:
             raise GateFailed("RELEASE_INVALID", f"{self.path}: {problem}")
         written = columns(None if study is None else study.knowledge, self.models.schema).published
         check_parquet(path, written, n_records)
+        if self.verified is None and study is not None:  # else every value was held against the study's
+            read_records(path, self.models.schema, n_records, study.knowledge)
         return table_bytes(written, n_records)
 
     def _n_records(self) -> int:

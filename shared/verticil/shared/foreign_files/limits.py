@@ -14,7 +14,7 @@ VALUE_BYTES: Final = MIB
 """Most bytes of one value of a table, as UTF-8 text, wherever the table is."""
 STORED_VALUE_BYTES: Final = 64 * MIB
 """Most bytes of a value that SQLite hands to a query at all, also inside of one."""
-PART_BYTES: Final = 64 * MIB
+PART_BYTES: Final = 16 * MIB
 """Bytes of texts after which a part of a table is handed on, whatever rows it has."""
 PAGE_BYTES: Final = 128 * MIB
 """Most bytes that one page of a Parquet file inflates to."""

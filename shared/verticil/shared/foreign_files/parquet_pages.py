@@ -27,6 +27,8 @@ _LONGEST_HEADER: Final = 16 << 20
 _DEEPEST: Final = 16
 _SHARED_BEGINNINGS: Final = 7
 """The number of the encoding DELTA_BYTE_ARRAY."""
+_LENGTHS_FIRST: Final = 6
+"""The number of the encoding DELTA_LENGTH_BYTE_ARRAY."""
 _I32: Final = 5
 _FEWEST_BYTES: Final = 8
 """No page with its header takes fewer."""
@@ -45,12 +47,14 @@ class PageSizes:
         largest: bytes of the largest page of each column, by name.
         per_value: bytes of a value, of the page where that is most, of each column.
         sharing: columns with values that share beginnings, so that a page's values can be larger than the page.
+        dense: of each row group the columns that the library cannot read as dictionaries.
     """
 
     total: int
     largest: dict[str, int]
     per_value: dict[str, float]
     sharing: frozenset[str]
+    dense: tuple[frozenset[str], ...]
 
     def batch_rows(self, most: int, dense: Collection[str] = ()) -> int:
         """Return how many rows are read at once, so that their values stay within some `PART_BYTES`.
@@ -103,11 +107,12 @@ def page_sizes(path: Path, metadata: parquet.FileMetaData, wanted: Collection[st
     largest: dict[str, int] = {}
     per_value: dict[str, float] = {}
     sharing: set[str] = set()
+    dense: list[frozenset[str]] = []
     n_pages = total = 0
     with path.open("rb") as file:
         size = file.seek(0, 2)
         for number in range(metadata.num_row_groups):
-            group = metadata.row_group(number)
+            group, not_kept = metadata.row_group(number), set[str]()
             for place in range(group.num_columns):
                 column = group.column(place)
                 name: str = column.path_in_schema.partition(".")[0]
@@ -120,8 +125,10 @@ def page_sizes(path: Path, metadata: parquet.FileMetaData, wanted: Collection[st
                     n_pages, total = n_pages + 1, total + page.inflated
                     if n_pages * _FEWEST_BYTES > size:
                         raise LargePagesError("its columns name the same pages several times")
-                    if page.encoding == _SHARED_BEGINNINGS:
-                        sharing.add(name)
+                    if page.encoding in {_SHARED_BEGINNINGS, _LENGTHS_FIRST}:
+                        not_kept.add(name)
+                        if page.encoding == _SHARED_BEGINNINGS or column.has_dictionary_page:
+                            sharing.add(name)
                     if page.inflated > PAGE_BYTES:
                         raise LargePagesError(
                             f"column '{name}': a page inflates to {page.inflated >> 20} MiB, expected at most {PAGE_BYTES >> 20}"
@@ -129,11 +136,12 @@ def page_sizes(path: Path, metadata: parquet.FileMetaData, wanted: Collection[st
                     largest[name] = max(largest.get(name, 0), page.inflated)
                     if page.n_values:
                         per_value[name] = max(per_value.get(name, 0.0), page.inflated / page.n_values)
+            dense.append(frozenset(not_kept))
     if (together := sum(largest.values())) > PAGES_BYTES:
         raise LargePagesError(
             f"pages of {len(largest)} columns inflate to {together >> 20} MiB together, expected at most {PAGES_BYTES >> 20}"
         )
-    return PageSizes(total=total, largest=largest, per_value=per_value, sharing=frozenset(sharing & largest.keys()))
+    return PageSizes(total=total, largest=largest, per_value=per_value, sharing=frozenset(sharing), dense=tuple(dense))
 
 
 @dataclass(frozen=True, slots=True)

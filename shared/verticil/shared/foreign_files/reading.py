@@ -5,6 +5,7 @@ Promises: of a file above its limit no more than the limit and a byte is in memo
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 
@@ -20,7 +21,7 @@ def read_at_most(path: Path, most: int) -> bytes:
         OSError: it cannot be read.
     """
     with path.open("rb") as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise TooLargeError(f"more than {most} bytes")
+        content = b"" if os.fstat(file.fileno()).st_size > most else file.read(most + 1)
+        if len(content) > most or os.fstat(file.fileno()).st_size > most:
+            raise TooLargeError(f"more than {most} bytes")
     return content

@@ -205,28 +205,28 @@ def _csv(path: Path, schema: Schema, n_records: int) -> Iterator[pa.RecordBatch]
 def _parquet(path: Path, schema: Schema, n_records: int) -> Iterator[pa.RecordBatch]:
     from pyarrow import parquet
 
-    batch_rows = check_parquet(path, schema, n_records, most_rows=_BATCH)
-    with parquet.ParquetFile(path, read_dictionary=schema.names) as file:
+    batch_rows, texts = check_parquet(path, schema, n_records)
+    with parquet.ParquetFile(path, read_dictionary=texts) as file:
         yield from file.iter_batches(batch_size=batch_rows, use_threads=False)
 
 
-def check_parquet(path: Path, schema: Schema, n_records: int, *, most_rows: int = _BATCH) -> int:
+def check_parquet(path: Path, schema: Schema, n_records: int) -> tuple[int, list[str]]:
     """Check what a Parquet file says of itself, in its footer and in front of each page, before any page is read.
 
     Args:
         path: the file.
         schema: the columns that are written.
         n_records: how many there must be.
-        most_rows: of a batch.
 
     Returns:
-        How many rows can be read at once.
+        How many rows can be read at once; the columns to read as dictionaries, in which a long text stands once.
 
     Raises:
         GateFailed: RELEASE_INVALID, it has other columns, or other or more records than the study.
         LargePagesError: its footer or its pages are too large.
         ValueError, OSError: it is no such file.
     """
+    import pyarrow as pa
     from pyarrow import parquet
 
     check_footer(path)
@@ -235,9 +235,12 @@ def check_parquet(path: Path, schema: Schema, n_records: int, *, most_rows: int 
         if file.metadata.num_rows != n_records:
             raise _invalid(path, f"says that it has {file.metadata.num_rows} records, expected {n_records}")
         sizes = page_sizes(path, file.metadata)
+        texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
+    if any(sizes.dense):
+        raise _invalid(path, "is not encoded as the tables of releases are")
     if sizes.total > table_bytes(schema, n_records):
         raise _invalid(path, f"is larger than {n_records} records of the study can be")
-    return sizes.batch_rows(most_rows)
+    return sizes.batch_rows(_BATCH), texts
 
 
 def _check_names(path: Path, names: Sequence[str], schema: Schema) -> None:

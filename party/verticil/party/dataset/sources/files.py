@@ -12,6 +12,7 @@ import glob
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -34,6 +35,7 @@ from verticil.party.dataset.table import (
     unreadable,
 )
 from verticil.shared.errors import DataFault, VerticilError
+from verticil.shared.foreign_files.arrow_batches import LargeBatchError, check_batches
 from verticil.shared.foreign_files.parquet_pages import (
     LargePagesError,
     PageSizes,
@@ -188,16 +190,18 @@ class _Opened:
         def fault(error: Exception) -> VerticilError:
             return (
                 _too_large(self._rule, str(error))
-                if isinstance(error, LargePagesError)
+                if isinstance(error, LargePagesError | LargeBatchError)
                 else unreadable(self._rule, problem)
             )
 
         return guarded(parts, ARROW_ERRORS, fault)
 
     def _batches(self, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        if self._rule.format == "arrow":
+            check_batches(self._rule.path)
         file = _open(self._rule, [self.schema.get_field_index(name) for name in wanted])
         if isinstance(file, parquet.ParquetFile):
-            yield from gathered(self._parquet_batches(file, wanted))
+            yield from self._parquet_batches(file, wanted)
         elif isinstance(file, ipc.RecordBatchStreamReader):
             yield from file
         else:
@@ -210,9 +214,14 @@ class _Opened:
         kinds = {name: self.schema.field(name).type for name in wanted}
         types = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
         texts = [name for name, kind in kinds.items() if any(is_text(kind) for is_text in types)]
-        dense = [name for name, kind in kinds.items() if isinstance(kind, pa.BaseExtensionType)]
-        with parquet.ParquetFile(self._rule.path, metadata=file.metadata, read_dictionary=texts) as opened:
-            yield from opened.iter_batches(batch_size=sizes.batch_rows(PART_ROWS, dense), columns=list(wanted))
+        others = [name for name, kind in kinds.items() if isinstance(kind, pa.BaseExtensionType)]
+        n_rows = sizes.batch_rows(PART_ROWS, others)
+        groups = groupby(range(file.metadata.num_row_groups), key=lambda number: sizes.dense[number])
+        for dense, numbers in groups:
+            kept = [name for name in texts if name not in dense]
+            with parquet.ParquetFile(self._rule.path, metadata=file.metadata, read_dictionary=kept) as opened:
+                batches = opened.iter_batches(batch_size=n_rows, row_groups=list(numbers), columns=list(wanted))
+                yield from gathered(batches)
 
 
 def _too_large(rule: DatasetRule, problem: str) -> DataFault:
