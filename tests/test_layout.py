@@ -65,6 +65,8 @@ LAYERS = {
     "verticil.shared.progress": 1,
     "verticil.shared.study": 1,
     "verticil.shared.study.reading": 3,
+    "verticil.shared.foreign_files": 2,
+    "verticil.shared.foreign_files.limits": 0,
     "verticil.shared.formats": 2,
     "verticil.shared.formats.tables": 3,
     "verticil.shared.identity.identity": 2,

@@ -44,6 +44,7 @@ EXEMPT: Mapping[str, str] = {
     "shared.artifact.unpacked": "what unpack reads with, part by part",
     "shared.study.reading.read_study_text": "is read_study of a text that its own user wrote",
     "shared.release.verification.verify_release_with": "reads with verify_release",
+    "shared.foreign_files.reading.read_at_most": "what others read files with: their bytes, as long as they are few",
     "shared.release.evidence.read_document": "what verify_release reads files with: their bytes, as long as they are few",
     "shared.release.synthetic.read_both": "reads with read_records, and what read_records reads with",
     "shared.release.drawing.open_models": "reads with model_json.read and read_joint, and study.canonical.from_bytes",

@@ -1,136 +1,173 @@
-"""A small file of anybody that would fill the memory is refused by name, and before it does: one of each format."""
+"""A small file of anybody that would fill the memory is refused by name, and before it does: one of each format.
+
+`pytest -s tests/unit/test_bombs.py` prints every reader, its limit and what its bomb took.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import itertools
+import ast
 import json
-import tracemalloc
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
 
-from verticil.cli.main import main
-from verticil.party.backup import _Reader
-from verticil.shared.airgap.bundle import read_statement
-from verticil.shared.errors import GateFailed
+from support.bombs import CASES
 
-ROWS: Final = 21_000_000
-MOST_BYTES: Final = 64 << 20
+ROOT: Final = Path(__file__).parents[2]
 
 
-def equal_rows(folder: Path, n_rows: int = ROWS, name: str = "bomb.parquet") -> Path:
-    """Write a Parquet file of equal rows, some hundred kilobytes for tens of millions."""
-    part = pa.table({"a": pa.array(["x"] * 1_000_000).dictionary_encode()})
-    with parquet.ParquetWriter(folder / name, part.schema, compression="zstd") as writer:
-        for _ in range(n_rows // len(part)):
-            writer.write_table(part)
-    return folder / name
+@pytest.fixture(scope="module")
+def reader() -> Iterator[tuple[IO[str], IO[str]]]:
+    """A process that has the project's modules, and has a child of its own read each file."""
+    folder = str(ROOT / "tests")
+    program = f"import sys; sys.path.insert(0, {folder!r}); from support.bombs import serve; serve()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield process.stdin, process.stdout
+        process.stdin.close()
 
 
-def evaluated(folder: Path) -> list[str]:
-    path = equal_rows(folder)
-    assert path.stat().st_size < 2_000_000
-    return ["evaluate", "--real", str(path), "--synthetic", str(path), "--out", str(folder / "out")]
-
-
-def drafted(folder: Path) -> list[str]:
-    return ["study", "draft", f"owner={equal_rows(folder)}"]
-
-
-def sparse(path: Path, size: int, head: bytes = b"") -> Path:
-    """Write a file with a hole, so that it has a size and takes no disk."""
-    with path.open("wb") as file:
-        file.write(head)
-        file.truncate(size)
-    return path
-
-
-def study(folder: Path) -> list[str]:
-    return ["study", "check", str(sparse(folder / "study.toml", 8 << 30))]
-
-
-def knowledge(folder: Path) -> list[str]:
-    sparse(folder / "rules.ttl", 8 << 30)
-    (folder / "study.toml").write_text(STUDY)
-    return ["knowledge", "show", str(folder / "study.toml")]
-
-
-def release(folder: Path) -> list[str]:
-    sparse(folder / "manifest.json", 8 << 30)
-    return ["release", "verify", str(folder)]
-
-
-def asked(folder: Path) -> list[str]:
-    sparse(folder / "model.json", 8 << 30)
-    return ["release", "query", str(folder), "smoker"]
-
-
-def backup(folder: Path) -> list[str]:
-    (folder / "words").write_text("words\n")
-    path = sparse(folder / "b.backup", 8 << 30, b"verticil backup 1\n")
-    return ["party", "restore", str(path), "--dir", str(folder / "new"), "--passphrase-file", str(folder / "words")]
-
-
-STUDY: Final = """schema = 1
-id = "a"
-purpose = "p"
-expires = 2099-12-31
-party = [{ name = "clinic" }, { name = "insurer" }]
-variable = [
-  { party = "clinic", name = "smoker", categories = ["no", "yes"] },
-  { party = "insurer", name = "claims", categories = ["0", "1"] },
-]
-knowledge = { file = "rules.ttl" }
-"""
-
-BOMBS: Final[dict[str, tuple[Callable[[Path], list[str]], str]]] = {
-    "a Parquet file that is evaluated": (evaluated, "DATA_UNREADABLE"),
-    "a Parquet file that is drafted": (drafted, "DATA_UNREADABLE"),
-    "a study": (study, "STUDY_INVALID"),
-    "knowledge": (knowledge, "STUDY_INVALID"),
-    "a release that is verified": (release, "RELEASE_INVALID"),
-    "a release that is asked": (asked, "RELEASE_INVALID"),
-    "a backup": (backup, "BACKUP_INVALID"),
-}
-
-
-@contextlib.contextmanager
-def measured() -> Iterator[None]:
-    """Hold what Python and Arrow allocate meanwhile against `MOST_BYTES`."""
-    before = pa.total_allocated_bytes()
-    tracemalloc.start()
-    try:
-        yield
-        assert tracemalloc.get_traced_memory()[1] < MOST_BYTES
-    finally:
-        tracemalloc.stop()
-    assert pa.total_allocated_bytes() - before < MOST_BYTES
-
-
-@pytest.mark.parametrize(("made", "code"), BOMBS.values(), ids=BOMBS)
+@pytest.mark.parametrize("name", CASES)
 def test_a_bomb_is_refused_before_it_fills_the_memory(
-    tmp_path: Path, made: Callable[[Path], list[str]], code: str, capsys: pytest.CaptureFixture[str]
+    name: str, reader: tuple[IO[str], IO[str]], tmp_path: Path
 ) -> None:
-    words = made(tmp_path)
-    with measured():
-        assert main([*words, "--format", "json"]) != 0
-    assert json.loads(capsys.readouterr().out)["error"]["code"] == code
+    case = CASES[name]
+    questions, answers = reader
+    print(json.dumps([name, str(case.make(tmp_path))]), file=questions, flush=True)
+    answer = json.loads(answers.readline())
+    print(f"{name:52} {case.limit:60} {answer['mib']:6.0f} MiB of {case.most_mib:4}  {answer['code']}")
+    assert (answer["code"], case.says in answer["message"]) == (case.code, True), answer
+    assert answer["mib"] < case.most_mib, answer
 
 
-def test_a_line_of_a_backup_has_a_limit() -> None:
-    """Whoever knows the passphrase can seal anything."""
-    with measured(), pytest.raises(GateFailed) as caught:
-        _Reader(itertools.repeat(bytes(1 << 16), 2000)).line()
-    assert caught.value.code == "BACKUP_INVALID"
+# ---- no reader is missing
+
+READS: Final = frozenset(
+    {
+        *("read_bytes", "read_text", "read_csv", "read_parquet", "read_table", "ParquetFile", "read_metadata"),
+        *("open_csv", "open_file", "open_stream", "decompress"),
+    }
+)
+"""What reads a whole file, or inflates one, whatever its size."""
+LIMITED: Final = {
+    "party.dataset.sources.files.rows_in_footer": "node, footer of Parquet",
+    "party.dataset.sources.files._Opened": "node, a page of Parquet",
+    "party.dataset.sources.files._open": "node, a batch of Arrow",
+    "party.dataset.table._csv_reader": "node, a value of CSV",
+    "shared.release.evidence.read_document": "release, manifest.json",
+    "shared.release.synthetic._csv": "release, a row of synthetic.csv",
+    "shared.release.synthetic._parquet": "release, a page of synthetic.parquet",
+    "shared.release.synthetic.check_parquet": "release, a page of synthetic.parquet",
+    "shared.release.synthetic.misplaced": "release, a row of synthetic.csv",
+    "api.release.Release": "release, a page of synthetic.parquet",
+}
+"""What reads so, and looks at a limit before: the bomb that shows it."""
+_FETCHED: Final = (
+    "of a release that was fetched: its files were held against the study (tests/unit/test_fetch_hostile_manifest.py)"
+)
+OWN: Final = {
+    "shared.airgap.bundle.BundleEntries": "files that were unpacked here, after their sizes were held against a signed statement",
+    "shared.airgap.exchange": "the node's own journal",
+    "shared.audit.ChainedLog": "the node's own log, whose size an operator sees",
+    "shared.masked_round": "the node's own folder",
+    "shared.release.bundle._read_manifest": "a manifest that was written here a moment ago",
+    "shared.release.protocol": "templates of the package",
+    "shared.transport.chunks._inflated": "inflates no more than a chunk has (tests/unit/test_chunks.py)",
+    "shared.transport.fetch.fetch_release": _FETCHED,
+    "shared.vitals": "the node's own state, and the kernel's",
+    "party.audit": "the site's own configuration, which was read with a limit",
+    "party.backup": "the site's own log",
+    "party.dataset.blinding": "the site's own key",
+    "party.operator.approvers": "the site's own configuration",
+    "party.operator.check": "the site's own folder",
+    "party.operator.keys": "the site's own configuration",
+    "party.operator.page": "templates of the package",
+    "party.policy.ledger_recovery": "the site's own releases, each held against its SHA-256",
+    "party.protocol.central": _FETCHED,
+    "party.protocol.masked": "the site's own folder",
+    "party.protocol.peer": "files whose size was held against the study when they came",
+    "party.storage": "the site's own secret",
+    "miner.airgap": "the miner's own folder",
+    "miner.rules": "the miner's own folder",
+    "miner.scheduler": "the miner's own folder",
+    "miner.storage": "the miner's own folder",
+    "cli.reproduce": "a data set whose SHA-256 is known",
+    "cli.reproduce_kipps": "rows that the command wrote before",
+    "cli.study._on_tables": "a release that was made a moment ago",
+    "curator": "the owner's own folder, and what was made a moment ago",
+    "evaluate.page": "templates of the package, or of its user",
+    "experiments": "data of the package",
+    "pki.register": "the authority's own folder",
+    "simulation": "federations that were made a moment ago",
+}
+"""What reads so, and reads nothing that others wrote, or nothing whose size was not looked at before."""
 
 
-def test_a_bundle_that_says_it_is_large_is_refused(tmp_path: Path) -> None:
-    path = sparse(tmp_path / "b.carried", 8 << 30, b"VERTICIL-CARRIED-1\n" + b"\x7f" * 8)
-    with measured(), pytest.raises(GateFailed) as caught:
-        read_statement(path)
-    assert caught.value.code == "BUNDLE_INVALID"
+def readers_in(source: str, module: str) -> set[str]:
+    """Return the functions and classes of a module that call one of `READS`."""
+    found: set[str] = set()
+    for node in ast.parse(source).body:
+        calls = [call.func for call in ast.walk(node) if isinstance(call, ast.Call)]
+        if any(isinstance(function, ast.Attribute) and function.attr in READS for function in calls):
+            assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef), (
+                f"{module} reads when it is imported"
+            )
+            found.add(f"{module}.{node.name}")
+    return found
+
+
+def readers() -> set[str]:
+    """Return all of them."""
+    found: set[str] = set()
+    for wing in ("shared", "party", "miner", "deploy"):
+        for path in (ROOT / wing / "verticil").rglob("*.py"):
+            module = ".".join(path.relative_to(ROOT / wing / "verticil").with_suffix("").parts)
+            source = path.read_text(encoding="utf-8")
+            if not module.startswith("wire") and any(name in source for name in READS):
+                found |= readers_in(source, module)
+    return found
+
+
+def without_a_limit(found: set[str]) -> set[str]:
+    """Return those that no line of `LIMITED` or `OWN` covers."""
+    return {name for name in found if not any(f"{name}.".startswith(f"{covered}.") for covered in (*LIMITED, *OWN))}
+
+
+def test_no_reader_is_without_a_limit() -> None:
+    found = readers()
+    assert not without_a_limit(found), (
+        "read it with verticil.shared.foreign_files, and give it a bomb in tests/support/bombs.py"
+    )
+    assert set(LIMITED.values()) <= CASES.keys()
+    unused = {
+        covered for covered in (*LIMITED, *OWN) if not any(f"{name}.".startswith(f"{covered}.") for name in found)
+    }
+    assert not unused, "nothing reads so any more"
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "def read_model(path):\n    return json.loads(path.read_bytes())\n",
+        "class Table:\n    def rows(self):\n        return parquet.ParquetFile(self.path).read()\n",
+        "async def unpacked(data):\n    return zlib.decompress(data)\n",
+    ],
+)
+def test_a_planted_reader_is_found(planted: str) -> None:
+    assert len(without_a_limit(readers_in(planted, "shared.formats.planted"))) == 1
+
+
+def test_the_page_for_operators_states_every_limit() -> None:
+    page = (ROOT / "deploy/docs/operating.md").read_text(encoding="utf-8")
+    assert [case.limit for case in CASES.values() if case.limit not in page] == []

@@ -31,8 +31,7 @@ SECRET = "no_word_of_this"
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("duckdb", "sqlalchemy", "sqlite", "stream"):
-        monkeypatch.setattr(f"verticil.party.dataset.sources.{module}.PART_ROWS", 2_000)
+    monkeypatch.setattr("verticil.party.dataset.sources.stream.PART_ROWS", 2_000)
 
 
 def duckdb_at(path: Path, *statements: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from verticil.analyst.draft import FEWEST_ROWS, NOTE, REVIEW, Wording, draft
+from verticil.analyst.draft import FEWEST_ROWS, NOTE, REVIEW, Wording, draft, texts_of
 from verticil.party.config import load_party
 from verticil.party.dataset.encoding import number_of
 from verticil.party.dataset.releases import Column
@@ -395,3 +395,13 @@ def test_a_draft_of_public_tables_needs_no_review_and_says_so(folder: Path) -> N
     assert "declared public (--public): categories and bins need no review" in text
     assert REVIEW not in text
     assert (study.title, study.purpose) == ("Ages", "A trial")
+
+
+def test_a_table_whose_texts_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them is short enough, and a packed file can have many."""
+    path = tmp_path / "people.csv"
+    path.write_text("id,note\n" + "".join(f"{i},{'x' * 9000}{i}\n" for i in range(2000)))
+    monkeypatch.setattr("verticil.analyst.draft.TEXTS_BYTES", 17 << 20)
+    with pytest.raises(DataFault, match="distinct texts have more than 17 MiB together") as caught:
+        texts_of("owner", path)
+    assert caught.value.code == "DATA_UNREADABLE"

@@ -21,6 +21,7 @@ import itertools
 import json
 import math
 import re
+import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -46,6 +47,7 @@ from verticil.party.dataset.table import (
     undecodable,
 )
 from verticil.shared.errors import DataFault, Misuse
+from verticil.shared.foreign_files.limits import TEXTS_BYTES
 from verticil.shared.model.schema import Variable
 from verticil.shared.study.codebook import bin_labels
 from verticil.shared.study.document import Study
@@ -265,7 +267,7 @@ def texts_of(
     check_size(rule, rows_in_footer(rule), len(names))
     texts: dict[str, dict[str, int]] = {name: {} for name in names}
     rows: dict[str, list[NDArray[np.int64]]] = {name: [] for name in names}
-    n_rows = n_ragged = first_ragged = 0
+    n_rows = n_ragged = first_ragged = n_bytes = 0
     for part in read_parts(rule, names):
         n_rows += part.n_rows
         check_size(rule, n_rows, len(names))
@@ -273,8 +275,12 @@ def texts_of(
         n_ragged += part.n_ragged
         for name, column in part.columns.items():
             known = texts[name]
+            n_bytes += sum(sys.getsizeof(text) for text in column.distinct if text not in known)
             places = np.array([known.setdefault(text, len(known)) for text in column.distinct], dtype=np.int64)
             rows[name].append(places[column.index])
+        if n_bytes > TEXTS_BYTES:
+            problem = f"its distinct texts have more than {TEXTS_BYTES >> 20} MiB together"
+            raise DataFault("DATA_UNREADABLE", f"{rule.name}: {problem}", hint="leave out columns of free text")
     if n_rows == 0:
         raise DataFault("DATA_EMPTY", f"{rule.name}: the table has no rows")
     notes: list[str] = []

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from verticil.shared.errors import GateFailed, Misuse
+from verticil.shared.foreign_files.limits import DOCUMENT_BYTES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,6 +96,7 @@ def opened(
     """`load`, with what made the release, and the folder that goes when nobody has the release any more."""
     from verticil.shared.errors import VerticilError
     from verticil.shared.release.drawing import open_models
+    from verticil.shared.release.evidence import read_document
     from verticil.shared.release.verification import verify_release_with
 
     verified, warning = None, ""
@@ -105,7 +107,7 @@ def opened(
             raise
         warning = f"{error.code}: {error.message}"
     models = open_models(path)
-    listed = {} if verified is None else _listed((path / "manifest.json").read_bytes())
+    listed = {} if verified is None else _listed(read_document(path, "manifest.json"))
     release = Release(
         path=path, anchors=anchors, verified=verified, warning=warning, models=models, run=run, listed=listed
     )
@@ -394,12 +396,40 @@ class Release:
 
         from verticil.api.frames import typed
 
-        content = self._read("synthetic.parquet")
         try:
+            content = self._read("synthetic.parquet", most=self._check_table())
             return typed(pd.read_parquet(io.BytesIO(content)), self.models, binned=binned)
         except (pa.ArrowException, OSError, ValueError, KeyError):  # of a release that was not verified
             problem = f"{self.path / 'synthetic.parquet'}: is not the table of this release"
             raise GateFailed("RELEASE_INVALID", problem, hint="fetch the release again") from None
+
+    def _check_table(self) -> int:
+        """Check what the table says of its size, before it is read; return how many bytes it has at most.
+
+        Raises:
+            GateFailed: RELEASE_INVALID, it has other columns or more records than the manifest says, or than are held in memory
+                of a release that was not verified.
+            ValueError, OSError: it is no table.
+        """
+        from verticil.analyst.draft import MAX_ROWS
+        from verticil.shared.knowledge.columns import columns
+        from verticil.shared.release.synthetic import check_parquet, read_records, table_bytes
+
+        path, study, n_records = self.file("synthetic.parquet"), self.models.study, self._n_records()
+        if self.verified is None and n_records > MAX_ROWS:
+            problem = f"says that it has {n_records} records, expected at most {MAX_ROWS} of one that was not verified"
+            raise GateFailed("RELEASE_INVALID", f"{self.path}: {problem}")
+        written = columns(None if study is None else study.knowledge, self.models.schema).published
+        check_parquet(path, written, n_records)
+        if self.verified is None and study is not None:  # else every value was held against the study's
+            read_records(path, self.models.schema, n_records, study.knowledge)
+        return table_bytes(written, n_records)
+
+    def _n_records(self) -> int:
+        """How many synthetic records the manifest says there are."""
+        from verticil.shared.json_document import parse
+
+        return parse(self._read("manifest.json"), source="manifest.json")["synthetic_records"].integer()
 
     def sample(
         self,
@@ -436,15 +466,13 @@ class Release:
     @cached_property
     def _codes(self) -> list[Codes]:
         """The synthetic records, as codes: (n,) of each variable."""
-        from verticil.shared.json_document import parse
         from verticil.shared.release.synthetic import read_records
 
         table = self.file("synthetic.parquet")
         study = self.models.study
         if study is None:
             raise GateFailed("RELEASE_INVALID", f"{self.path}: study.json: missing", hint="this is not a release")
-        rows = parse(self._read("manifest.json"), source="manifest.json")["synthetic_records"].integer()
-        return read_records(table, self.models.schema, rows, study.knowledge)
+        return read_records(table, self.models.schema, self._n_records(), study.knowledge)
 
     def file(self, name: str) -> Path:
         """The path of one of its files, which is as it was verified.
@@ -452,22 +480,28 @@ class Release:
         Raises:
             GateFailed: RELEASE_INVALID, it is not there, or another one than it was.
         """
-        self._read(name)
-        return self.path / name
-
-    def _read(self, name: str) -> bytes:
-        """The bytes of a file; errors as of `file`."""
         try:
-            content = (self.path / name).read_bytes()
+            with (self.path / name).open("rb") as file:
+                self._check_unchanged(name, hashlib.file_digest(file, "sha256").hexdigest())
         except FileNotFoundError:
             raise GateFailed(
                 "RELEASE_INVALID", f"{self.path / name}: missing", hint="fetch the release again"
             ) from None
-        if name in self.listed and hashlib.sha256(content).hexdigest() != self.listed[name]:
+        return self.path / name
+
+    def _read(self, name: str, *, most: int = DOCUMENT_BYTES) -> bytes:
+        """The bytes of a file that has at most so many; errors as of `file`."""
+        from verticil.shared.release.evidence import read_document
+
+        content = read_document(self.path, name, most=most, hint="fetch the release again")
+        self._check_unchanged(name, hashlib.sha256(content).hexdigest())
+        return content
+
+    def _check_unchanged(self, name: str, sha256: str) -> None:
+        if sha256 != self.listed.get(name, sha256):
             raise GateFailed(
                 "RELEASE_INVALID", f"{self.path / name}: changed since it was opened", hint="open it again"
             )
-        return content
 
     # ---- elsewhere
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from cryptography import x509
 
 from verticil.shared.audit import Verified
-from verticil.shared.config import RELAY, Federation, is_loopback
+from verticil.shared.config import RELAY, Federation, is_loopback, toml_text
 from verticil.shared.disk import read_only_fault
 from verticil.shared.errors import CODES, DataFault, Misuse, PeerFault, VerticilError
 from verticil.shared.identity.identity import Identity, Role, peer_host
@@ -327,13 +327,11 @@ _PARTY_RESERVE_BYTES: Final = 64 << 20
 
 async def checks(path: Path) -> AsyncIterator[Finding]:
     """All checks of the node whose party.toml or miner.toml is at `path`."""
+    if not path.exists():
+        raise Misuse("FILE_MISSING", f"{path}: no such file", hint="give the path of party.toml or miner.toml")
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise Misuse(
-            "FILE_MISSING", f"{path}: no such file", hint="give the path of party.toml or miner.toml"
-        ) from None
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+        document = tomllib.loads(toml_text(path))
+    except tomllib.TOMLDecodeError:
         raise Misuse("CONFIG_INVALID", f"{path}: not UTF-8 TOML") from None
     checks = _of_miner(path) if "listen" in document else _of_party(path)
     async for finding in checks:

@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -336,11 +336,16 @@ PassphraseOption = Annotated[
 ]
 
 
+_PASSPHRASE_BYTES: Final = 1 << 16
+"""Bytes that are read of the file of a passphrase."""
+
+
 def _passphrase(file: Path | None, *, twice: bool) -> str:
     if file is None:
         return str(typer.prompt("passphrase", hide_input=True, confirmation_prompt=twice, err=True))
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        with file.open("rb") as opened:
+            lines = opened.read(_PASSPHRASE_BYTES).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         raise Misuse("FILE_MISSING", f"{file}: cannot be read", hint="its first line is the passphrase") from None
     return lines[0] if lines else ""

@@ -31,6 +31,7 @@ import typer
 from verticil.cli.output import Format, FormatOption, emit, put
 from verticil.cli.party_site import ConfigOption, site_of
 from verticil.pki.files import write_new
+from verticil.shared.config import toml_text
 from verticil.shared.errors import Misuse
 
 UNITS: Final = Path("/etc/systemd/system")
@@ -207,10 +208,8 @@ def healthcheck(
     What keeps it from its work is named, with its exit code: a full disk, an older ledger, a certificate that has ended.
     """
     try:
-        document = tomllib.loads(config.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise Misuse("FILE_MISSING", f"{config}: no such file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        document = tomllib.loads(toml_text(config))
+    except tomllib.TOMLDecodeError:
         raise Misuse("CONFIG_INVALID", f"{config}: not UTF-8 TOML") from None
     role = "miner" if "listen" in document else "party"
     detail = asyncio.run(_ask_miner(config)) if role == "miner" else _look_at_party(config)

@@ -122,7 +122,7 @@ def _published_limits(files: Sequence[Path], federation: Path) -> list[Published
     from verticil.shared.config import load_federation
     from verticil.shared.identity.pki import utc_now
 
-    authority = load_federation(federation).ca_certificate.read_bytes() if files else b""
+    authority = load_federation(federation).authority() if files else b""
     return [read_limits(path, authority, utc_now()) for path in files]
 
 
@@ -582,7 +582,7 @@ def _in_the_federation(study: Study, out: Path, federation: Path, certificate: P
     from verticil.simulation.analyst import follow_study
 
     refuse_hopeless(study)
-    authority = load_federation(federation).ca_certificate.read_bytes()
+    authority = load_federation(federation).authority()
     folder, progress = new_folder(out), errors_console()
 
     async def run() -> None:

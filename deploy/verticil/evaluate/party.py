@@ -58,7 +58,7 @@ def evaluate_own(
         Misuse: FILE_MISSING; USAGE, the party is not in the study, or has its columns in several tables.
         DataFault: see `evaluate`.
     """
-    verified = verify_release(release, ca_certificate=config.federation.ca_certificate.read_bytes())
+    verified = verify_release(release, ca_certificate=config.federation.authority())
     study = canonical.from_bytes(read_document(release, "study.json"), source="study.json", wire=False)
     if config.name not in study.parties:
         raise Misuse(

@@ -16,13 +16,12 @@ from types import MappingProxyType
 from typing import Final
 
 from verticil.shared.errors import Misuse
+from verticil.shared.foreign_files.limits import CERTIFICATE_BYTES, TOML_BYTES
+from verticil.shared.foreign_files.reading import TooLargeError, read_at_most
 from verticil.shared.table import Table, is_name
 
 RELAY: Final = "relay"
 """In place of host:port in [peers]: that party cannot be dialled, what is for it goes through the miner, sealed."""
-
-MAX_TOML_BYTES: Final = 16 << 20
-"""Most bytes of a study or a configuration."""
 
 
 def read_toml(path: Path, *, code: str = "CONFIG_INVALID") -> Table:
@@ -42,9 +41,9 @@ def toml_text(path: Path, *, code: str = "CONFIG_INVALID") -> str:
     """
     try:
         with path.open("rb") as file:
-            content = file.read(MAX_TOML_BYTES + 1)
-        if len(content) > MAX_TOML_BYTES:
-            raise Misuse(code, f"{path}: more than {MAX_TOML_BYTES} bytes, expected a file that a person wrote")
+            content = file.read(TOML_BYTES + 1)
+        if len(content) > TOML_BYTES:
+            raise Misuse(code, f"{path}: more than {TOML_BYTES} bytes, expected a file that a person wrote")
         return content.decode("utf-8")
     except FileNotFoundError:
         raise Misuse("FILE_MISSING", f"{path}: no such file", hint="give the path of an existing TOML file") from None
@@ -105,6 +104,19 @@ class Federation:
     peers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     sealing: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
     miner_sealing: bytes | None = None
+
+    def authority(self) -> bytes:
+        """Read the certificate of the federation's authority, PEM.
+
+        Raises:
+            Misuse: FILE_MISSING; CONFIG_INVALID, the file is larger than a certificate is.
+        """
+        try:
+            return read_at_most(self.ca_certificate, CERTIFICATE_BYTES)
+        except TooLargeError as error:
+            raise Misuse("CONFIG_INVALID", f"{self.ca_certificate}: {error}, expected a certificate") from None
+        except OSError as error:
+            raise Misuse("FILE_MISSING", f"{self.ca_certificate}: cannot be read ({error.strerror})") from None
 
     @property
     def relays(self) -> bool:

@@ -19,6 +19,7 @@ import codecs
 import csv
 import datetime as dt
 import difflib
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,6 +37,7 @@ from pyarrow import csv as arrow_csv
 
 from verticil.party.dataset.sources.server import Server
 from verticil.shared.errors import DataFault, Misuse
+from verticil.shared.foreign_files.limits import VALUE_BYTES
 from verticil.shared.knowledge.rules import Knowledge
 
 T = TypeVar("T")
@@ -297,6 +299,15 @@ def check_file(rule: DatasetRule) -> None:
         )
 
 
+def value_too_long(rule: DatasetRule, column: str, row: int) -> DataFault:
+    """The fault of a table with a value above `VALUE_BYTES`; `row` counts from 1, in a CSV file with the header."""
+    return unreadable(
+        rule,
+        f"column '{column}': the value in row {row} has more than {VALUE_BYTES >> 20} MiB, expected a category or a number",
+        hint="leave the column out, or shorten it; in a CSV file: is there a quotation mark that is never closed?",
+    )
+
+
 def unreadable(rule: DatasetRule, problem: str, *, hint: str = "") -> DataFault:
     """The fault of a table that is there and cannot be read."""
     return DataFault("DATA_UNREADABLE", f"{rule.name}: {problem}", hint=hint)
@@ -325,7 +336,8 @@ def _first_rows(rule: DatasetRule, delimiter: str, n_rows: int) -> list[list[str
     # Undecodable bytes are replaced here: what is wrong with a row is for the reader of all rows to say.
     encoding = "utf-8-sig" if codecs.lookup(rule.encoding).name == "utf-8" else rule.encoding
     with rule.path.open(encoding=encoding, errors="replace", newline="") as file:
-        return list(islice(filter(None, csv.reader(file, delimiter=delimiter)), n_rows))
+        lines = iter(partial(file.readline, _LONGEST_ROW), "")
+        return list(islice(filter(None, csv.reader(lines, delimiter=delimiter)), n_rows))
 
 
 def _check_delimiter(rule: DatasetRule, wanted: Sequence[str]) -> None:
@@ -345,6 +357,9 @@ def csv_parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
     """The rows of one CSV file; raises as `read_parts`."""
     held, ragged = list[pa.RecordBatch](), list[int]()
     for rows, left_out in _csv_batches(rule, wanted):
+        for batch in rows:
+            if any(first_long(column, byte_lengths(column)) is not None for column in batch.columns):
+                raise _why_unreadable(rule, wanted)
         held += rows
         ragged += left_out
         if sum(map(len, held)) >= _LEAST_ROWS:
@@ -385,7 +400,7 @@ def _csv_batches(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[tuple[lis
             ragged.clear()
             if not found:
                 return
-    raise _why_unreadable(rule)
+    raise _why_unreadable(rule, wanted)
 
 
 def _csv_reader(
@@ -422,7 +437,7 @@ def next_of(items: Iterator[T]) -> list[T]:
     return []
 
 
-def _why_unreadable(rule: DatasetRule) -> DataFault:
+def _why_unreadable(rule: DatasetRule, wanted: Sequence[str]) -> DataFault:
     position = undecodable(rule)
     if position is not None:
         return unreadable(
@@ -430,11 +445,43 @@ def _why_unreadable(rule: DatasetRule) -> DataFault:
             f"not {rule.encoding} at byte {position}",
             hint='set encoding in [dataset.NAME], for instance "latin-1" or "cp1252", or convert the file',
         )
+    if (place := _long_value(rule, wanted)) is not None:
+        return value_too_long(rule, *place)
     return unreadable(
         rule,
         f"not readable as CSV: a row is longer than {_LONGEST_ROW >> 20} MiB or cut off",
         hint="is there a quotation mark that is never closed?",
     )
+
+
+def _long_value(rule: DatasetRule, wanted: Sequence[str]) -> tuple[str, int] | None:
+    """Return column and row of the first value above `VALUE_BYTES` in a CSV file, which is read a piece at a time."""
+    names = csv_names(rule)
+    marks = re.compile(f'[\r\n"{re.escape(rule.delimiter)}]')
+    column = size = 0
+    row, is_quoted, is_empty = 1, False, True
+    with rule.path.open(encoding=rule.encoding, errors="surrogateescape", newline="") as file:
+        for piece in iter(partial(file.read, 1 << 20), ""):
+            start = 0
+            for mark in [*marks.finditer(piece), None]:
+                end = len(piece) if mark is None else mark.start()
+                size += len(piece[start:end].encode("utf-8", "surrogatepass"))
+                is_empty = is_empty and not size
+                if size > VALUE_BYTES and column < len(names) and names[column] in wanted:
+                    return names[column], row
+                if mark is None:
+                    break
+                sign, start = mark.group(), mark.end()
+                if sign == '"':
+                    is_quoted = not is_quoted
+                elif is_quoted:
+                    size += 1
+                elif sign == rule.delimiter:
+                    column, size, is_empty = column + 1, 0, False
+                else:
+                    row += not is_empty
+                    column, size, is_empty = 0, 0, True
+    return None
 
 
 def undecodable(rule: DatasetRule) -> int | None:
@@ -473,6 +520,8 @@ def text_column(column: pa.Array) -> TextColumn:
         column = column.cast(pa.decimal128(kind.precision, kind.scale))
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
+    elif len(column.dictionary) > len(column):
+        column = _without_unused(column)
     distinct = _texts(column.dictionary)
     indices = column.indices
     if indices.null_count:
@@ -480,6 +529,49 @@ def text_column(column: pa.Array) -> TextColumn:
         distinct.append("")
     index: NDArray[np.int32] = np.from_dlpack(indices.cast(pa.int32())).view(np.int32)  # to_numpy would import pandas
     return TextColumn(distinct=tuple(distinct), index=index)
+
+
+def byte_lengths(column: pa.Array) -> NDArray[np.int64] | None:
+    """The bytes of each text of a column, or of its dictionary; None: it has no texts."""
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = column.storage
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary
+    kind = column.type
+    if pa.types.is_string_view(kind):
+        views = column.buffers()[1]  # 16 bytes each, which begin with the length
+        found = np.frombuffer(views or b"", dtype=np.int32).reshape(-1, 4)
+        return found[column.offset : column.offset + len(column), 0].astype(np.int64)
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        return None
+    if not len(column):
+        return np.zeros(0, dtype=np.int64)
+    ends = np.frombuffer(column.buffers()[1], dtype=np.int32 if pa.types.is_string(kind) else np.int64)
+    return np.diff(ends[column.offset : column.offset + len(column) + 1]).astype(np.int64)
+
+
+def first_long(column: pa.Array, lengths: NDArray[np.int64] | None) -> int | None:
+    """The first row with a text above `VALUE_BYTES`; None: there is none."""
+    if lengths is None or not (long := lengths > VALUE_BYTES).any():
+        return None
+    rows = np.flatnonzero(long)
+    if pa.types.is_dictionary(column.type):
+        indices = column.indices.cast(pa.int64()).fill_null(len(long))
+        rows = np.flatnonzero(np.append(long, False)[np.from_dlpack(indices).view(np.int64)])
+    return int(rows[0]) if len(rows) else None
+
+
+def _without_unused(column: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Leave out of a dictionary what no row has: a Parquet file keeps one for many more rows than a part has."""
+    indices = column.indices.drop_null().cast(pa.int64())
+    used = np.zeros(len(column.dictionary), dtype=np.bool_)
+    used[np.from_dlpack(indices).view(np.int64)] = True
+    if used.all():
+        return column
+    places = pa.array(np.cumsum(used) - 1).take(column.indices)
+    return pa.DictionaryArray.from_arrays(
+        places.cast(pa.int32()), column.dictionary.take(pa.array(np.flatnonzero(used)))
+    )
 
 
 def _texts(values: pa.Array) -> list[str]:

@@ -442,7 +442,9 @@ def _revoked_since(config: PartyConfig) -> dt.datetime | None:
     beside = config.federation.ca_certificate
     try:
         serial = read_certificates(config.certificate)[0].serial_number
-        found = DenyList(beside.read_bytes(), [beside.with_name(FILE_NAME), config.state_directory / FILE_NAME])
+        found = DenyList(
+            config.federation.authority(), [beside.with_name(FILE_NAME), config.state_directory / FILE_NAME]
+        )
     except (OSError, ValueError, VerticilError):
         return None
     return found.since().get(serial)

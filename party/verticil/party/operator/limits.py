@@ -146,7 +146,8 @@ def read_limits(path: Path, authority: bytes, at: dt.datetime) -> PublishedLimit
     """
     hint = "a party writes it with: verticil party limits --publish FILE"
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(_LIMIT + 1)
     except OSError:
         raise Misuse("FILE_MISSING", f"{path}: cannot be read", hint=hint) from None
     try:

@@ -174,7 +174,7 @@ def take_release(config: PartyConfig, study: str, out: Path) -> TakenRelease:
         )
     if out.exists():
         raise Misuse("FILE_EXISTS", f"{out}: exists already", hint="name another folder")
-    authority = config.federation.ca_certificate.read_bytes()
+    authority = config.federation.authority()
     verified = verify_release(folder, ca_certificate=authority)
     copy_release(folder, out, authority)
     return TakenRelease(

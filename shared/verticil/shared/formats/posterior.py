@@ -36,6 +36,8 @@ import rfc8785
 
 from verticil.shared.arrays import Floats
 from verticil.shared.errors import GateFailed
+from verticil.shared.foreign_files.limits import DOCUMENT_BYTES
+from verticil.shared.foreign_files.reading import TooLargeError, read_at_most
 from verticil.shared.formats import model_json
 from verticil.shared.json_document import Json, Node, parse
 from verticil.shared.model.graph import Dag
@@ -261,8 +263,11 @@ def read_networks(folder: Path) -> tuple[Network, ...]:
         GateFailed: RELEASE_INVALID, posterior.json or model.json is none.
         FileNotFoundError: the release has no posterior.
     """
-    schema = model_json.read((folder / "model.json").read_bytes()).schema
-    return read((folder / FILE).read_bytes(), schema).networks
+    try:
+        model, sampled = (read_at_most(folder / name, DOCUMENT_BYTES) for name in ("model.json", FILE))
+    except TooLargeError as error:
+        raise GateFailed("RELEASE_INVALID", f"{folder}: model.json or {FILE} has {error}") from None
+    return read(sampled, model_json.read(model).schema).networks
 
 
 def read(data: bytes, schema: Schema, deterministic: Sequence[Json] | None = None) -> PublishedPosterior:

@@ -30,6 +30,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from verticil.shared.config import Federation
 from verticil.shared.errors import DataFault, Misuse, PeerFault
+from verticil.shared.foreign_files.limits import CERTIFICATE_BYTES
+from verticil.shared.foreign_files.reading import read_at_most
 from verticil.shared.identity.identity import Identity, Role, peer_host
 
 DEMO_MARKER: Final = x509.ObjectIdentifier("1.3.6.1.4.1.59999.1.1")
@@ -157,7 +159,7 @@ def read_certificates(path: Path) -> tuple[x509.Certificate, ...]:
         PeerFault: CERTIFICATE_INVALID when the file holds anything but certificates in PEM.
     """
     try:
-        return tuple(x509.load_pem_x509_certificates(path.read_bytes()))
+        return tuple(x509.load_pem_x509_certificates(read_at_most(path, CERTIFICATE_BYTES)))
     except OSError as error:
         raise Misuse(
             "FILE_MISSING", f"{path}: cannot be read ({error.strerror})", hint="give the path of a certificate"

@@ -23,6 +23,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from verticil.shared.disk import EVERY_SECONDS, FollowedFiles, replace_file, write_fault
 from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.foreign_files.limits import DENY_LIST_BYTES
+from verticil.shared.foreign_files.reading import TooLargeError, read_at_most
 from verticil.shared.identity.authority import Authority
 from verticil.shared.identity.pki import UNREADABLE
 
@@ -164,8 +166,11 @@ class DenyList:
         with self._lock:
             for path in self._sources:
                 try:
-                    encoded = path.read_bytes()
+                    encoded = read_at_most(path, DENY_LIST_BYTES)
                 except OSError:
+                    continue
+                except TooLargeError as error:
+                    _log.warning("%s: %s; the deny-list in use stays as it is", path, error)
                     continue
                 try:
                     self._take(parse_list(encoded, self._authority, what=str(path)))

@@ -26,11 +26,12 @@ import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar
 
 from cryptography import x509
 
 from verticil.shared.errors import GateFailed, PeerFault, VerticilError
+from verticil.shared.foreign_files.limits import DOCUMENT_BYTES
 from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.signing import verify_signed
 from verticil.shared.json_document import Json, Node
@@ -173,8 +174,6 @@ def utc_time(node: Node) -> dt.datetime:
         return node.fail("expected a UTC time such as 2026-11-21T10:00:00Z")
 
 
-MAX_DOCUMENT: Final = 256 * 2**20
-"""Most bytes of a document of a release; in Model I a manifest holds every parameter as its party signed it."""
 _ANY_PARTY = ""
 
 
@@ -320,7 +319,7 @@ def check_countersignatures(
 
 
 def read_document(
-    directory: Path, name: str, *, most: int = MAX_DOCUMENT, hint: str = "this is not a release"
+    directory: Path, name: str, *, most: int = DOCUMENT_BYTES, hint: str = "this is not a release"
 ) -> bytes:
     """Read a document of a release.
 

@@ -30,6 +30,7 @@ import numpy as np
 
 from verticil.shared.arrays import AnyCodes, Codes, Floats, Ints, combination_numbers, give_back, typed
 from verticil.shared.errors import GateFailed
+from verticil.shared.foreign_files.parquet_pages import LargePagesError, check_footer, page_sizes
 from verticil.shared.knowledge.columns import Columns, columns
 from verticil.shared.knowledge.raking import raked
 from verticil.shared.knowledge.rules import Knowledge
@@ -145,6 +146,8 @@ def _parts(
                 raise _invalid(path, f"a synthetic record does not meet the rule '{order.name}'")
             yield done, _stated(path, written, stated, own)
             done += batch.num_rows
+    except LargePagesError as error:
+        raise _invalid(path, str(error)) from None
     except (pa.ArrowException, OSError, ValueError):
         raise _invalid(path, "is not a table of the study's columns") from None
     if done != n_records:
@@ -202,14 +205,42 @@ def _csv(path: Path, schema: Schema, n_records: int) -> Iterator[pa.RecordBatch]
 def _parquet(path: Path, schema: Schema, n_records: int) -> Iterator[pa.RecordBatch]:
     from pyarrow import parquet
 
+    batch_rows, texts = check_parquet(path, schema, n_records)
+    with parquet.ParquetFile(path, read_dictionary=texts) as file:
+        yield from file.iter_batches(batch_size=batch_rows, use_threads=False)
+
+
+def check_parquet(path: Path, schema: Schema, n_records: int) -> tuple[int, list[str]]:
+    """Check what a Parquet file says of itself, in its footer and in front of each page, before any page is read.
+
+    Args:
+        path: the file.
+        schema: the columns that are written.
+        n_records: how many there must be.
+
+    Returns:
+        How many rows can be read at once; the columns to read as dictionaries, in which a long text stands once.
+
+    Raises:
+        GateFailed: RELEASE_INVALID, it has other columns, or other or more records than the study.
+        LargePagesError: its footer or its pages are too large.
+        ValueError, OSError: it is no such file.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    check_footer(path)
     with parquet.ParquetFile(path) as file:
         _check_names(path, file.schema_arrow.names, schema)
         if file.metadata.num_rows != n_records:
             raise _invalid(path, f"says that it has {file.metadata.num_rows} records, expected {n_records}")
-        groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
-        if sum(group.total_byte_size for group in groups) > table_bytes(schema, n_records):
-            raise _invalid(path, f"is larger than {n_records} records of the study can be")
-        yield from file.iter_batches(batch_size=_BATCH, use_threads=False)
+        sizes = page_sizes(path, file.metadata)
+        texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
+    if any(sizes.dense):
+        raise _invalid(path, "is not encoded as the tables of releases are")
+    if sizes.total > table_bytes(schema, n_records):
+        raise _invalid(path, f"is larger than {n_records} records of the study can be")
+    return sizes.batch_rows(_BATCH), texts
 
 
 def _check_names(path: Path, names: Sequence[str], schema: Schema) -> None:

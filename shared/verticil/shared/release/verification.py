@@ -30,6 +30,8 @@ from typing import Final
 from cryptography import x509
 
 from verticil.shared.errors import GateFailed, Misuse, VerticilError, printable
+from verticil.shared.foreign_files.limits import CERTIFICATE_BYTES, DENY_LIST_BYTES
+from verticil.shared.foreign_files.reading import TooLargeError, read_at_most
 from verticil.shared.formats import joint, model_json
 from verticil.shared.formats import posterior as posterior_json
 from verticil.shared.formats.posterior import PublishedPosterior
@@ -189,11 +191,21 @@ def verify_release_with(
             raise Misuse("FILE_MISSING", f"{path}: no such file")
     verified = verify_release(
         directory,
-        ca_certificate=None if ca is None else ca.read_bytes(),
+        ca_certificate=None if ca is None else _anchor_file(ca, CERTIFICATE_BYTES),
         fingerprint=fingerprint,
-        revoked=None if revoked is None else revoked.read_bytes(),
+        revoked=None if revoked is None else _anchor_file(revoked, DENY_LIST_BYTES),
     )
     return verified, revoked
+
+
+def _anchor_file(path: Path, most: int) -> bytes:
+    """Read a file that a release is held against; its size is what a certificate or a deny-list can have."""
+    try:
+        return read_at_most(path, most)
+    except TooLargeError as error:
+        raise Misuse("CONFIG_INVALID", f"{path}: {error}, expected a certificate or a deny-list") from None
+    except OSError as error:
+        raise Misuse("FILE_MISSING", f"{path}: cannot be read ({error.strerror})") from None
 
 
 def verify_release(

@@ -16,18 +16,22 @@ from verticil.party.dataset.sources.statement import NO_ROWS, quoted, select
 from verticil.party.dataset.sources.stream import (
     ARROW_ERRORS,
     first_that_applies,
+    gathered,
     guarded,
     no_such_table,
     not_understood,
     parts_of_batches,
 )
-from verticil.party.dataset.table import PART_ROWS, DatasetRule, TablePart, check_file, unreadable
+from verticil.party.dataset.table import DatasetRule, TablePart, check_file, unreadable
 from verticil.shared.errors import DataFault
+from verticil.shared.foreign_files.limits import VALUE_BYTES
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 MEMORY: Final = "512MiB"
+_ROWS_AT_ONCE: Final = 2048
+"""Rows of a batch that DuckDB hands out: the least that it works on."""
 _DIRECT: Final = (
     *("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"),
     *("FLOAT", "DOUBLE", "DECIMAL", "DATE", "TIME", "VARCHAR", "ENUM"),
@@ -70,13 +74,21 @@ def _described(rule: DatasetRule, connection: DuckDBPyConnection) -> list[tuple[
 def _parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
     with closing(_open(rule)) as connection:
         kinds = dict(_described(rule, connection))
-        columns = [
-            quoted(name)
-            if kinds.get(name, "").partition("(")[0] in _DIRECT
-            else f"CAST({quoted(name)} AS VARCHAR) AS {quoted(name)}"
-            for name in wanted
-        ]
-        yield from parts_of_batches(connection.sql(select(rule, columns)).to_arrow_reader(PART_ROWS), wanted)
+        columns = [_expression(quoted(name), kinds.get(name, "").partition("(")[0]) for name in wanted]
+        batches = connection.sql(select(rule, columns)).to_arrow_reader(_ROWS_AT_ONCE)
+        yield from parts_of_batches(rule, gathered(batches), wanted)
+
+
+def _expression(name: str, kind: str) -> str:
+    """Write what is asked for a column; DuckDB cuts what is too long, so that it is seen to be and is not handed out.
+
+    >>> _expression('"age"', "INTEGER"), _expression('"note"', "VARCHAR")
+    ('"age"', 'left("note", 1048577) AS "note"')
+    """
+    if kind in _DIRECT and kind != "VARCHAR":
+        return name
+    text = name if kind == "VARCHAR" else f"CAST({name} AS VARCHAR)"
+    return f"left({text}, {VALUE_BYTES + 1}) AS {name}"
 
 
 def _open(rule: DatasetRule) -> DuckDBPyConnection:

@@ -12,6 +12,7 @@ import glob
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -20,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc, parquet
 
-from verticil.party.dataset.sources.stream import ARROW_ERRORS, guarded, parts_of_batches
+from verticil.party.dataset.sources.stream import ARROW_ERRORS, gathered, guarded, parts_of_batches
 from verticil.party.dataset.table import (
     ENDINGS,
     PART_ROWS,
@@ -33,7 +34,15 @@ from verticil.party.dataset.table import (
     csv_parts,
     unreadable,
 )
-from verticil.shared.errors import DataFault
+from verticil.shared.errors import DataFault, VerticilError
+from verticil.shared.foreign_files.arrow_batches import LargeBatchError, check_batches
+from verticil.shared.foreign_files.parquet_pages import (
+    LargePagesError,
+    PageSizes,
+    check_footer,
+    footer_problem,
+    page_sizes,
+)
 
 _OF_CSV: Final = frozenset({".csv", ".tsv", ".txt"})
 _PATTERN: Final = "*?["
@@ -155,6 +164,7 @@ def rows_in_footer(rule: DatasetRule) -> int:
     """Return how many rows a Parquet file says that it has; 0: it cannot be read."""
 
     def n_rows() -> int:
+        check_footer(rule.path)
         return int(parquet.read_metadata(rule.path).num_rows)
 
     return attempt(n_rows, *ARROW_ERRORS) or 0
@@ -167,30 +177,63 @@ class _Opened:
         self._rule = rule
         file = attempt(partial(_open, rule), *ARROW_ERRORS)
         if file is None:
+            if rule.format == "parquet" and (problem := footer_problem(rule.path)):
+                raise _too_large(rule, problem)
             kind = "a Parquet" if rule.format == "parquet" else "an Arrow"
             raise unreadable(rule, f"not {kind} file, or damaged", hint='for a CSV file set format = "csv"')
         self.schema: pa.Schema = file.schema_arrow if isinstance(file, parquet.ParquetFile) else file.schema
 
     def parts(self, wanted: Sequence[str]) -> Iterator[TablePart]:
         problem = f"damaged {self._rule.format.capitalize()} file"
-        parts = parts_of_batches(self._batches(wanted), wanted)
-        return guarded(parts, ARROW_ERRORS, lambda _: unreadable(self._rule, problem))
+        parts = parts_of_batches(self._rule, self._batches(wanted), wanted)
+
+        def fault(error: Exception) -> VerticilError:
+            return (
+                _too_large(self._rule, str(error))
+                if isinstance(error, LargePagesError | LargeBatchError)
+                else unreadable(self._rule, problem)
+            )
+
+        return guarded(parts, ARROW_ERRORS, fault)
 
     def _batches(self, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        if self._rule.format == "arrow":
+            check_batches(self._rule.path)
         file = _open(self._rule, [self.schema.get_field_index(name) for name in wanted])
         if isinstance(file, parquet.ParquetFile):
-            yield from file.iter_batches(batch_size=PART_ROWS, columns=list(wanted))
+            yield from self._parquet_batches(file, wanted)
         elif isinstance(file, ipc.RecordBatchStreamReader):
             yield from file
         else:
             for number in range(file.num_record_batches):
                 yield file.get_batch(number)
 
+    def _parquet_batches(self, file: parquet.ParquetFile, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Read texts as dictionaries, as they are stored: a value of megabytes can stand in a million rows."""
+        sizes: PageSizes = page_sizes(self._rule.path, file.metadata, wanted)
+        kinds = {name: self.schema.field(name).type for name in wanted}
+        types = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+        texts = [name for name, kind in kinds.items() if any(is_text(kind) for is_text in types)]
+        others = [name for name, kind in kinds.items() if isinstance(kind, pa.BaseExtensionType)]
+        n_rows = sizes.batch_rows(PART_ROWS, others)
+        groups = groupby(range(file.metadata.num_row_groups), key=lambda number: sizes.dense[number])
+        for dense, numbers in groups:
+            kept = [name for name in texts if name not in dense]
+            with parquet.ParquetFile(self._rule.path, metadata=file.metadata, read_dictionary=kept) as opened:
+                batches = opened.iter_batches(batch_size=n_rows, row_groups=list(numbers), columns=list(wanted))
+                yield from gathered(batches)
+
+
+def _too_large(rule: DatasetRule, problem: str) -> DataFault:
+    hint = "write the file anew, for instance with pandas or DuckDB, or split it"
+    return unreadable(rule, f"inflates to more than is read at once: {problem}", hint=hint)
+
 
 def _open(
     rule: DatasetRule, fields: Sequence[int] | None = None
 ) -> parquet.ParquetFile | ipc.RecordBatchFileReader | ipc.RecordBatchStreamReader:
     if rule.format == "parquet":
+        check_footer(rule.path)
         return parquet.ParquetFile(rule.path)
     options = ipc.IpcReadOptions(included_fields=None if fields is None else list(fields))
     # Not mapped into memory: a file that is cut off while it is read would end the process.

@@ -28,6 +28,7 @@ from verticil.party.dataset.sources.stream import (
 )
 from verticil.party.dataset.table import DatasetRule, TablePart, unreadable
 from verticil.shared.errors import DataFault
+from verticil.shared.foreign_files.limits import VALUE_BYTES
 
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection, Cursor
@@ -48,6 +49,8 @@ _DIRECT: Final = frozenset(
     }
 )
 """Types that `verticil.party.dataset.table.text_column` writes."""
+_TEXTS: Final = frozenset({"text", "varchar"})
+"""Those of them that may be long."""
 _SETTINGS: Final = {
     "TimeZone": "UTC",
     "DateStyle": "ISO, YMD",
@@ -101,13 +104,22 @@ def _parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
     with _open(rule) as connection, connection.cursor() as cursor:
         kinds = {field.name: _kind(field) for field in _described(rule, cursor)}
         # A name that has gone by now is for the server to miss.
-        columns = [
-            quoted(name) if kinds.get(name, "text") in _DIRECT else f"CAST({quoted(name)} AS text) AS {quoted(name)}"
-            for name in wanted
-        ]
+        columns = [_expression(quoted(name), kinds.get(name, "name")) for name in wanted]
         cursor.execute(select(rule, columns))
         with cursor.fetch_record_batch() as batches:
-            yield from parts_of_batches(map(_plain, batches), wanted)
+            yield from parts_of_batches(rule, map(_plain, batches), wanted)
+
+
+def _expression(name: str, kind: str) -> str:
+    """Write what is asked for a column; the server cuts what is too long, so that it is seen to be and does not come.
+
+    >>> _expression('"age"', "int4"), _expression('"note"', "text")
+    ('"age"', 'left("note", 1048577) AS "note"')
+    """
+    if kind in _DIRECT - _TEXTS:
+        return name
+    text = name if kind in _TEXTS else f"CAST({name} AS text)"
+    return f"left({text}, {VALUE_BYTES + 1}) AS {name}"
 
 
 def _open(rule: DatasetRule) -> Connection:

@@ -14,13 +14,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from verticil.party.dataset.sources.statement import NO_ROWS, select
-from verticil.party.dataset.sources.stream import first_that_applies, guarded, not_understood, part_of_rows
-from verticil.party.dataset.table import PART_ROWS, DatasetRule, TablePart
+from verticil.party.dataset.sources.stream import first_that_applies, guarded, not_understood, parts_of_rows
+from verticil.party.dataset.table import DatasetRule, TablePart
 from verticil.shared.errors import DataFault, Misuse
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
+_ROWS_AHEAD: Final = 256
+"""Rows that a driver may hold: each can have values up to the database's own limit."""
 _LEVELS: Final = ("REPEATABLE READ", "SERIALIZABLE")
 _NAMES: Final = "a URL begins with DATABASE+DRIVER, for instance mysql+pymysql; pip install DRIVER"
 
@@ -51,8 +53,7 @@ def _parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
     with _connected(rule) as connection:
         quote = connection.dialect.identifier_preparer.quote
         result = connection.exec_driver_sql(select(rule, [quote(name) for name in wanted], quote=quote))
-        for rows in result.partitions(PART_ROWS):
-            yield part_of_rows(rows, wanted)
+        yield from parts_of_rows(rule, iter(result), wanted)
 
 
 @contextmanager
@@ -62,7 +63,7 @@ def _connected(rule: DatasetRule) -> Generator[Connection]:
         offered = () if below is None else connection.dialect.get_isolation_level_values(below)
         level = next((level for level in _LEVELS if level in offered), None)
         leveled = connection if level is None else connection.execution_options(isolation_level=level)
-        yield leveled.execution_options(stream_results=True, max_row_buffer=PART_ROWS)
+        yield leveled.execution_options(stream_results=True, max_row_buffer=_ROWS_AHEAD)
 
 
 def _engine(rule: DatasetRule) -> Engine:

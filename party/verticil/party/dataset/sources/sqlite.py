@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
+from itertools import product
 from typing import Final
 from urllib.parse import quote
 
@@ -20,11 +21,12 @@ from verticil.party.dataset.sources.stream import (
     guarded,
     no_such_table,
     not_understood,
-    part_of_rows,
+    parts_of_rows,
     writes,
 )
-from verticil.party.dataset.table import PART_ROWS, DatasetRule, TablePart, check_file, unreadable
+from verticil.party.dataset.table import DatasetRule, TablePart, check_file, unreadable, value_too_long
 from verticil.shared.errors import DataFault
+from verticil.shared.foreign_files.limits import STORED_VALUE_BYTES, VALUE_BYTES
 
 _READS: Final = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
@@ -52,15 +54,49 @@ def _names(rule: DatasetRule) -> Iterator[tuple[str, ...]]:
 
 def _parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
     with closing(_open(rule)) as connection:
-        cursor = connection.execute(select(rule, [_quoted(name) for name in wanted], quote=_quoted))
-        while rows := cursor.fetchmany(PART_ROWS):
-            yield part_of_rows(rows, wanted)
+        yield from parts_of_rows(rule, _rows(rule, connection, wanted), wanted)
+
+
+def _rows(rule: DatasetRule, connection: sqlite3.Connection, wanted: Sequence[str]) -> Iterator[Sequence[object]]:
+    """The rows; a value above `VALUE_BYTES` comes as so many zeros, and one above `STORED_VALUE_BYTES` is refused here."""
+    columns = [_expression(_quoted(name)) for name in wanted]
+    n_rows = 0
+    is_long = False
+    try:
+        for row in connection.execute(select(rule, columns, quote=_quoted)):
+            n_rows += 1
+            yield row
+    except sqlite3.DataError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_TOOBIG:
+            raise
+        is_long = True
+    if is_long:
+        raise value_too_long(rule, *_long_value(rule, connection, wanted, n_rows))
+
+
+def _long_value(
+    rule: DatasetRule, connection: sqlite3.Connection, wanted: Sequence[str], n_rows: int
+) -> tuple[str, int]:
+    """Return column and row of a value that SQLite does not hand out, behind so many rows or, as Python reads ahead, one more."""
+    for row, name in product((n_rows, n_rows + 1), wanted):
+        statement = select(rule, [_expression(_quoted(name))], quote=_quoted)
+        try:
+            connection.execute(f"{statement} LIMIT 1 OFFSET {row}").fetchall()
+        except sqlite3.DataError:
+            return name, row + 1
+    return wanted[0], n_rows + 1
+
+
+def _expression(name: str) -> str:
+    """Write what is asked for a column; a length is in bytes, also of a text that is no UTF-8."""
+    return f"CASE WHEN length(CAST({name} AS BLOB)) > {VALUE_BYTES} THEN zeroblob({VALUE_BYTES + 1}) ELSE {name} END"
 
 
 def _open(rule: DatasetRule) -> sqlite3.Connection:
     place = f"file:{quote(str(rule.path.absolute()))}?mode=ro"
     connection = sqlite3.connect(place, uri=True, isolation_level=None, timeout=_SECONDS)
     connection.text_factory = bytes  # which `text_of` takes for text, whether it is UTF-8 or not
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, STORED_VALUE_BYTES)
     connection.execute("BEGIN")
     connection.set_authorizer(_permission)
     return connection

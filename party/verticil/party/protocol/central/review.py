@@ -156,7 +156,7 @@ def check(site: Site, record: StudyRecord) -> tuple[Path, bytes, VerifiedRelease
     if not found.fetched or not folder.is_dir():
         site.decisions.fetched(record.digest, here=False)
         raise PeerFault("NOT_READY", f"study '{record.study_id}': the release is not here yet", hint=_HINT)
-    authority = site.config.federation.ca_certificate.read_bytes()
+    authority = site.config.federation.authority()
     verified = verify_release(folder, ca_certificate=authority, before_publication=True)
     if (got := _manifest_sha256(folder)) != found.manifest_sha256:
         raise GateFailed(
