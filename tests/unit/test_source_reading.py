@@ -128,7 +128,8 @@ def test_a_stop_reaches_the_threads_that_a_task_starts(endless: DatasetRule, at_
 
 
 COMMAND = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from pathlib import Path
 from verticil.party.dataset.sources import reading
 from verticil.party.dataset.table import DatasetRule, read_parts
@@ -142,8 +143,7 @@ def test_ctrl_c_ends_a_command_that_waits_for_a_database(tmp_path: Path) -> None
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE t (id)")
     program = subprocess.Popen(
-        [sys.executable, "-c", f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n{COMMAND}"]
-        + [str(path), ENDLESS["sqlite"]],
+        [sys.executable, "-c", COMMAND, str(path), ENDLESS["sqlite"]],
         stderr=subprocess.PIPE,
         text=True,
     )

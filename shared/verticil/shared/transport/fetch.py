@@ -112,6 +112,7 @@ async def send_parts(
     """One stream of a whole, from `offset`: its rest, but at most 32 MiB.
 
     There is at least one part, so that an empty rest still tells size and SHA-256. A file must not change while it is sent.
+    Nothing is compressed: how long a part is depends on how long the whole is, and on nothing else in it.
 
     Args:
         source: the bytes, or their file.
@@ -135,13 +136,13 @@ async def send_parts(
     if offset == size:
         yield peer_pb2.Part(size=size, sha256=sha256)
         return
-    async for chunk in read_chunks(source, offset=offset):
+    async for chunk in read_chunks(source, offset=offset, packed=False):
         yield peer_pb2.Part(size=size, sha256=sha256, chunk=chunk)
 
 
-async def read_chunks(source: bytes | Path, *, offset: int) -> AsyncIterator[common_pb2.Chunk]:
+async def read_chunks(source: bytes | Path, *, offset: int, packed: bool = True) -> AsyncIterator[common_pb2.Chunk]:
     """The chunks of one stream, as `make_chunks` says, read and packed in a worker thread, at most 4 MiB at a time."""
-    chunks = make_chunks(source, offset=offset)
+    chunks = make_chunks(source, offset=offset, packed=packed)
     while batch := await asyncio.to_thread(lambda: list(itertools.islice(chunks, BATCH))):
         for chunk in batch:
             yield chunk

@@ -1,4 +1,4 @@
-"""One read of a database: it goes on in a thread of its own, an end of the program breaks it off, and a person hears that it waits.
+"""One read of a database, in a thread of its own: an end of the program breaks it off, and a person hears that it waits.
 
 Promises: who reads waits for the database and for the end of the program at once. When the program ends (`Stop`, or Ctrl-C at a
 command), the database is asked to break off, the connection is closed, and the reading ends within `_TO_CLOSE_SECONDS` whatever
@@ -109,7 +109,7 @@ class Cancel:
                 return
 
 
-class ReadOver(Exception):  # noqa: N818  nobody but the thread of the read gets it
+class ReadOver(Exception):
     """A read was broken off before its connection was made."""
 
 
