@@ -33,7 +33,7 @@ class Stop:
     """The end of a program, for the reads that it has begun. Set once, for ever."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal may come while this very thread holds it
         self._is_set = False
         self._calls: set[Callable[[], None]] = set()
 
@@ -41,7 +41,7 @@ class Stop:
         """Break off the reads that go on, and those that begin later."""
         with self._lock:
             self._is_set = True
-            for call in self._calls:
+            for call in tuple(self._calls):
                 call()
 
     @contextlib.contextmanager
