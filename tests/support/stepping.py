@@ -13,11 +13,13 @@ import datetime as dt
 import shutil
 from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from copy import copy as shallow_copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from google.protobuf.message import Message as WireMessage
 
 from verticil.miner.config import Limits
 from verticil.miner.rules.rounds import Sealing
@@ -248,10 +250,12 @@ class Seen:
     Attributes:
         calls: to the miner: names of calls, and of a report what it reports.
         streams: what peers got, by the name of the call.
+        sizes: of every message that peers got, with the name of the call.
     """
 
     calls: list[str] = field(default_factory=list)
     streams: list[str] = field(default_factory=list)
+    sizes: list[tuple[str, int]] = field(default_factory=list)
 
 
 class Line:
@@ -332,6 +336,9 @@ class _Network:
     def note(self, name: str, rpc: str) -> None:
         self._seen(name).streams.append(rpc)
 
+    def measure(self, name: str, rpc: str, reply: WireMessage) -> None:
+        self._seen(name).sizes.append((rpc, reply.ByteSize()))
+
 
 class _Way:
     def __init__(self, network: _Network, name: str) -> None:
@@ -342,12 +349,14 @@ class _Way:
             reply = await getattr(self._network.peer(self._name, rpc), rpc)(request)
             if rpc == "get_signature":
                 self._network.note(self._name, rpc)
+            self._network.measure(self._name, rpc, reply)
             return reply
 
         async def many(request) -> AsyncIterator[peer_pb2.Part]:
             async with contextlib.aclosing(getattr(self._network.peer(self._name, rpc), rpc)(request)) as parts:
                 async for part in parts:
                     self._network.note(self._name, rpc)
+                    self._network.measure(self._name, rpc, part)
                     yield part
 
         return many if rpc in {"get_pseudonyms", "get_column", "get_parameters", "get_masked"} else one
@@ -571,6 +580,16 @@ class Stepped:
         (folder / "words").write_text("".join(f"{who}={said}\n" for who, said in words.items()))
         (folder / "party.toml").write_text(party_toml(name, folder))
         init_state(folder / "state", site_secret=name.encode().ljust(32, b"."))
+
+    def twin(self, root: Path, *, seed: int) -> Stepped:
+        """The same federation, before anything has happened, with other values in its tables about the same people."""
+        shutil.copytree(self.root, root)
+        for name in NAMES:
+            (root / name / "people.csv").write_text(table_of(name, seed=seed))
+        other = shallow_copy(self)
+        other.root, other.services, other.parties, other.digest = root, {}, {}, b""
+        other.seen, other.said = {name: Seen() for name in NAMES}, {name: [] for name in NAMES}
+        return other
 
     def tick(self) -> dt.datetime:
         """Return a time that is a second later at each look, so that no slot of a round is waited for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import html
 import json
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from support.documents import FEDERATION, party_toml
 from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.operator.page import view
-from verticil.party.operator.page.view import render
+from verticil.party.operator.page.view import greek, render
 from verticil.party.operator.reports import ledger as listing
+from verticil.party.operator.view_model import told_peers
 from verticil.party.protocol.ledger_reconciliation import forgotten_columns
 from verticil.party.protocol.randomization import Spool, enter_in_ledger, fill_spool
 from verticil.party.protocol.reconciliation.forgotten import settle
@@ -24,7 +26,7 @@ from verticil.party.storage.studies import Task
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import Refusal
 from verticil.shared.privacy import events
-from verticil.shared.privacy.accounts import COLUMNS, PUBLIC, Cost
+from verticil.shared.privacy.accounts import COLUMNS, COLUMNS_AFTER_DEALER, MASKED, OTHERS, PUBLIC, Cost
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study, TablesRule
 from verticil.shared.study.states import State
@@ -145,6 +147,44 @@ def test_columns_that_everybody_is_told_of_cost_nothing_again_for_the_miner_alon
         assert [row.charged for row in site.ledger.rows()] == pytest.approx([2, 2, 0.5, 0, 0])
         assert site.ledger.spent("people") == Cost(epsilon=pytest.approx(4.0))
         assert site.ledger.spent("people", PUBLIC) == Cost(epsilon=pytest.approx(4.5), delta=1e-9)
+
+
+def test_what_a_peer_knows_that_reads_columns_and_published_tables_is_said(
+    config: PartyConfig, noisy: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Account 'columns' is the miner's where tables are published in place of columns: at a peer it understates the tables.
+
+    Everybody's account counts whatever a peer sees that is neither the miner nor a dealer.
+    """
+    seen_by_a_peer = {"columns", "public", OTHERS, MASKED, COLUMNS_AFTER_DEALER}
+    assert seen_by_a_peer - COLUMNS.counts == {OTHERS}
+    assert seen_by_a_peer <= PUBLIC.counts
+    line = "a peer that reads columns, and published tables as well: at most what account 'public' says, epsilon {}"
+
+    def screens() -> list[str]:
+        found = []
+        for words in (("party", "ledger"), ("party", "status"), ("party", "show", "more")):
+            assert main([*words, "--config", str(config.path)]) == 0
+            found.append(" ".join(capsys.readouterr().out.split()))
+        with Site.open(config) as site:
+            record = site.state.study(canonical.digest(dataclasses.replace(noisy, id="more")))
+            found.append(render("study", view.study(site, record, NOW), root="./", shown_at=""))
+        return [" ".join(html.unescape(text).split()) for text in found]
+
+    with Site.open(config) as site:
+        sent(site, dataclasses.replace(noisy, id="plain", tables=None))
+        assert told_peers(site.ledger, "people") is None  # what is published is a function of the columns
+        site.state.remember(task_of(dataclasses.replace(noisy, id="more")), "more", NOW)
+    ledger, status, approval, page = screens()
+    assert line.format("4.00") not in ledger + status
+    assert line.format("4.50, delta 1e-09") in approval  # what it would be after this study
+    assert greek(line.format("4.50, delta 1e-09")) in page
+    with Site.open(config) as site:
+        sent(site, noisy)
+        assert site.ledger.spent("people") == Cost(epsilon=pytest.approx(4.0))  # as before: no account has another sum
+    ledger, status, *_ = screens()
+    assert line.format("4.50, delta 1e-09") in ledger
+    assert line.format("4.50, delta 1e-09") in status
 
 
 def test_limits_are_held_before_the_first_byte_and_missing_ones_refuse(config: PartyConfig, noisy: Study) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from verticil.cli.interruption import run_reading
 from verticil.cli.output import Format, FormatOption, emit, say
 from verticil.cli.party_site import ConfigOption, site_of
 
@@ -41,7 +42,7 @@ def party_export(
     """
     from verticil.party.airgap.exchange import export_bundle
 
-    exported = asyncio.run(export_bundle(site_of(config), out, plain=plain))
+    exported = run_reading(export_bundle(site_of(config), out, plain=plain))
     if not emit(exported, form=form):
         _show_export(exported, "the miner", "verticil miner import FILE")
 
@@ -60,7 +61,7 @@ def party_import(
     from verticil.party.airgap.exchange import import_bundle, take_releases
 
     document = site_of(config)
-    imported = asyncio.run(import_bundle(document, file, accept_older=accept_older))
+    imported = run_reading(import_bundle(document, file, accept_older=accept_older))
     if releases is not None:
         taken = asyncio.run(take_releases(document, releases))
         imported = replace(imported, releases=tuple(str(path) for path in taken))

@@ -7,13 +7,13 @@ The exit code is that of the first check that failed (README); warnings alone ar
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from verticil.cli.interruption import run_reading
 from verticil.cli.output import Format, FormatOption, emit, put, say
 from verticil.shared.errors import VerticilError
 
@@ -30,7 +30,7 @@ def doctor(
     """Check certificates, state (database, audit log, secret), data, disk, connection, clock; say what to do. Changes nothing."""
     from verticil.cli.doctor_checks import exit_code
 
-    findings = asyncio.run(_collect(config, show=form is Format.text))
+    findings = run_reading(_collect(config, show=form is Format.text))
     code = exit_code(findings)
     payload = {"config": str(config), "ok": code == 0, "checks": [dataclasses.asdict(finding) for finding in findings]}
     if not emit(payload, form=form):

@@ -113,7 +113,7 @@ def _print_budget(item: BudgetView) -> None:
         lines = accounts.same_words(item.accounts)
     else:
         lines = accounts.budget_lines(item)
-    for line in (*lines, *accounts.numerical_words(item), *(item.people or ())):
+    for line in (*lines, *accounts.numerical_words(item), *(item.people or ()), *filter(None, (item.peers,))):
         say(f"{whose}: {line}")
     if item.infinite:
         say(f"  besides, without any bound: {'; '.join(item.infinite)}")

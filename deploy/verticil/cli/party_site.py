@@ -249,7 +249,7 @@ def _print_condition(found: Status) -> None:
         if accounts.one_for_all(row.accounts):
             limit, lines = epsilon_text(row.epsilon_lifetime_limit), accounts.same_words(row.accounts)
             put(f"data set {row.dataset}: epsilon spent {epsilon_text(row.epsilon_spent)} of {limit} per person")
-        for line in (*lines, *(row.people or ())):
+        for line in (*lines, *(row.people or ()), *filter(None, (row.peers,))):
             say(f"data set {row.dataset}: {line}")
     if found.common_sets.used:
         say(f"sets of common people: {found.common_sets.used} of {found.common_sets.most} places are taken")

@@ -68,7 +68,12 @@ def print_cost(cost: Sequence[CostView], *, indent: str = "") -> None:
     for row in cost:
         if accounts.one_for_all(row.accounts):
             _print_one_for_all(row, indent=indent)
-        for line in (*accounts.each_account(row), *accounts.beside_words(row), *(row.people or ())):
+        for line in (
+            *accounts.each_account(row),
+            *accounts.beside_words(row),
+            *(row.people or ()),
+            *filter(None, (row.peers,)),
+        ):
             say(f"{indent}data set {row.dataset}: {line}")
 
 

@@ -29,12 +29,13 @@ import functools
 import hashlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 
 from verticil.party.audit.log import Event, What, note_configuration
 from verticil.party.backup import BETWEEN_PEERS, is_just_restored
 from verticil.party.config import PartyConfig, require_marked_authority
 from verticil.party.dataset.sources.packages import require_package
+from verticil.party.dataset.sources.reading import Stop, stopped_by
 from verticil.party.metrics import party_gauges
 from verticil.party.operator import commands
 from verticil.party.operator.people import look_at_people
@@ -211,7 +212,26 @@ async def run_party(
             await ending.enter_async_context(audit_writer(refusals, write=write, look=look, clock=clock))
             if between is None:
                 listening(None)
+            await ending.enter_async_context(_reads_stopped_by(stop))
             await PartyNode(node, coordinator_factory, peers=between, accept_older=accept_older).run(stop)
+
+
+@contextlib.asynccontextmanager
+async def _reads_stopped_by(stop: asyncio.Event) -> AsyncGenerator[None]:
+    """Break off reads of databases when the daemon stops: a thread that waits for a lock would hold it up."""
+    reads = Stop()
+
+    async def follow() -> None:
+        await stop.wait()
+        reads.set()
+
+    with stopped_by(reads):
+        following = asyncio.create_task(follow())
+        try:
+            yield
+        finally:
+            following.cancel()
+            reads.set()
 
 
 def note_certificate(site: Site, credentials: CredentialSource, at: dt.datetime) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from verticil.party.limits.same_people import SamePeople
-from verticil.shared.privacy.accounts import READERS
+from verticil.shared.privacy.accounts import COLUMNS, PUBLIC, READERS, Cost
 from verticil.shared.release.report import wording
 
 if TYPE_CHECKING:
@@ -124,6 +124,30 @@ def beside_words(row: CostView) -> tuple[str, ...]:
         f"for comparison with the literature: the noise on tables{f' of account {names[0]!r}' if len(found) > 1 else ''} has"
         f" {both(*pair)} if a person is added or removed"
         for pair, names in found.items()
+    )
+
+
+def peer_words(columns: Cost, everybody: Cost) -> str | None:
+    """What a peer was told at most that reads columns, and tables that a miner publishes in place of others.
+
+    Args:
+        columns: of the account of whoever reads columns, which counts for the miner.
+        everybody: of everybody's, which counts such tables, and all columns that a peer can read.
+
+    Returns:
+        None: the first account bounds it, too.
+
+    >>> peer_words(Cost(epsilon=2.0), Cost(epsilon=2.5, delta=1e-6))
+    "a peer that reads columns, and published tables as well: at most what account 'public' says, epsilon 2.50, delta 1e-06 for \
+each person; account 'columns' counts for the miner"
+    >>> peer_words(Cost(epsilon=2.0), Cost(epsilon=2.0))
+    """
+    if everybody.beyond(columns) is None:
+        return None
+    figure = both(everybody.epsilon, everybody.delta)
+    return (
+        f"a peer that reads columns, and published tables as well: at most what account '{PUBLIC.name}' says, {figure} for"
+        f" each person; account '{COLUMNS.name}' counts for the miner"
     )
 
 

@@ -24,6 +24,7 @@ from verticil.party.operator.view_model import (
     account_spent,
     figure_words,
     shown_readers,
+    told_peers,
     widened,
 )
 from verticil.party.policy import approval
@@ -109,6 +110,7 @@ class BudgetView:
     Attributes:
         accounts: the same for each reader; what stands above is that of whoever reads columns.
         people: what party.toml says of the people (`accounts.people_words`).
+        peers: what a peer was told at most that reads columns and published tables; None: what `accounts` begins with.
     """
 
     dataset: str
@@ -123,6 +125,7 @@ class BudgetView:
     infinite: tuple[str, ...]
     accounts: tuple[AccountBudget, ...] = ()
     people: tuple[str, ...] | None = left_out()
+    peers: str | None = left_out()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,6 +248,7 @@ def ledger_of(site: Site) -> LedgerView:
                     for reader in shown_readers(config.policy, site.ledger, name)
                 ),
                 people=people_words(config.policy.same_people, name),
+                peers=told_peers(site.ledger, name),
             )
             for name, total in spent.items()
         ),

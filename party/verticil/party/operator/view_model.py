@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, TypeVar
 from verticil.party.config import PartyConfig
 from verticil.party.limits.policy import Policy
 from verticil.party.local_dataset import origins
-from verticil.party.operator.accounts import people_words
+from verticil.party.operator.accounts import peer_words, people_words
 from verticil.party.policy import approval
 from verticil.party.policy.comparison import impossible_words, normalise_words, variable_words
 from verticil.party.policy.ledger import Ledger
@@ -195,6 +195,7 @@ class CostView:
     Attributes:
         accounts: the same for each reader; what stands above is that of whoever reads columns.
         people: what party.toml says of the people (`accounts.people_words`).
+        peers: what a peer would be told at most that reads columns and published tables; None: what `accounts` begins with.
     """
 
     dataset: str
@@ -208,6 +209,7 @@ class CostView:
     delta_limit: float | None
     accounts: tuple[AccountCost, ...] = ()
     people: tuple[str, ...] | None = left_out()
+    peers: str | None = left_out()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,6 +350,7 @@ class Spent:
     Attributes:
         accounts: the same for each reader; what stands above is that of whoever reads columns.
         people: what party.toml says of the people (`accounts.people_words`).
+        peers: what a peer was told at most that reads columns and published tables; None: what `accounts` begins with.
     """
 
     dataset: str
@@ -355,6 +358,7 @@ class Spent:
     epsilon_lifetime_limit: float | None
     accounts: tuple[AccountSpent, ...] = ()
     people: tuple[str, ...] | None = left_out()
+    peers: str | None = left_out()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -488,6 +492,7 @@ def cost(config: PartyConfig, site: Site, study: Study) -> tuple[CostView, ...]:
                 delta_limit=columns.delta_limit,
                 accounts=accounts,
                 people=people_words(config.policy.same_people, name),
+                peers=told_peers(site.ledger, name, drawn),
             )
         )
     return tuple(found)
@@ -546,9 +551,19 @@ def spent(site: Site) -> tuple[Spent, ...]:
                 for reader in shown_readers(config.policy, ledger, name)
             ),
             people=people_words(config.policy.same_people, name),
+            peers=told_peers(ledger, name),
         )
         for name in account_names(site)
     )
+
+
+def told_peers(ledger: Ledger, dataset: str, drawn: Iterable[PrivacyEvent] = ()) -> str | None:
+    """What a peer is told at most that reads columns and published tables, with what a study draws; None: as said anyway."""
+
+    def after(reader: Reader) -> Cost:
+        return ledger.spent(dataset, reader) + finite_together(event for event in drawn if reader.sees(event.reader))
+
+    return peer_words(after(COLUMNS), after(PUBLIC))
 
 
 def account_names(site: Site) -> tuple[str, ...]:

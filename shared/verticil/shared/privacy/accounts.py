@@ -8,6 +8,8 @@ data set's, at one party: several parties' ledgers that record one event are not
 
 Where a miner publishes nothing but a function of noisy tables (a study's ``tables``), the columns are drawn for the miner alone,
 and everybody else's account counts the tables in their place. The miner's does not: they are a function of columns that it has.
+So the account of whoever reads columns is the miner's there. A peer that reads other columns of the same people, and the tables
+as well, is told nothing that everybody's account does not count: that account bounds it, and may be the larger one.
 That nothing else is published is the miner's word.
 
 An account without limits admits nothing of its own reader: a limit that nobody stated is not infinite.

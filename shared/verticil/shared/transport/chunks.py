@@ -2,8 +2,8 @@
 
 A chunk holds at most 512 KiB of plain bytes, a stream at most 32 MiB (contract.md section 3); a longer artifact takes several
 streams, each beginning at the offset that the receiver has committed. Offsets, sizes and checksums are those of the plain bytes;
-zlib is only a dress for the way and worn only when it is smaller. Randomized codes are near their entropy, so level 1 gets
-what there is to get (contract.md section 3).
+zlib is only a dress for the way and worn only when it is smaller, and never between peers, as its size would follow the values.
+Randomized codes are near their entropy, so level 1 gets what there is to get (contract.md section 3).
 
 The receiving side trusts nothing: `plain_data` never inflates more than a chunk may hold, `ChunkReader` watches order and total.
 What is done with the bytes (files, digests, committed offsets) is not decided here.
@@ -35,6 +35,7 @@ def make_chunks(
     chunk_bytes: int = CHUNK_LIMIT,
     upload_id: str = "",
     stream_limit: int = STREAM_LIMIT,
+    packed: bool = True,
 ) -> Iterator[common_pb2.Chunk]:
     """The chunks of one stream: `source` from `offset` to its end, or to `stream_limit` bytes further.
 
@@ -47,6 +48,7 @@ def make_chunks(
         chunk_bytes: plain bytes in a chunk, 1 to `CHUNK_LIMIT`.
         upload_id: what the receiver calls this upload; empty where the message around the chunk says it.
         stream_limit: plain bytes in the stream, 1 to `STREAM_LIMIT`.
+        packed: chunks are compressed where that is smaller: then their size on the way depends on the bytes.
 
     Raises:
         ValueError: an argument is out of its range.
@@ -57,7 +59,7 @@ def make_chunks(
         pieces = _from_file(source, offset, chunk_bytes, stream_limit)
     else:
         pieces = _from_memory(source, offset, chunk_bytes, stream_limit)
-    return (_chunk(upload_id, at, plain) for at, plain in pieces)
+    return (_chunk(upload_id, at, plain, packed=packed) for at, plain in pieces)
 
 
 def _from_memory(
@@ -78,13 +80,13 @@ def _from_file(source: Path, offset: int, size: int, limit: int) -> Iterator[tup
             at += len(plain)
 
 
-def _chunk(upload_id: str, offset: int, plain: bytes) -> common_pb2.Chunk:
-    packed = zlib.compress(plain, 1)
-    smaller = len(packed) < len(plain)
+def _chunk(upload_id: str, offset: int, plain: bytes, *, packed: bool) -> common_pb2.Chunk:
+    shorter = zlib.compress(plain, 1) if packed else plain
+    smaller = len(shorter) < len(plain)
     return common_pb2.Chunk(
         upload_id=upload_id,
         offset=offset,
-        data=packed if smaller else plain,
+        data=shorter if smaller else plain,
         crc32=zlib.crc32(plain),
         encoding=common_pb2.ENCODING_ZLIB if smaller else common_pb2.ENCODING_IDENTITY,
     )

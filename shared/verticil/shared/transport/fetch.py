@@ -113,6 +113,7 @@ async def send_parts(
     """One stream of a whole, from `offset`: its rest, but at most 32 MiB.
 
     There is at least one part, so that an empty rest still tells size and SHA-256. A file must not change while it is sent.
+    Nothing is compressed: how long a part is depends on how long the whole is, and on nothing else in it.
 
     Args:
         source: the bytes, or their file.
@@ -137,22 +138,25 @@ async def send_parts(
     if offset == size:
         yield peer_pb2.Part(size=size, sha256=sha256)
         return
-    async for chunk in read_chunks(source, offset=offset, what=what):
+    async for chunk in read_chunks(source, offset=offset, what=what, packed=False):
         yield peer_pb2.Part(size=size, sha256=sha256, chunk=chunk)
 
 
-async def read_chunks(source: bytes | Path, *, offset: int, what: str) -> AsyncIterator[common_pb2.Chunk]:
+async def read_chunks(
+    source: bytes | Path, *, offset: int, what: str, packed: bool = True
+) -> AsyncIterator[common_pb2.Chunk]:
     """Yield the chunks of one stream, as `make_chunks` says, read and packed in a worker thread, at most 4 MiB at a time.
 
     Args:
         source: the bytes, or their file.
         offset: where to begin.
         what: what is sent, for messages.
+        packed: whether chunks that zlib makes smaller are; see `make_chunks`.
 
     Raises:
         PeerFault: NOT_READY, the file was deleted after the caller had looked: a study that ends takes its files away.
     """
-    chunks = make_chunks(source, offset=offset)
+    chunks = make_chunks(source, offset=offset, packed=packed)
     while True:
         with _not_ready_when_deleted(what):
             batch = await asyncio.to_thread(lambda: list(itertools.islice(chunks, BATCH)))

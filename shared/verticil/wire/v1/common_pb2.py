@@ -24,17 +24,17 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dverticil/wire/v1/common.proto\x12\x10verticil.wire.v1\"u\n\x05\x43hunk\x12\x11\n\tupload_id\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12\r\n\x05\x63rc32\x18\x04 \x01(\x07\x12,\n\x08\x65ncoding\x18\x05 \x01(\x0e\x32\x1a.verticil.wire.v1.Encoding\"$\n\x08\x43hunkAck\x12\x18\n\x10\x63ommitted_offset\x18\x01 \x01(\x04\":\n\x0b\x45rrorDetail\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0c\n\x04hint\x18\x03 \x01(\t\":\n\nObjections\x12,\n\x05items\x18\x01 \x03(\x0b\x32\x1d.verticil.wire.v1.ErrorDetail\">\n\x06Signed\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\x03 \x01(\x0c\"[\n\nCommitment\x12+\n\tstatement\x18\x01 \x01(\x0b\x32\x18.verticil.wire.v1.Signed\x12\r\n\x05nodes\x18\x02 \x03(\x0c\x12\x11\n\tn_records\x18\x03 \x01(\x04\"m\n\x0cHelloRequest\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x18\n\x10software_version\x18\x02 \x01(\t\x12\x18\n\x10\x64\x65ny_list_number\x18\x04 \x01(\x04\x12\x0f\n\x07session\x18\x08 \x01(\x04\"\xc0\x01\n\nHelloReply\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x18\n\x10software_version\x18\x02 \x01(\t\x12\x12\n\nfederation\x18\x03 \x01(\t\x12\x15\n\rlease_seconds\x18\x04 \x01(\r\x12\x11\n\tdeny_list\x18\x05 \x01(\x0c\x12\x16\n\x0eserver_time_ms\x18\x06 \x01(\x03\x12\r\n\x05\x65poch\x18\n \x01(\x04\x12\x19\n\x11heartbeat_seconds\x18\x0b \x01(\r\"W\n\x11GetReleaseRequest\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\x0e\n\x06review\x18\x04 \x01(\x08\"S\n\x0bReleasePart\x12\x0c\n\x04size\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\x12&\n\x05\x63hunk\x18\x03 \x01(\x0b\x32\x17.verticil.wire.v1.Chunk*4\n\x08\x45ncoding\x12\x15\n\x11\x45NCODING_IDENTITY\x10\x00\x12\x11\n\rENCODING_ZLIB\x10\x01*\x84\x03\n\nStudyState\x12\x1b\n\x17STUDY_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15STUDY_STATE_SUBMITTED\x10\x01\x12!\n\x1dSTUDY_STATE_AWAITING_APPROVAL\x10\x02\x12\x18\n\x14STUDY_STATE_ALIGNING\x10\x03\x12\x19\n\x15STUDY_STATE_PREPARING\x10\x04\x12\x19\n\x15STUDY_STATE_UPLOADING\x10\x05\x12\x1a\n\x16STUDY_STATE_ESTIMATING\x10\x06\x12\x18\n\x14STUDY_STATE_LEARNING\x10\x07\x12\x16\n\x12STUDY_STATE_REVIEW\x10\x08\x12\x19\n\x15STUDY_STATE_PUBLISHED\x10\t\x12\x16\n\x12STUDY_STATE_DENIED\x10\x14\x12\x17\n\x13STUDY_STATE_EXPIRED\x10\x15\x12\x19\n\x15STUDY_STATE_WITHDRAWN\x10\x16\x12\x16\n\x12STUDY_STATE_FAILED\x10\x17\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dverticil/wire/v1/common.proto\x12\x10verticil.wire.v1\"u\n\x05\x43hunk\x12\x11\n\tupload_id\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x12\r\n\x05\x63rc32\x18\x04 \x01(\x07\x12,\n\x08\x65ncoding\x18\x05 \x01(\x0e\x32\x1a.verticil.wire.v1.Encoding\"$\n\x08\x43hunkAck\x12\x18\n\x10\x63ommitted_offset\x18\x01 \x01(\x04\":\n\x0b\x45rrorDetail\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0c\n\x04hint\x18\x03 \x01(\t\":\n\nObjections\x12,\n\x05items\x18\x01 \x03(\x0b\x32\x1d.verticil.wire.v1.ErrorDetail\"O\n\x06Signed\x12\x0c\n\x04\x62ody\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\x03 \x01(\x0c\x12\x0f\n\x07padding\x18\x04 \x03(\x0c\"[\n\nCommitment\x12+\n\tstatement\x18\x01 \x01(\x0b\x32\x18.verticil.wire.v1.Signed\x12\r\n\x05nodes\x18\x02 \x03(\x0c\x12\x11\n\tn_records\x18\x03 \x01(\x04\"m\n\x0cHelloRequest\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x18\n\x10software_version\x18\x02 \x01(\t\x12\x18\n\x10\x64\x65ny_list_number\x18\x04 \x01(\x04\x12\x0f\n\x07session\x18\x08 \x01(\x04\"\xc0\x01\n\nHelloReply\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x18\n\x10software_version\x18\x02 \x01(\t\x12\x12\n\nfederation\x18\x03 \x01(\t\x12\x15\n\rlease_seconds\x18\x04 \x01(\r\x12\x11\n\tdeny_list\x18\x05 \x01(\x0c\x12\x16\n\x0eserver_time_ms\x18\x06 \x01(\x03\x12\r\n\x05\x65poch\x18\n \x01(\x04\x12\x19\n\x11heartbeat_seconds\x18\x0b \x01(\r\"W\n\x11GetReleaseRequest\x12\x14\n\x0cstudy_digest\x18\x01 \x01(\x0c\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\x0e\n\x06review\x18\x04 \x01(\x08\"S\n\x0bReleasePart\x12\x0c\n\x04size\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\x0c\x12&\n\x05\x63hunk\x18\x03 \x01(\x0b\x32\x17.verticil.wire.v1.Chunk*4\n\x08\x45ncoding\x12\x15\n\x11\x45NCODING_IDENTITY\x10\x00\x12\x11\n\rENCODING_ZLIB\x10\x01*\x84\x03\n\nStudyState\x12\x1b\n\x17STUDY_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15STUDY_STATE_SUBMITTED\x10\x01\x12!\n\x1dSTUDY_STATE_AWAITING_APPROVAL\x10\x02\x12\x18\n\x14STUDY_STATE_ALIGNING\x10\x03\x12\x19\n\x15STUDY_STATE_PREPARING\x10\x04\x12\x19\n\x15STUDY_STATE_UPLOADING\x10\x05\x12\x1a\n\x16STUDY_STATE_ESTIMATING\x10\x06\x12\x18\n\x14STUDY_STATE_LEARNING\x10\x07\x12\x16\n\x12STUDY_STATE_REVIEW\x10\x08\x12\x19\n\x15STUDY_STATE_PUBLISHED\x10\t\x12\x16\n\x12STUDY_STATE_DENIED\x10\x14\x12\x17\n\x13STUDY_STATE_EXPIRED\x10\x15\x12\x19\n\x15STUDY_STATE_WITHDRAWN\x10\x16\x12\x16\n\x12STUDY_STATE_FAILED\x10\x17\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'verticil.wire.v1.common_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ENCODING']._serialized_start=965
-  _globals['_ENCODING']._serialized_end=1017
-  _globals['_STUDYSTATE']._serialized_start=1020
-  _globals['_STUDYSTATE']._serialized_end=1408
+  _globals['_ENCODING']._serialized_start=982
+  _globals['_ENCODING']._serialized_end=1034
+  _globals['_STUDYSTATE']._serialized_start=1037
+  _globals['_STUDYSTATE']._serialized_end=1425
   _globals['_CHUNK']._serialized_start=51
   _globals['_CHUNK']._serialized_end=168
   _globals['_CHUNKACK']._serialized_start=170
@@ -44,15 +44,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_OBJECTIONS']._serialized_start=268
   _globals['_OBJECTIONS']._serialized_end=326
   _globals['_SIGNED']._serialized_start=328
-  _globals['_SIGNED']._serialized_end=390
-  _globals['_COMMITMENT']._serialized_start=392
-  _globals['_COMMITMENT']._serialized_end=483
-  _globals['_HELLOREQUEST']._serialized_start=485
-  _globals['_HELLOREQUEST']._serialized_end=594
-  _globals['_HELLOREPLY']._serialized_start=597
-  _globals['_HELLOREPLY']._serialized_end=789
-  _globals['_GETRELEASEREQUEST']._serialized_start=791
-  _globals['_GETRELEASEREQUEST']._serialized_end=878
-  _globals['_RELEASEPART']._serialized_start=880
-  _globals['_RELEASEPART']._serialized_end=963
+  _globals['_SIGNED']._serialized_end=407
+  _globals['_COMMITMENT']._serialized_start=409
+  _globals['_COMMITMENT']._serialized_end=500
+  _globals['_HELLOREQUEST']._serialized_start=502
+  _globals['_HELLOREQUEST']._serialized_end=611
+  _globals['_HELLOREPLY']._serialized_start=614
+  _globals['_HELLOREPLY']._serialized_end=806
+  _globals['_GETRELEASEREQUEST']._serialized_start=808
+  _globals['_GETRELEASEREQUEST']._serialized_end=895
+  _globals['_RELEASEPART']._serialized_start=897
+  _globals['_RELEASEPART']._serialized_end=980
 # @@protoc_insertion_point(module_scope)

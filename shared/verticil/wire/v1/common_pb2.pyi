@@ -193,20 +193,26 @@ class Signed(_message.Message):
     BODY_FIELD_NUMBER: _builtins.int
     SIGNATURE_FIELD_NUMBER: _builtins.int
     CERTIFICATE_FIELD_NUMBER: _builtins.int
+    PADDING_FIELD_NUMBER: _builtins.int
     body: _builtins.bytes
     signature: _builtins.bytes
     certificate: _builtins.bytes
     """DER of the signer's signing certificate"""
+    @_builtins.property
+    def padding(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """zeros that nobody reads, see verticil.shared.identity.padding"""
+
     def __init__(
         self,
         *,
         body: _builtins.bytes = ...,
         signature: _builtins.bytes = ...,
         certificate: _builtins.bytes = ...,
+        padding: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "certificate", b"certificate", "signature", b"signature"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "certificate", b"certificate", "padding", b"padding", "signature", b"signature"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -4,28 +4,40 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from typing import Final, Protocol, TypeVar
 
+from verticil.party.dataset.sources import files
 from verticil.party.dataset.sources.packages import require_package
+from verticil.party.dataset.sources.reading import LONGEST_SECONDS, Cancel, read
 from verticil.party.dataset.sources.server import POSTGRESQL
 from verticil.party.dataset.table import DatasetRule, TablePart
 from verticil.shared.errors import DataFault
 
+T = TypeVar("T")
 _SECOND: Final = re.compile(r"[^:]+:\d+")
 
 
-class _Source(Protocol):
-    """A module beside this one."""
+class _Database(Protocol):
+    """A module beside this one, of a kind of database."""
 
-    def header(self, rule: DatasetRule) -> tuple[str, ...]: ...
+    def header(self, rule: DatasetRule, cancel: Cancel) -> tuple[str, ...]: ...
 
-    def parts(self, rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]: ...
+    def parts(self, rule: DatasetRule, wanted: Sequence[str], cancel: Cancel) -> Iterator[TablePart]: ...
 
 
 def header(rule: DatasetRule) -> tuple[str, ...]:
     """See `verticil.party.dataset.table.header`."""
-    names = _source(rule).header(rule)
+    require_package(rule)
+    if (database := _database(rule)) is None:
+        return files.header(rule)
+
+    def found(cancel: Cancel) -> Iterator[tuple[str, ...]]:
+        yield database.header(rule, cancel)
+
+    with closing(_read(rule, found)) as reading:
+        names = next(reading)
     if rule.query:
         _check_names(rule, names)
     return names
@@ -48,16 +60,20 @@ def _check_names(rule: DatasetRule, names: Sequence[str]) -> None:
 
 def parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
     """See `verticil.party.dataset.table.read_parts`."""
-    return _source(rule).parts(rule, wanted)
-
-
-def _source(rule: DatasetRule) -> _Source:
-    """Each imports what only it needs.
-
-    Raises:
-        Misuse: CONFIG_INVALID, that is not installed.
-    """
     require_package(rule)
+    if (database := _database(rule)) is None:
+        return files.parts(rule, wanted)
+    return _read(rule, lambda cancel: database.parts(rule, wanted, cancel))
+
+
+def _read(rule: DatasetRule, items: Callable[[Cancel], Iterator[T]]) -> Generator[T]:
+    """PostgreSQL limits a statement by itself, and its administrator may say how."""
+    is_limited = rule.server is not None and rule.server.scheme() in POSTGRESQL
+    return read(rule, items, longest_seconds=None if is_limited else LONGEST_SECONDS)
+
+
+def _database(rule: DatasetRule) -> _Database | None:
+    """Each imports what only it needs; None: the table is in files."""
     if rule.server is not None and rule.server.scheme() in POSTGRESQL:
         from verticil.party.dataset.sources import postgresql
 
@@ -74,6 +90,4 @@ def _source(rule: DatasetRule) -> _Source:
         from verticil.party.dataset.sources import sqlite
 
         return sqlite
-    from verticil.party.dataset.sources import files
-
-    return files
+    return None

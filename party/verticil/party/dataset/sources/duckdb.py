@@ -12,6 +12,7 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from verticil.party.dataset.sources.reading import Cancel
 from verticil.party.dataset.sources.statement import NO_ROWS, quoted, select
 from verticil.party.dataset.sources.stream import (
     ARROW_ERRORS,
@@ -40,16 +41,16 @@ _DIRECT: Final = (
 """Types that `verticil.party.dataset.table.text_column` writes."""
 
 
-def header(rule: DatasetRule) -> tuple[str, ...]:
+def header(rule: DatasetRule, cancel: Cancel) -> tuple[str, ...]:
     """Raises as `verticil.party.dataset.table.header`."""
     check_file(rule)
-    return next(guarded(_names(rule), _errors(), partial(_fault, rule, asked=True)))
+    return next(guarded(_names(rule, cancel), _errors(), partial(_fault, rule, asked=True)))
 
 
-def parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
+def parts(rule: DatasetRule, wanted: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
     """Raises as `verticil.party.dataset.table.read_parts`."""
     check_file(rule)
-    return guarded(_parts(rule, wanted), _errors(), partial(_fault, rule))
+    return guarded(_parts(rule, wanted, cancel), _errors(), partial(_fault, rule))
 
 
 def _errors() -> tuple[type[Exception], ...]:
@@ -58,9 +59,9 @@ def _errors() -> tuple[type[Exception], ...]:
     return duckdb.Error, *ARROW_ERRORS
 
 
-def _names(rule: DatasetRule) -> Iterator[tuple[str, ...]]:
+def _names(rule: DatasetRule, cancel: Cancel) -> Iterator[tuple[str, ...]]:
     """Of a query as it stands: DuckDB gives the second column of a name another one in a query around it."""
-    with closing(_open(rule)) as connection:
+    with closing(_open(rule)) as connection, cancel.by(connection.interrupt):
         described = [name for name, _ in _described(rule, connection)]
         yield tuple(connection.sql(rule.query).columns if rule.query else described)
 
@@ -71,8 +72,8 @@ def _described(rule: DatasetRule, connection: DuckDBPyConnection) -> list[tuple[
     return [(name, str(kind)) for name, kind in zip(found.columns, found.types, strict=True)]
 
 
-def _parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
-    with closing(_open(rule)) as connection:
+def _parts(rule: DatasetRule, wanted: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
+    with closing(_open(rule)) as connection, cancel.by(connection.interrupt):
         kinds = dict(_described(rule, connection))
         columns = [_expression(quoted(name), kinds.get(name, "").partition("(")[0]) for name in wanted]
         batches = connection.sql(select(rule, columns)).to_arrow_reader(_ROWS_AT_ONCE)

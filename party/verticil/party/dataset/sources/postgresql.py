@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, quote
 
 import pyarrow as pa
 
+from verticil.party.dataset.sources.reading import Cancel
 from verticil.party.dataset.sources.statement import NO_ROWS, quoted, select
 from verticil.party.dataset.sources.stream import (
     ARROW_ERRORS,
@@ -79,14 +80,14 @@ _UNREACHABLE: Final = {
 """Words of libpq and of a server that speaks English -> ours."""
 
 
-def header(rule: DatasetRule) -> tuple[str, ...]:
+def header(rule: DatasetRule, cancel: Cancel) -> tuple[str, ...]:
     """Raises as `verticil.party.dataset.table.header`."""
-    return tuple(next(guarded(_columns(rule), _errors(), partial(_fault, rule, asked=True))))
+    return tuple(next(guarded(_columns(rule, cancel), _errors(), partial(_fault, rule, asked=True))))
 
 
-def parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
+def parts(rule: DatasetRule, wanted: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
     """Raises as `verticil.party.dataset.table.read_parts`."""
-    return guarded(_parts(rule, wanted), _errors(), partial(_fault, rule))
+    return guarded(_parts(rule, wanted, cancel), _errors(), partial(_fault, rule))
 
 
 def _errors() -> tuple[type[Exception], ...]:
@@ -95,13 +96,13 @@ def _errors() -> tuple[type[Exception], ...]:
     return Error, *ARROW_ERRORS
 
 
-def _columns(rule: DatasetRule) -> Iterator[list[str]]:
-    with _open(rule) as connection, connection.cursor() as cursor:
+def _columns(rule: DatasetRule, cancel: Cancel) -> Iterator[list[str]]:
+    with _open(rule) as connection, connection.cursor() as cursor, cancel.by(connection.adbc_cancel):
         yield _described(rule, cursor).names
 
 
-def _parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
-    with _open(rule) as connection, connection.cursor() as cursor:
+def _parts(rule: DatasetRule, wanted: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
+    with _open(rule) as connection, connection.cursor() as cursor, cancel.by(connection.adbc_cancel):
         kinds = {field.name: _kind(field) for field in _described(rule, cursor)}
         # A name that has gone by now is for the server to miss.
         columns = [_expression(quoted(name), kinds.get(name, "name")) for name in wanted]

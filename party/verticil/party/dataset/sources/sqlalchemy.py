@@ -8,11 +8,12 @@ the text of the Python type that the driver gives them (`verticil.party.dataset.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from verticil.party.dataset.sources.reading import Cancel
 from verticil.party.dataset.sources.statement import NO_ROWS, select
 from verticil.party.dataset.sources.stream import first_that_applies, guarded, not_understood, parts_of_rows
 from verticil.party.dataset.table import DatasetRule, TablePart
@@ -24,17 +25,35 @@ if TYPE_CHECKING:
 _ROWS_AHEAD: Final = 256
 """Rows that a driver may hold: each can have values up to the database's own limit."""
 _LEVELS: Final = ("REPEATABLE READ", "SERIALIZABLE")
+_LOCK_SECONDS: Final = 30
+_LOCK_TIME_OUTS: Final = {
+    "mysql": (
+        f"SET SESSION lock_wait_timeout = {_LOCK_SECONDS}",
+        f"SET SESSION innodb_lock_wait_timeout = {_LOCK_SECONDS}",
+    ),
+    "mariadb": (
+        f"SET SESSION lock_wait_timeout = {_LOCK_SECONDS}",
+        f"SET SESSION innodb_lock_wait_timeout = {_LOCK_SECONDS}",
+    ),
+    "mssql": (f"SET LOCK_TIMEOUT {_LOCK_SECONDS * 1000}",),
+    "sqlite": (f"PRAGMA busy_timeout = {_LOCK_SECONDS * 1000}",),
+}
+"""By SQLAlchemy's name of a database: how long a read waits for a lock. Others wait as they are set up to."""
+_LOCKED: Final = ("lock wait timeout", "lock request time out", "lock timeout", "database is locked", "table is locked")
+"""What databases say in English of a lock that they waited for."""
+_CANCELS: Final = ("cancel_safe", "cancel", "interrupt")
+"""What drivers call it when another thread breaks off what a connection does."""
 _NAMES: Final = "a URL begins with DATABASE+DRIVER, for instance mysql+pymysql; pip install DRIVER"
 
 
-def header(rule: DatasetRule) -> tuple[str, ...]:
+def header(rule: DatasetRule, cancel: Cancel) -> tuple[str, ...]:
     """Raises as `verticil.party.dataset.table.header`."""
-    return next(guarded(_names(rule), _errors(), partial(_fault, rule, asked=True)))
+    return next(guarded(_names(rule, cancel), _errors(), partial(_fault, rule, asked=True)))
 
 
-def parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
+def parts(rule: DatasetRule, wanted: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
     """Raises as `verticil.party.dataset.table.read_parts`."""
-    return guarded(_parts(rule, wanted), _errors(), partial(_fault, rule))
+    return guarded(_parts(rule, wanted, cancel), _errors(), partial(_fault, rule))
 
 
 def _errors() -> tuple[type[Exception], ...]:
@@ -43,27 +62,36 @@ def _errors() -> tuple[type[Exception], ...]:
     return SQLAlchemyError, ValueError, OSError
 
 
-def _names(rule: DatasetRule) -> Iterator[tuple[str, ...]]:
-    with _connected(rule) as connection:
+def _names(rule: DatasetRule, cancel: Cancel) -> Iterator[tuple[str, ...]]:
+    with _connected(rule, cancel) as connection:
         quote = connection.dialect.identifier_preparer.quote
         yield tuple(connection.exec_driver_sql(select(rule, None, quote=quote) + NO_ROWS).keys())
 
 
-def _parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
-    with _connected(rule) as connection:
+def _parts(rule: DatasetRule, wanted: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
+    with _connected(rule, cancel) as connection:
         quote = connection.dialect.identifier_preparer.quote
         result = connection.exec_driver_sql(select(rule, [quote(name) for name in wanted], quote=quote))
         yield from parts_of_rows(rule, iter(result), wanted)
 
 
 @contextmanager
-def _connected(rule: DatasetRule) -> Generator[Connection]:
+def _connected(rule: DatasetRule, cancel: Cancel) -> Generator[Connection]:
     with _engine(rule).connect() as connection:
         below = connection.connection.dbapi_connection
         offered = () if below is None else connection.dialect.get_isolation_level_values(below)
         level = next((level for level in _LEVELS if level in offered), None)
         leveled = connection if level is None else connection.execution_options(isolation_level=level)
-        yield leveled.execution_options(stream_results=True, max_row_buffer=_ROWS_AHEAD)
+        with cancel.by(_call_of(below)):
+            for statement in _LOCK_TIME_OUTS.get(connection.dialect.name, ()):
+                leveled.exec_driver_sql(statement)
+            yield leveled.execution_options(stream_results=True, max_row_buffer=_ROWS_AHEAD)
+
+
+def _call_of(connection: object) -> Callable[[], object] | None:
+    """What a driver has to break off what its connection does; None: nothing."""
+    found = (getattr(connection, name, None) for name in _CANCELS)
+    return next((call for call in found if callable(call)), None)
 
 
 def _engine(rule: DatasetRule) -> Engine:
@@ -92,7 +120,16 @@ def _fault(rule: DatasetRule, error: Exception, *, asked: bool = False) -> DataF
     stated = isinstance(error, DBAPIError) and error.statement is not None and not error.connection_invalidated
     unreachable = "the database cannot be reached, or lets nobody in"
     hint = "see url in [dataset.NAME] of party.toml: host, user, password, database"
+    orig = str(getattr(error, "orig", "")).lower()
     cases = (
+        (
+            any(words in orig for words in _LOCKED),
+            DataFault(
+                "DATA_INTERRUPTED",
+                f"{rule.name}: a program that writes to the database has locked it for too long",
+                hint="the read is tried again",
+            ),
+        ),
         (
             asked and stated and isinstance(error, ProgrammingError | OperationalError),
             not_understood(rule, "the database's own program, as the same user"),

@@ -15,6 +15,7 @@ from itertools import product
 from typing import Final
 from urllib.parse import quote
 
+from verticil.party.dataset.sources.reading import Cancel
 from verticil.party.dataset.sources.statement import NO_ROWS, select
 from verticil.party.dataset.sources.stream import (
     first_that_applies,
@@ -35,25 +36,25 @@ _SECONDS: Final = 10.0
 """How long another program may keep the file locked."""
 
 
-def header(rule: DatasetRule) -> tuple[str, ...]:
+def header(rule: DatasetRule, cancel: Cancel) -> tuple[str, ...]:
     """Raises as `verticil.party.dataset.table.header`."""
     check_file(rule)
-    return next(guarded(_names(rule), (sqlite3.Error,), partial(_fault, rule, asked=True)))
+    return next(guarded(_names(rule, cancel), (sqlite3.Error,), partial(_fault, rule, asked=True)))
 
 
-def parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
+def parts(rule: DatasetRule, wanted: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
     """Raises as `verticil.party.dataset.table.read_parts`."""
     check_file(rule)
-    return guarded(_parts(rule, wanted), (sqlite3.Error,), partial(_fault, rule))
+    return guarded(_parts(rule, wanted, cancel), (sqlite3.Error,), partial(_fault, rule))
 
 
-def _names(rule: DatasetRule) -> Iterator[tuple[str, ...]]:
-    with closing(_open(rule)) as connection:
+def _names(rule: DatasetRule, cancel: Cancel) -> Iterator[tuple[str, ...]]:
+    with closing(_open(rule)) as connection, cancel.by(connection.interrupt):
         yield tuple(column[0] for column in connection.execute(select(rule, None, quote=_quoted) + NO_ROWS).description)
 
 
-def _parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
-    with closing(_open(rule)) as connection:
+def _parts(rule: DatasetRule, wanted: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
+    with closing(_open(rule)) as connection, cancel.by(connection.interrupt):
         yield from parts_of_rows(rule, _rows(rule, connection, wanted), wanted)
 
 

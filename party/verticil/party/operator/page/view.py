@@ -526,7 +526,7 @@ def besides(row: CostView | BudgetView) -> tuple[str, ...]:
     """What is said of the accounts of a data set in words, under its figures."""
     same = accounts.same_words(row.accounts) if accounts.one_for_all(row.accounts) else ()
     of_accounts = accounts.numerical_words(row) if isinstance(row, BudgetView) else accounts.beside_words(row)
-    return (*same, *of_accounts, *(row.people or ()))
+    return (*same, *of_accounts, *(row.people or ()), *filter(None, (row.peers,)))
 
 
 def sentence(words: str) -> str:

@@ -33,6 +33,7 @@ from verticil.shared.arrays import Codes
 from verticil.shared.channels.share_noise import ROUNDED, ShareNoise, share_key
 from verticil.shared.errors import PeerFault, VerticilError, from_code
 from verticil.shared.identity.identity import Role
+from verticil.shared.identity.padding import padded
 from verticil.shared.model.graph import Dag
 from verticil.shared.privacy.events import PrivacyEvent, share_event
 from verticil.shared.release.peer_assembly import expected_reads
@@ -272,7 +273,8 @@ async def learn_parameters(context: PeerStudyContext) -> None:
             marginals=marginals,
             exact=noise is None,
         )
-        return context.node.signing_key.sign(statement_body(statement, study)).SerializeToString(deterministic=True)
+        own = context.node.signing_key.sign(statement_body(statement, study))
+        return padded(own, limit_bytes=MAX_STATEMENT_BYTES).SerializeToString(deterministic=True)
 
     signed = told or await context.node.heavily(learn)
     await asyncio.to_thread(

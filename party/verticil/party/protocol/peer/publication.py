@@ -19,6 +19,7 @@ from verticil.party.site import Site
 from verticil.shared.durable import remove, remove_tree
 from verticil.shared.errors import PeerFault, VerticilError
 from verticil.shared.identity.identity import Role
+from verticil.shared.identity.padding import padded
 from verticil.shared.release.bundle import MANIFEST, SIGNATURE, write_release, write_signatures
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.peer_assembly import assemble
@@ -26,6 +27,8 @@ from verticil.shared.storage.database import disk_faults
 from verticil.wire.v1 import peer_pb2
 
 FOLDER: Final = "releases"
+_MANIFEST_BYTES: Final = 1 << 18
+"""Up to which a manifest is filled up; one message has room for it."""
 
 
 def release_folder(site: Site, digest: bytes) -> Path:
@@ -65,7 +68,7 @@ def write_and_sign(context: PeerStudyContext, content: ReleaseContent) -> None:
         remove_tree(folder, ignore_errors=True)  # written by a process that was killed before it signed
         write_release(folder, content)
     manifest = (folder / MANIFEST).read_bytes()
-    own = context.node.signing_key.sign(manifest)
+    own = padded(context.node.signing_key.sign(manifest), limit_bytes=_MANIFEST_BYTES)
     context.store.put(context.digest, Kind.SIGNATURE, own, context.me)
 
 
