@@ -75,6 +75,13 @@ def sparse(path: Path, size: int = HUGE, head: bytes = b"", tail: bytes = b"") -
     return path
 
 
+def many_values(folder: Path) -> Path:
+    """Write a document of 51 MB whose values would take 1.3 GB."""
+    path = folder / "model.json"
+    path.write_bytes(b'{"a":[' + b"[]," * ((1 << 24) + 1) + b"[]]}")
+    return path
+
+
 def hole(name: str, size: int = HUGE, head: bytes = b"", tail: bytes = b"") -> Callable[[Path], Path]:
     """Make such a file of a name."""
     return lambda folder: sparse(folder / name, size, head, tail)
@@ -378,6 +385,13 @@ CASES: Final[dict[str, Case]] = {
         make=hole("model.json"),
         read=command("release", "query", "{folder}", "smoker"),
         code="RELEASE_INVALID",
+    ),
+    "release, many values of model.json": Case(
+        limit=f"{limits.DOCUMENT_VALUES >> 20} million values",
+        make=many_values,
+        read=command("release", "query", "{folder}", "smoker"),
+        code="RELEASE_INVALID",
+        most_mib=256,
     ),
     "release, posterior.json": Case(
         limit=DOCUMENT,

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn, TypeAlias, cast
 
 from verticil.shared.errors import GateFailed
+from verticil.shared.foreign_files.limits import DOCUMENT_VALUES
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 """What a JSON document can hold."""
@@ -21,8 +22,11 @@ def strict_json(data: bytes) -> object:
     """The value in `data`, without what JSON leaves open.
 
     Raises:
-        ValueError: not UTF-8, not JSON, a key twice, NaN; in our own words: a parser's text quotes what it reads.
+        ValueError: not UTF-8, not JSON, a key twice, NaN, more values than `DOCUMENT_VALUES`; in our own words: a parser's text
+            quotes what it reads.
     """
+    if sum(data.count(sign) for sign in (b",", b"[", b"{")) > DOCUMENT_VALUES:
+        raise ValueError(f"more than {DOCUMENT_VALUES} values")
     try:
         return json.loads(data.decode("utf-8"), object_pairs_hook=_distinct, parse_constant=_no_constant)
     except json.JSONDecodeError as error:

@@ -29,6 +29,8 @@ INFLATION: Final = 64
 DOCUMENT_BYTES: Final = 256 * MIB
 """Most bytes of a document of a release: model.json, posterior.json, manifest.json .. In Model I a
 manifest holds every parameter as its party signed it."""
+DOCUMENT_VALUES: Final = 1 << 24
+"""Most values of a JSON document, counted by its commas and brackets: a value of a byte can take 70 in memory."""
 CERTIFICATE_BYTES: Final = MIB
 """Most bytes of a file of certificates."""
 DENY_LIST_BYTES: Final = 64 * MIB
