@@ -874,6 +874,26 @@ async def test_feature_20_a_miner_that_is_gone_or_another_is_dialled_again_and_t
     assert 1 <= sum("not now" in record.getMessage() for record in caplog.records) <= len(set(refused)) < 3
 
 
+async def test_what_was_damaged_at_the_miner_is_sent_once_more(federation):
+    """The miner forgets a whole whose SHA-256 is another than announced, and the party begins again by itself."""
+    digest = await federation.submit()
+    damaged: list[Path] = []
+
+    def interfere(name: str, wire: Wire) -> None:
+        async def damage(called: str) -> None:
+            if called == "finish_upload" and not damaged:
+                for path in (federation.root / "miner").rglob("staging/*.part"):
+                    path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:])
+                    damaged.append(path)
+
+        wire.before = damage
+
+    federation.interfere = interfere
+    federation.start()
+    await finished(federation, digest)
+    assert damaged
+
+
 async def test_status_and_check_say_what_there_is(manual):
     await manual.submit()
     config = manual.config("north")

@@ -33,6 +33,7 @@ _SLOWEST: Final = 8192
 """Bytes of a bitmap in a second: what comes more slowly for longer than the seconds above does not come at all."""
 
 R = TypeVar("R")
+T = TypeVar("T")
 Progress = Callable[[int], Awaitable[None]]
 
 
@@ -117,13 +118,17 @@ async def send_all(
     Raises:
         PeerFault: those of the connection; OFFSET_MISMATCH when the miner does not get further.
     """
-    reply, fruitless = await put([head]), 0
-    while not reply.complete:
-        before = _offset(reply.committed_offset, size)
-        if progress is not None:
-            await progress(100 * before // max(size, 1))
-        reply = await put(stream(before))
-        fruitless = _watch(fruitless, before, reply.committed_offset, what, done=reply.complete)
+
+    async def send_rest() -> None:
+        reply, fruitless = await put([head]), 0
+        while not reply.complete:
+            before = _offset(reply.committed_offset, size)
+            if progress is not None:
+                await progress(100 * before // max(size, 1))
+            reply = await put(stream(before))
+            fruitless = _watch(fruitless, before, reply.committed_offset, what, done=reply.complete)
+
+    await _again_once(send_rest)
 
 
 async def fetch_alignment(coordinator: Coordinator, study_digest: bytes, *, n_records: int) -> Alignment:
@@ -199,19 +204,39 @@ async def send_artifact(
     """
     size = path.stat().st_size
     begin = coordinator_pb2.BeginUploadRequest(effective_digest=effective_digest, unit=unit, size=size, sha256=sha256)
-    reply = await coordinator.begin_upload(begin)
-    if reply.HasField("receipt"):
-        return reply.receipt
-    offset, fruitless = _offset(reply.committed_offset, size), 0
-    while offset < size:
-        chunks = make_chunks(
-            path, offset=offset, chunk_bytes=chunk_bytes, upload_id=reply.upload_id, stream_limit=STREAM_LIMIT
-        )
-        ack = await coordinator.put_chunks(chunks)
-        fruitless = _watch(fruitless, offset, ack.committed_offset, f"unit {unit}", done=ack.committed_offset == size)
-        offset = _offset(ack.committed_offset, size)
-        await progress(100 * offset // max(size, 1))
-    return (await coordinator.finish_upload(coordinator_pb2.FinishUploadRequest(upload_id=reply.upload_id))).receipt
+
+    async def send_rest() -> common_pb2.Signed:
+        reply = await coordinator.begin_upload(begin)
+        if reply.HasField("receipt"):
+            return reply.receipt
+        offset, fruitless = _offset(reply.committed_offset, size), 0
+        while offset < size:
+            chunks = make_chunks(
+                path, offset=offset, chunk_bytes=chunk_bytes, upload_id=reply.upload_id, stream_limit=STREAM_LIMIT
+            )
+            ack = await coordinator.put_chunks(chunks)
+            fruitless = _watch(
+                fruitless, offset, ack.committed_offset, f"unit {unit}", done=ack.committed_offset == size
+            )
+            offset = _offset(ack.committed_offset, size)
+            await progress(100 * offset // max(size, 1))
+        return (await coordinator.finish_upload(coordinator_pb2.FinishUploadRequest(upload_id=reply.upload_id))).receipt
+
+    return await _again_once(send_rest)
+
+
+async def _again_once(send: Callable[[], Awaitable[T]]) -> T:
+    """Send a whole; once more where what the miner had of it was damaged, or of another one: it has forgotten that then.
+
+    Raises:
+        PeerFault: ARTIFACT_INVALID, it was so again; those of `send`.
+    """
+    try:
+        return await send()
+    except PeerFault as error:
+        if error.code != "ARTIFACT_INVALID":
+            raise
+        return await send()
 
 
 def _offset(committed: int, size: int) -> int:
