@@ -15,7 +15,16 @@ from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.errors import Misuse
 from verticil.shared.model.schema import Schema
 from verticil.shared.study import rules
-from verticil.shared.study.document import LinkageRule, PosteriorRule, Source, StructureRule, Study, TablesRule, Unit
+from verticil.shared.study.document import (
+    LinkageRule,
+    PosteriorRule,
+    PrivBayesRule,
+    Source,
+    StructureRule,
+    Study,
+    TablesRule,
+    Unit,
+)
 from verticil.shared.study.vocabulary import METHODS as METHODS_OF_STUDIES
 
 Method = Literal["joint", "network", "privbayes", "posterior", "kipps"]
@@ -97,6 +106,7 @@ def owners_study(
         units=tuple(_units(schema, owner, kept)),
         structure=structure,
         posterior=study.posterior if METHODS_OF_STUDIES[structure.method].samples else PosteriorRule(),
+        privbayes=study.privbayes if method == PRIVBAYES else PrivBayesRule(),
         release=dataclasses.replace(
             study.release,
             sample_from=_SAMPLED.get(method, "network"),

@@ -40,6 +40,8 @@ from verticil.shared.study.vocabulary import (
     MAX_VARIABLES,
     METHODS,
     MISSING,
+    NEGATIVE,
+    NEIGHBOURS,
     PREFERENCES,
     PRIORS,
     WITHIN_BINS,
@@ -272,6 +274,8 @@ class PosteriorRule:
         missing: what a missing value is: ``category``, a category like another; or ``augment``, an unknown that is drawn with
             the graphs, where the records are there as they are (`study.posterior.drawn_categories`).
         within_bins: how numbers lie inside bins: ``declared``, or ``estimated`` by the bins beside (`release.within_bins`).
+        burn_in: steps of each chain before its first graph; None: a fifth of the steps.
+        thinning: steps from one graph that is kept to the next; None: such that at most `KEPT_GRAPHS` of each chain are.
     """
 
     chains: int = 4
@@ -283,6 +287,29 @@ class PosteriorRule:
     statistics: Annotated[tuple[tuple[str, ...], ...], Key(form='[["chi-square", "one", "other"], ..]')] = ()
     missing: Annotated[str, Key(later=True, choices=MISSING)] = MISSING[0]
     within_bins: Annotated[str, Key(later=True, choices=WITHIN_BINS)] = WITHIN_BINS[0]
+    burn_in: Annotated[int | None, LATER] = None
+    thinning: Annotated[int | None, LATER] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivBayesRule:
+    """How PrivBayes measures a whole table: ``[privbayes]``, with the method ``privbayes`` of an owner alone.
+
+    Bao, Xiao, Zhao, Zhang & Ding 2021. Records are drawn as ``[release] sampling`` says: with "independent" and
+    ``consistent = false`` naively, with "without-replacement" as the paper proposes.
+
+    Attributes:
+        tau: most cells of a table, chosen without a look at the records; None: what the noise allows.
+        negative: how negative counts are avoided: ``simplex``, by least squares, or ``clip``, as in the paper.
+        consistent: tables are made to agree with each other.
+        neighbours: which tables epsilon compares: ``replace``: one person's row is replaced, and the number of people is public;
+            ``add-remove``, as in the paper: a person is added or removed, and the number of people is counted with noise.
+    """
+
+    tau: Annotated[float | None, LATER] = None
+    negative: Annotated[str, Key(later=True, choices=NEGATIVE)] = NEGATIVE[0]
+    consistent: Annotated[bool, LATER] = True
+    neighbours: Annotated[str, Key(later=True, choices=NEIGHBOURS)] = NEIGHBOURS[0]
 
 
 Tables = tuple[tuple[str, tuple[tuple[float, ...], ...]], ...]
@@ -521,6 +548,7 @@ class Study:
             the order of the variables within the unit.
         structure, parameters, release: what is learned and published.
         posterior: how graphs are sampled, where they are.
+        privbayes: how PrivBayes measures, where it does.
         breach: what no unit may allow; None: the study has no such rule.
         share: Model I: what is done before parameters are shared; None in Model II only.
         tables: the noise on the tables that everything is learned from; None (Model II): it is learned from the columns.
@@ -546,6 +574,7 @@ class Study:
     units: tuple[Unit, ...]
     structure: StructureRule
     posterior: Annotated[PosteriorRule, LATER] = PosteriorRule()
+    privbayes: Annotated[PrivBayesRule, LATER] = PrivBayesRule()
     parameters: ParameterRule = ParameterRule()
     release: ReleaseRule = ReleaseRule()
     breach: Annotated[Breach | None, LATER] = None
