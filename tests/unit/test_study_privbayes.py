@@ -10,7 +10,8 @@ import pytest
 from verticil.curator.study import owners_study
 from verticil.shared.errors import Misuse
 from verticil.shared.study import canonical
-from verticil.shared.study.document import PrivBayesRule, Study
+from verticil.shared.study.document import Study
+from verticil.shared.study.privbayes_rule import PrivBayesRule
 from verticil.shared.study.reading import read_study
 
 TEXT = """\

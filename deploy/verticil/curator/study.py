@@ -18,13 +18,13 @@ from verticil.shared.study import rules
 from verticil.shared.study.document import (
     LinkageRule,
     PosteriorRule,
-    PrivBayesRule,
     Source,
     StructureRule,
     Study,
     TablesRule,
     Unit,
 )
+from verticil.shared.study.privbayes_rule import PrivBayesRule
 from verticil.shared.study.vocabulary import METHODS as METHODS_OF_STUDIES
 
 Method = Literal["joint", "network", "privbayes", "posterior", "kipps"]

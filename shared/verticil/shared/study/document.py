@@ -33,6 +33,7 @@ from verticil.shared.model.graph import Dag
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.record import LATER, Key, read_fields, write
 from verticil.shared.study.codebook import make_variable
+from verticil.shared.study.privbayes_rule import PrivBayesRule
 from verticil.shared.study.vocabulary import (
     GRAPH_PRIORS,
     LINKAGE_MODES,
@@ -40,8 +41,6 @@ from verticil.shared.study.vocabulary import (
     MAX_VARIABLES,
     METHODS,
     MISSING,
-    NEGATIVE,
-    NEIGHBOURS,
     PREFERENCES,
     PRIORS,
     WITHIN_BINS,
@@ -274,8 +273,7 @@ class PosteriorRule:
         missing: what a missing value is: ``category``, a category like another; or ``augment``, an unknown that is drawn with
             the graphs, where the records are there as they are (`study.posterior.drawn_categories`).
         within_bins: how numbers lie inside bins: ``declared``, or ``estimated`` by the bins beside (`release.within_bins`).
-        burn_in: steps of each chain before its first graph; None: a fifth of the steps.
-        thinning: steps from one graph that is kept to the next; None: such that at most `KEPT_GRAPHS` of each chain are.
+        burn_in, thinning: steps before the first graph and between graphs; None: a fifth, and at most `KEPT_GRAPHS` of a chain.
     """
 
     chains: int = 4
@@ -289,27 +287,6 @@ class PosteriorRule:
     within_bins: Annotated[str, Key(later=True, choices=WITHIN_BINS)] = WITHIN_BINS[0]
     burn_in: Annotated[int | None, LATER] = None
     thinning: Annotated[int | None, LATER] = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrivBayesRule:
-    """How PrivBayes measures a whole table: ``[privbayes]``, with the method ``privbayes`` of an owner alone.
-
-    Bao, Xiao, Zhao, Zhang & Ding 2021. Records are drawn as ``[release] sampling`` says: with "independent" and
-    ``consistent = false`` naively, with "without-replacement" as the paper proposes.
-
-    Attributes:
-        tau: most cells of a table, chosen without a look at the records; None: what the noise allows.
-        negative: how negative counts are avoided: ``simplex``, by least squares, or ``clip``, as in the paper.
-        consistent: tables are made to agree with each other.
-        neighbours: which tables epsilon compares: ``replace``: one person's row is replaced, and the number of people is public;
-            ``add-remove``, as in the paper: a person is added or removed, and the number of people is counted with noise.
-    """
-
-    tau: Annotated[float | None, LATER] = None
-    negative: Annotated[str, Key(later=True, choices=NEGATIVE)] = NEGATIVE[0]
-    consistent: Annotated[bool, LATER] = True
-    neighbours: Annotated[str, Key(later=True, choices=NEIGHBOURS)] = NEIGHBOURS[0]
 
 
 Tables = tuple[tuple[str, tuple[tuple[float, ...], ...]], ...]
@@ -574,7 +551,7 @@ class Study:
     units: tuple[Unit, ...]
     structure: StructureRule
     posterior: Annotated[PosteriorRule, LATER] = PosteriorRule()
-    privbayes: Annotated[PrivBayesRule, LATER] = PrivBayesRule()
+    privbayes: Annotated[PrivBayesRule, LATER] = field(default_factory=PrivBayesRule)
     parameters: ParameterRule = ParameterRule()
     release: ReleaseRule = ReleaseRule()
     breach: Annotated[Breach | None, LATER] = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from verticil.shared.study.document import PrivBayesRule, Study
+from verticil.shared.study.document import Study
+from verticil.shared.study.privbayes_rule import PrivBayesRule
 from verticil.shared.study.protocols import measures_itself
 from verticil.shared.study.vocabulary import MAX_TEXT, NEGATIVE, NEIGHBOURS, fail
 

@@ -29,7 +29,6 @@ from verticil.shared.study.codebook import variable_from
 from verticil.shared.study.document import (
     CustomRule,
     PosteriorRule,
-    PrivBayesRule,
     QuorumRule,
     ShareRule,
     StructureRule,
@@ -37,6 +36,7 @@ from verticil.shared.study.document import (
     Unit,
     schema_of,
 )
+from verticil.shared.study.privbayes_rule import PrivBayesRule
 from verticil.shared.study.protocols import PROTOCOLS, protocol_of
 from verticil.shared.study.schemes import Domain, compound, compound_of, single
 from verticil.shared.study.vocabulary import TABLE
