@@ -149,6 +149,8 @@ def test_regression_below_classification_is_named() -> None:
 def test_a_run_without_the_papers_epsilons_is_not_asked() -> None:
     found = {each.name: each for each in claims(rows_of({}, error=1000, epsilons=(8.0,)))}
     assert found["without-replacement"].verdict == found["naive-at-small-epsilon-clip"].verdict == "not asked"
+    one = tuple(dataclasses.replace(row, deviation=None, seeds=1) for row in rows_of({}, error=1000))
+    assert {each.verdict for each in claims(one)} == {"not asked"}
     with pytest.raises(ValueError, match="expected a reason"):
         Claim(name="a", theirs="", ours="", verdict="not found")
 

@@ -86,9 +86,8 @@ def _by_privbayes(study: Study, codes: Sequence[Codes], *, key: bytes) -> LearnR
         constraints=study.constraints(),
         zeros=study.support().zeros,
     )
-    if (
-        fitted.n_records < LEAST_RECORDS
-    ):  # where it is public the table has so many; where it is not, this is all that is known
+    # Of a public number `read_table` asked before; of a noisy one nothing else may.
+    if fitted.n_records < LEAST_RECORDS:
         raise DataFault(
             "LEARNING_FAILED",
             f"the number of people, counted with noise, is below {LEAST_RECORDS}, so nothing is published; the noise was charged",
