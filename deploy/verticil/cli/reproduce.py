@@ -302,7 +302,7 @@ def _run(wanted: Sequence[str], *, runs: int | None, model: Model, seed: int) ->
 
 
 def _payload(found: Found) -> dict[str, object]:
-    from verticil.experiments import ma_sivakumar, published
+    from verticil.experiments import ma_sivakumar, ma_sivakumar_claims, published
     from verticil.experiments.accuracy import CLIP
 
     payload: dict[str, object] = {}
@@ -314,6 +314,8 @@ def _payload(found: Found) -> dict[str, object]:
         payload[name.replace(" ", "_")] = [dataclasses.asdict(point) for point in points]
     if "figure 5" in found.points:
         payload["figure_5_slopes"] = ma_sivakumar.slopes(found.points["figure 5"])
+    results = ma_sivakumar_claims.claims(found.table_2, found.points)
+    payload["claims"] = [claim.document() for claim in results]
     payload["inferred"] = _inferred(found)
     payload["errata"] = [dataclasses.asdict(erratum) for erratum in published.ERRATA]
     return payload
@@ -356,7 +358,7 @@ def _table(title: str, *headings: str) -> Table:
 
 
 def _print_results(found: Found) -> None:
-    from verticil.experiments import ma_sivakumar, published
+    from verticil.experiments import ma_sivakumar, ma_sivakumar_claims, published
     from verticil.experiments.accuracy import CLIP
 
     if found.table_2:
@@ -366,6 +368,7 @@ def _print_results(found: Found) -> None:
         _print_figure_4(found.points["figure 4"], clip=CLIP)
     if "figure 5" in found.points:
         _print_figure_5(found.points["figure 5"], clip=CLIP)
+    print_claims(ma_sivakumar_claims.claims(found.table_2, found.points))
     put("\n[bold]Inferred, not read in the paper[/] (its drawings are not in its text)")
     for sentence in _inferred(found):
         say(f"  {sentence}")

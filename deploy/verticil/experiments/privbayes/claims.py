@@ -112,7 +112,7 @@ def _without_replacement(cells: _Cells, epsilons: Sequence[float]) -> Claim:
         rows,
         true=all(significant(projection, epsilon) for projection in PROJECTIONS for epsilon in epsilons),
         reason="a gain counts here if it exceeds two standard errors and a tenth of what is missing to a resample of the real "
-        "records, at every ε; the noise on the tables is far larger than what drawing from them adds",
+        "records, at every ε",
     )
     gains = "; ".join(f"{p}: {_gains(cells, f'{p}-dealt', f'{p}-consistent', epsilons)}" for p in PROJECTIONS)
     return Claim(
