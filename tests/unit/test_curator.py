@@ -264,6 +264,7 @@ def test_who_is_added_or_removed_is_told_no_number_of_people(clinic: Path) -> No
     account = next(row for row in privacy["accounts"]["list"] if row["account"] == "public")
     assert 0.99 < account["tables_add_or_remove"]["epsilon"] <= 1.0
     assert 1.4 < account["epsilon"] < 1.5
+    assert any("epsilon 1 is about a person who is added or removed" in line for line in found.changes)
     # The ledger's sum is over people who are replaced, as that of every other run on the table.
     assert found.spending.cost.epsilon == account["epsilon"]
     assert found.spending.total.epsilon == pytest.approx(1.0 + account["epsilon"])

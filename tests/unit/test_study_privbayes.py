@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from verticil.curator.study import owners_study
 from verticil.shared.errors import Misuse
-from verticil.shared.study import canonical
+from verticil.shared.study import canonical, rules
 from verticil.shared.study.document import Study
 from verticil.shared.study.privbayes_rule import PrivBayesRule
 from verticil.shared.study.reading import read_study
@@ -82,6 +83,17 @@ def test_what_it_does_not_know_is_named(tmp_path: Path, said: str, message: str)
         owners(tmp_path, f"[privbayes]\n{said}\n")
     assert caught.value.code == "STUDY_INVALID"
     assert message in caught.value.message
+
+
+def test_a_value_that_was_read_from_nowhere_is_checked_too(tmp_path: Path) -> None:
+    study = owners(tmp_path, "[privbayes]\ntau = 4\n")
+    for rule, message in (
+        (PrivBayesRule(negative="zero"), "privbayes.negative: got 'zero', expected one of simplex, clip"),
+        (PrivBayesRule(neighbours="both"), "privbayes.neighbours: got 'both', expected one of replace, add-remove"),
+    ):
+        with pytest.raises(Misuse) as caught:
+            rules.check(dataclasses.replace(study, privbayes=rule), source="a study")
+        assert message in caught.value.message
 
 
 def test_a_study_that_nobody_carries_out_alone_refuses_it(tmp_path: Path) -> None:
