@@ -16,6 +16,8 @@ import pytest
 
 from verticil.cli.main import main
 from verticil.experiments import accuracy, ma_sivakumar, published
+from verticil.experiments.ma_sivakumar import Point
+from verticil.experiments.ma_sivakumar_claims import claims
 from verticil.experiments.published import FIGURE_2, FIGURE_3, Node, PrintedNetwork, as_network
 from verticil.experiments.randomization import (
     Model,
@@ -52,6 +54,27 @@ SIMULATED_DISTANCE = {
     ("D", 0.1): 1.1e-3, ("D", 0.2): 8.9e-3, ("D", 0.3): 6.8e-2,
     ("F", 0.1): 1.7e-4, ("F", 0.2): 7.5e-4, ("F", 0.3): 3.6e-3,
 }  # fmt: skip
+
+
+def points_of(slope: float, means: tuple[float, float] = (1e-3, 1e-2)) -> tuple[Point, ...]:
+    """Distances of one node: at two levels of the same size, or by size at one level with this slope."""
+    by_level = [(0.1, 10_000, means[0]), (0.3, 10_000, means[1])]
+    by_size = [(0.1, size, 1e3 * size**slope) for size in (5_000, 10_000, 20_000, 40_000)]
+    return tuple(
+        Point(node="C", p=p, records=n, runs=10, mean=mean, deviation=0.0, median=mean, clipped=0.0, theory=mean)
+        for p, n, mean in (by_size if slope else by_level)
+    )
+
+
+def test_a_slope_or_a_curve_that_is_not_the_papers_is_named() -> None:
+    (claim,) = claims(None, {"figure 5": points_of(-1.02)})
+    assert (claim.name, claim.verdict) == ("one-over-n", "found")
+    (claim,) = claims(None, {"figure 5": points_of(-1.3)})
+    assert claim.verdict == "not found"
+    assert "C at p = 0.1 (-1.30)" in claim.reason
+    rising = {claim.name: claim.verdict for claim in claims(None, {"figure 4": points_of(0)})}
+    assert rising == {"trade-off": "found", "good-at-a-third": "not asked"}
+    assert claims(None, {"figure 4": points_of(0, (1e-2, 1e-3))})[0].verdict == "not found"
 
 
 def deviations(found: ma_sivakumar.Table2, node: str) -> list[float]:

@@ -128,6 +128,11 @@ def again(folder: Path, out: str | None = None, **how: Any) -> Synthesized:
     return synthesize(folder / "people.csv", folder / "study.toml", out=target, clock=lambda: later, **how)
 
 
+def study_again(folder: Path, text: str) -> None:
+    """Write the study of the folder anew."""
+    (folder / "study.toml").write_text(text)
+
+
 def digests(folder: Path) -> dict[str, str]:
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -234,6 +239,75 @@ def test_privbayes_is_refused_where_nobody_has_the_whole_table(tmp_path: Path) -
     study = read_study(tmp_path / "study.toml")  # of a miner that has noisy tables
     planned = {type(item.event).__name__ for item in events.planned(study, study.parties[0])}
     assert planned & {"NoisyTables", "PrivBayesRun"} == {"NoisyTables"}
+
+
+COUNTED = '[privbayes]\nneighbours = "add-remove"\n'
+
+
+def test_who_is_added_or_removed_is_told_no_number_of_people(clinic: Path) -> None:
+    """Before, epsilon was about a person who is replaced, and every release published the exact number of people."""
+    study_again(clinic, STUDY.replace("synthetic_records = 300\n", "") + COUNTED)
+    found = again(clinic, "counted", method="privbayes")
+    manifest = json.loads((clinic / "counted" / "release" / "manifest.json").read_bytes())
+    assert manifest["n_common"] != N
+    assert abs(manifest["n_common"] - N) < 200
+    assert len(found.records) == manifest["n_common"]
+    published = [
+        path for path in (clinic / "counted" / "release").iterdir() if path.suffix in {".json", ".html", ".bif"}
+    ]
+    for path in published:
+        assert f"{N:,} people" not in path.read_text(encoding="utf-8")
+    verify_release(clinic / "counted" / "release", ca_certificate=(clinic / "counted" / "ca.crt").read_bytes())
+    privacy = manifest["privacy"]
+    assert manifest["curator"]["relation"] == "add or remove one person; the number of people is counted with noise"
+    assert "counted with noise" in privacy["accounts"]["statement"]
+    account = next(row for row in privacy["accounts"]["list"] if row["account"] == "public")
+    assert 0.99 < account["tables_add_or_remove"]["epsilon"] <= 1.0
+    assert 1.4 < account["epsilon"] < 1.5
+    assert any("epsilon 1 is about a person who is added or removed" in line for line in found.changes)
+    # The ledger's sum is over people who are replaced, as that of every other run on the table.
+    assert found.spending.cost.epsilon == account["epsilon"]
+    assert found.spending.total.epsilon == pytest.approx(1.0 + account["epsilon"])
+    report = (clinic / "counted" / "release" / "report.html").read_text(encoding="utf-8")
+    assert "The number of people is counted with noise" in report
+    assert "The number of people is public" not in report
+
+
+def test_so_few_people_are_known_by_the_noisy_count_alone(clinic: Path) -> None:
+    """A refusal by the exact number would tell of one person; the count is charged first."""
+    few = people(30)
+    study_again(clinic, STUDY + COUNTED)
+    with pytest.raises(DataFault, match="DATA_EMPTY"):
+        synthesize(
+            few, clinic / "study.toml", out=clinic / "few", state=clinic / "s", method="joint", clock=lambda: NOON
+        )
+    with pytest.raises(DataFault, match=r"LEARNING_FAILED.*counted with noise, is below 50"):
+        synthesize(
+            few, clinic / "study.toml", out=clinic / "few", state=clinic / "s", method="privbayes", epsilon=8.0,
+            clock=lambda: NOON,
+        )  # fmt: skip
+    assert not (clinic / "few").exists()
+    with contextlib.closing(sqlite3.connect(clinic / "s" / "state" / "party.sqlite")) as ledger:
+        assert ledger.execute("SELECT count(*) FROM ledger").fetchone() == (1,)
+
+
+def test_what_chooses_tables_is_another_measurement_and_what_follows_from_them_is_not(clinic: Path) -> None:
+    again(clinic, method="privbayes")
+    study_again(clinic, STUDY + '[privbayes]\nnegative = "clip"\nconsistent = false\n')
+    assert again(clinic, method="privbayes").spending.again
+    study_again(clinic, STUDY + "[privbayes]\ntau = 4\n")
+    small = again(clinic, method="privbayes")
+    assert not small.spending.again
+    assert all(len(family.parents) == 0 for family in small.network.families)  # 3 x 3 and 3 x 2 cells are more than 4
+
+
+def test_the_papers_naive_way_draws_other_records_from_the_same_measurement(clinic: Path) -> None:
+    consistent = again(clinic, method="privbayes")
+    naive = STUDY.replace("[release]", '[release]\nsampling = "independent"')
+    study_again(clinic, naive + '[privbayes]\nnegative = "clip"\nconsistent = false\n')
+    found = again(clinic, method="privbayes")
+    assert found.spending.again
+    assert not found.records.equals(consistent.records)
 
 
 @pytest.mark.usefixtures("quick")

@@ -70,6 +70,27 @@ def clinic(folder: Path, posterior: str = "") -> tuple[Path, Path]:
     return folder / "people.csv", folder / "study.toml"
 
 
+def test_a_drafted_study_asks_for_overlaps_of_the_owners_own_records(tmp_path: Path) -> None:
+    """A draft randomizes columns for a federation: it was refused before anybody could say that its owner carries it out."""
+    table, study = clinic(tmp_path, SHORT + 'statistics = [["overlap", "c", "yes", "a", "x"]]\n')
+    study.write_text(study.read_text().replace('scheme = "none"', 'scheme = "symmetric"\nepsilon = 3.0'))
+    with pytest.raises(Misuse, match="'overlap' compares with the interval of the original records"):
+        read_study(study)
+    found = synthesize(table, study, method="posterior", epsilon=math.inf, state=tmp_path / "state")
+    assert found.posterior is not None
+    assert 0 < np.nanmean(found.posterior.predictive[0].draws) <= 1
+    with pytest.raises(Misuse, match="nobody who learns has them as they are"):
+        synthesize(table, study, method="posterior", epsilon=1.0, state=tmp_path / "state")
+
+
+def test_burn_in_and_thinning_are_what_the_chains_do(tmp_path: Path) -> None:
+    table, study = clinic(tmp_path, "[posterior]\nsteps = 500\nburn_in = 260\nthinning = 6\n")
+    found = synthesize(table, study, method="posterior", epsilon=math.inf, state=tmp_path / "state")
+    assert found.posterior is not None
+    sample = found.posterior.sample
+    assert (sample.steps, sample.burn_in, sample.every, sample.n_draws) == (500, 260, 6, 4 * 40)
+
+
 @pytest.fixture(scope="module")
 def exact(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Synthesized]:
     folder = tmp_path_factory.mktemp("clinic")

@@ -9,7 +9,9 @@ import pytest
 
 from support.posterior import FOUR, MIXED, THREE, sets_of
 from verticil.experiments.martins import datasets, exact, experiment, figures, methods, paper
-from verticil.experiments.martins.experiment import QUICK, Scale
+from verticil.experiments.martins.claims import claims
+from verticil.experiments.martins.experiment import QUICK, Found, Panel, Scale
+from verticil.experiments.martins.methods import Answer
 from verticil.shared.arrays import Counts
 from verticil.shared.model.graph import Dag
 from verticil.shared.posterior.exact import exact_posterior
@@ -76,6 +78,42 @@ def test_scores_are_of_the_records() -> None:
     table = records.counts(0, 3, 1).reshape(4, 2)
     assert methods.family_value(records, "bdeu")(1, (0, 3)) == bdeu_score(table)
     assert methods.family_value(records, "dirichlet")(1, (0, 3)) == dirichlet_score(table)
+
+
+# ---- what the paper says
+
+
+def panel(figure: int, values: dict[str, list[Answer]], truths: list[float]) -> Panel:
+    return Panel(
+        figure=figure, shown=paper.FIGURES[figure], d=3, n=5000, prior="P1", truths=tuple(truths),
+        answers={way: tuple(answers) for way, answers in values.items()},
+    )  # fmt: skip
+
+
+def test_overlaps_below_the_interval_are_counted_and_the_claim_is_named() -> None:
+    own = Answer(value=0.7, low=0.3, high=1.0)
+    for below, verdict in ((2, "found"), (1, "not found")):
+        others = [Answer(value=0.2)] * below + [Answer(value=0.8)] * (3 - below)
+        found = Found(replicates=3, panels=(panel(2, {"S1": [own] * 3, "S2": others, "S3": others}, [1.0] * 3),))
+        (claim,) = claims(found)
+        assert (claim.name, claim.verdict) == ("overlaps", verdict)
+        assert f"S2 in {below} and S3 in {below} of 3" in claim.ours
+    one = Found(replicates=1, panels=(panel(2, {way: [own] for way in ("S1", "S2", "S3")}, [1.0]),))
+    assert [(claim.verdict, claim.reason) for claim in claims(one)] == [
+        ("not asked", "one replication says nothing of how often")
+    ]
+
+
+def test_a_conclusion_that_s2_shares_is_not_s1s_alone() -> None:
+    near, far = Answer(value=0.5, low=0.0, high=1.0), Answer(value=0.01, low=0.0, high=0.02)
+    ways = {"S1": [near, near], "S2": [near, near], "S3": [far, near]}
+    found = {claim.name: claim for claim in claims(Found(replicates=2, panels=(panel(4, ways, [0.6, 0.5]),)))}
+    assert found["p-values-agree"].verdict == "not found"
+    assert "of 2: S1 2, S2 2, S3 1" in found["p-values-agree"].ours
+    assert found["s2-points"].verdict == "not found"
+    ways["S2"] = [far, near]
+    found = {claim.name: claim for claim in claims(Found(replicates=2, panels=(panel(4, ways, [0.6, 0.5]),)))}
+    assert found["p-values-agree"].verdict == "found"
 
 
 # ---- the three ways

@@ -6,9 +6,9 @@ import math
 import pytest
 
 from verticil.shared.channels.gaussian import analytic_sigma
-from verticil.shared.channels.loss import DiscreteGaussianLoss, delta_at
-from verticil.shared.privacy.accountant import cost_of, numerically
-from verticil.shared.privacy.events import from_json, to_json
+from verticil.shared.channels.loss import DiscreteGaussianLoss, delta_at, epsilon_at
+from verticil.shared.privacy.accountant import add_or_remove, cost_of, numerically
+from verticil.shared.privacy.events import from_json, to_json, words
 from verticil.shared.privacy.privbayes import PrivBayesRun, noise_for, run_event
 from verticil.shared.privbayes.noise import MEASUREMENTS, Noise
 
@@ -40,6 +40,25 @@ def test_an_event_costs_what_it_was_made_for_and_is_read_back() -> None:
     assert cost_of(event).epsilon == 1.0
     assert 0.99 < numerically([event], 1e-9) <= 1.0
     assert from_json(to_json(event)) == event
+
+
+def test_accounts_charge_what_replacing_a_person_costs_and_say_the_rest_beside() -> None:
+    """By hand: replaced, a person changes two cells of each measurement, each score by 3, and not the number of people."""
+    noise = noise_for(1.0, 1e-9, "add-remove", 13)
+    event = run_event(noise, 13, delta=1e-9, epsilon=1.0)
+    replaced = {
+        DiscreteGaussianLoss(sigma=noise.scores, change=3): 78,
+        DiscreteGaussianLoss(sigma=noise.measurement): 2 * MEASUREMENTS * 13,
+    }
+    assert cost_of(event).epsilon == pytest.approx(epsilon_at(replaced, 1e-9), rel=1e-6)
+    assert 1.4 < cost_of(event).epsilon < 1.5
+    beside = add_or_remove([event])
+    assert beside is not None
+    assert 0.99 < beside.epsilon <= 1.0
+    assert "epsilon 1, delta 1e-09 (add or remove one person); epsilon 1.4" in words(event)
+    plain = run_event(noise_for(1.0, 1e-9, "replace", 13), 13, delta=1e-9, epsilon=1.0)
+    assert add_or_remove([plain]) is None
+    assert cost_of(plain).epsilon == 1.0
 
 
 def test_scores_from_outside_cost_nothing_here() -> None:

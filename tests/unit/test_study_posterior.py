@@ -81,9 +81,38 @@ def test_the_defaults_are_said_by_the_method_alone(tmp_path):
     assert read(tmp_path, METHOD + '[release]\nsample_from = "network"\n').records_from == "network"
 
 
+def test_burn_in_and_thinning_are_kept_and_left_out_where_nobody_says_them(tmp_path):
+    study = read(tmp_path, METHOD + "[posterior]\nburn_in = 3000\nthinning = 8\n")
+    assert (study.posterior.burn_in, study.posterior.thinning) == (3000, 8)
+    assert canonical.from_bytes(canonical.to_bytes(study)) == study
+    usual = json.loads(canonical.to_bytes(read(tmp_path, METHOD + "[posterior]\nsteps = 500\n")))["posterior"]
+    assert not {"burn_in", "thinning"} & set(usual)
+
+
+def test_chains_of_a_study_keep_what_it_says():
+    """By hand: of 1,000 steps 400 are left out, and every 30th of the others is kept."""
+    chains = Chains(chains=2, steps=1000, discarded=400, thinning=30)
+    assert (chains.burn_in, chains.every, chains.kept) == (400, 30, 20)
+    usual = Chains(chains=2, steps=1000)
+    assert (usual.burn_in, usual.every, usual.kept) == (200, 1, 800)
+    assert repr(usual) == "Chains(chains=2, steps=1000, together=3)"  # checkpoints of before are known by it
+    with pytest.raises(ValueError, match="expected a burn-in below the steps"):
+        Chains(steps=1000, discarded=1000)
+    with pytest.raises(ValueError, match="at least 1"):
+        Chains(steps=1000, thinning=0)
+
+
 @pytest.mark.parametrize(
     ("said", "message"),
     [
+        (
+            METHOD + "[posterior]\nburn_in = 20000\n",
+            "posterior.burn_in: got 20000, expected 0 to 19999, less than the 20000",
+        ),
+        (METHOD + "[posterior]\nburn_in = -1\n", "posterior.burn_in: got -1"),
+        (METHOD + "[posterior]\nthinning = 0\n", "posterior.thinning: got 0, expected 1 or more"),
+        (METHOD + "[posterior]\nthinning = 1\n", "keep 16000 graphs of a chain, expected 20 to 4000"),
+        (METHOD + "[posterior]\nburn_in = 19990\n", "keep 10 graphs of a chain, expected 20 to 4000"),
         ("[posterior]\nsteps = 500\n", "goes with structure.method 'posterior', got 'auto'"),
         ("[posterior]\n", "goes with structure.method 'posterior', got 'auto'"),
         (METHOD + "[posterior]\ndata_sets = 0\n", "posterior.data_sets: got 0, expected 1 to 100"),

@@ -29,8 +29,11 @@ from verticil.shared.view import jsonable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
     import pandas as pd
+    from numpy.typing import NDArray
 
+    from verticil.experiments.claims import Claim
     from verticil.experiments.ma_sivakumar import Point, Randomized, Table2
 
 _MODULES: Final = {"scikit-learn": "sklearn"}
@@ -96,6 +99,41 @@ def reproduce(
         Path | None,
         typer.Option("--unsw", help="kipps: UNSW-NB15's training or testing set as CSV, which is run besides."),
     ] = None,
+    colorado: Annotated[
+        Path | None,
+        typer.Option(
+            "--colorado",
+            help="privbayes: Colorado's census (NIST's challenge) as CSV, with CITY, SEX and INCWAGE; else a stand-in.",
+        ),
+    ] = None,
+    pnad: Annotated[
+        Path | None,
+        typer.Option(
+            "--pnad",
+            help="martins: people of PNAD 2023 as CSV, by PNADcIBGE's names (V1022, V2007, V2009, V2010, VD4019); else a "
+            "stand-in.",
+        ),
+    ] = None,
+    burn_in: Annotated[
+        int | None,
+        typer.Option(min=0, help="martins: steps of each chain before its first graph; default: a fifth of the steps."),
+    ] = None,
+    thinning: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="martins: steps from one graph to the next; default: such that at most 4,000 are kept."
+        ),
+    ] = None,
+    draws: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            help="martins: M, sets of records that S1 draws; default 1,000, with --quick 500; the paper: at least 500.",
+        ),
+    ] = None,
+    sets: Annotated[
+        int | None, typer.Option(min=2, help="martins: sets of records that S2 combines; default 5, as in the paper.")
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="All but ma-sivakumar: few records and runs, to see that it runs.")
     ] = False,
@@ -127,6 +165,17 @@ def reproduce(
     require("verticil.experiments", "verticil-experiments", "reproducing a paper")
     if unsw is not None and paper is not Paper.kipps:
         raise Misuse("USAGE", "--unsw is of kipps")
+    _check_whose(
+        paper,
+        {
+            "--colorado": (Paper.privbayes, colorado),
+            "--pnad": (Paper.martins, pnad),
+            "--burn-in": (Paper.martins, burn_in),
+            "--thinning": (Paper.martins, thinning),
+            "--draws": (Paper.martins, draws),
+            "--sets": (Paper.martins, sets),
+        },
+    )
     if paper is Paper.kipps:
         if (runs, model, credit_card, repeats) != (None,) * 4:
             raise Misuse("USAGE", "kipps: --runs, --model, --credit-card and --repeats are of other papers")
@@ -139,17 +188,29 @@ def reproduce(
         if (runs, model, credit_card) != (None,) * 3:
             raise Misuse("USAGE", "martins: --runs, --model and --credit-card are of other papers")
         _require_all(paper, "matplotlib", "numba")
-        from verticil.cli.reproduce_martins import run_martins
+        from verticil.cli.reproduce_martins import Overrides, run_martins
 
-        run_martins(table=table, figure=figure, quick=quick, repeats=repeats, seed=seed, out=out, form=form)
+        run_martins(
+            table=table,
+            figure=figure,
+            own=pnad,
+            chains=Overrides(burn_in=burn_in, thinning=thinning, draws=draws, sets=sets),
+            quick=quick,
+            repeats=repeats,
+            seed=seed,
+            out=out,
+            form=form,
+        )
         return
     if paper is Paper.privbayes:
         if (table, figure, runs, model, credit_card) != (None,) * 5:
-            raise Misuse("USAGE", "privbayes: no options but --quick, --repeats, --seed, --out and --format")
+            raise Misuse(
+                "USAGE", "privbayes: no options but --colorado, --quick, --repeats, --seed, --out and --format"
+            )
         _require_all(paper, "matplotlib", "numba")
         from verticil.cli.reproduce_privbayes import run_privbayes
 
-        run_privbayes(quick=quick, repeats=repeats, seed=seed, out=out, form=form)
+        run_privbayes(own=colorado, quick=quick, repeats=repeats, seed=seed, out=out, form=form)
         return
     if paper is Paper.hittmeir:
         if runs is not None or model is not None:
@@ -173,6 +234,21 @@ def reproduce(
     _reproduce_ma_sivakumar(
         table=table, figure=figure, runs=runs, model=model or Model.central, seed=seed, out=out, form=form
     )
+
+
+def _check_whose(paper: Paper, options: Mapping[str, tuple[Paper, object]]) -> None:
+    """Refuse an option of another paper.
+
+    Args:
+        paper: that is asked for.
+        options: name -> whose it is, and what was given; None: nothing.
+
+    Raises:
+        Misuse: USAGE.
+    """
+    for name, (whose, given) in options.items():
+        if given is not None and whose is not paper:
+            raise Misuse("USAGE", f"{name} is of {whose.value}, got {paper.value}", hint="leave it out")
 
 
 def _reproduce_ma_sivakumar(
@@ -226,7 +302,7 @@ def _run(wanted: Sequence[str], *, runs: int | None, model: Model, seed: int) ->
 
 
 def _payload(found: Found) -> dict[str, object]:
-    from verticil.experiments import ma_sivakumar, published
+    from verticil.experiments import ma_sivakumar, ma_sivakumar_claims, published
     from verticil.experiments.accuracy import CLIP
 
     payload: dict[str, object] = {}
@@ -238,6 +314,8 @@ def _payload(found: Found) -> dict[str, object]:
         payload[name.replace(" ", "_")] = [dataclasses.asdict(point) for point in points]
     if "figure 5" in found.points:
         payload["figure_5_slopes"] = ma_sivakumar.slopes(found.points["figure 5"])
+    results = ma_sivakumar_claims.claims(found.table_2, found.points)
+    payload["claims"] = [claim.document() for claim in results]
     payload["inferred"] = _inferred(found)
     payload["errata"] = [dataclasses.asdict(erratum) for erratum in published.ERRATA]
     return payload
@@ -280,7 +358,7 @@ def _table(title: str, *headings: str) -> Table:
 
 
 def _print_results(found: Found) -> None:
-    from verticil.experiments import ma_sivakumar, published
+    from verticil.experiments import ma_sivakumar, ma_sivakumar_claims, published
     from verticil.experiments.accuracy import CLIP
 
     if found.table_2:
@@ -290,6 +368,7 @@ def _print_results(found: Found) -> None:
         _print_figure_4(found.points["figure 4"], clip=CLIP)
     if "figure 5" in found.points:
         _print_figure_5(found.points["figure 5"], clip=CLIP)
+    print_claims(ma_sivakumar_claims.claims(found.table_2, found.points))
     put("\n[bold]Inferred, not read in the paper[/] (its drawings are not in its text)")
     for sentence in _inferred(found):
         say(f"  {sentence}")
@@ -440,6 +519,24 @@ def read_texts(path: Path) -> pd.DataFrame:
         raise DataFault("DATA_FILE_MISSING", f"'{path}': no such file") from None
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise DataFault("DATA_UNREADABLE", f"'{path}': cannot be read as CSV: {type(error).__name__}") from None
+
+
+def read_columns(path: Path) -> dict[str, NDArray[np.object_]]:
+    """Return the columns of a CSV file that the user has, as texts: (n,) of each; raises as `read_texts`."""
+    table = read_texts(path)
+    return {str(name): table[name].to_numpy(dtype=object) for name in table.columns}
+
+
+def print_claims(claims: Sequence[Claim]) -> None:
+    """Print what a paper says of its results, what stands here, and whether it was found."""
+    put("\n[bold]What the paper says of its results, and what this run gave[/]")
+    for claim in claims:
+        for line in claim.lines():
+            say(f"  {line}")
+    counts = {
+        verdict: sum(claim.verdict == verdict for claim in claims) for verdict in ("found", "not found", "not asked")
+    }
+    say(f"  {', '.join(f'{number} {verdict}' for verdict, number in counts.items() if number)}")
 
 
 def write_results(folder: Path, payload: Mapping[str, object], images: Mapping[str, bytes]) -> list[Path]:

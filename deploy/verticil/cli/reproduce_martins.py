@@ -6,22 +6,22 @@ import dataclasses
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from verticil.cli.output import Format, emit, errors_console, put, say
-from verticil.cli.reproduce import progress, results_table, write_results
+from verticil.cli.reproduce import print_claims, progress, read_columns, results_table, write_results
 from verticil.experiments.figures import Form
 from verticil.experiments.martins import experiment, figures, paper
-from verticil.experiments.martins.experiment import Estimated, Found, Panel, Survey
+from verticil.experiments.martins.claims import CONCLUSION, claims
+from verticil.experiments.martins.datasets import MINIMUM_WAGE, PNAD, pnad
+from verticil.experiments.martins.experiment import Estimated, Found, Panel, Scale, Survey
 from verticil.pki.files import free_folder, new_folder, removed_if_empty
 from verticil.shared.errors import Misuse
 from verticil.shared.model.graph import Dag
 
 FIGURES: Final = (1, *sorted((*paper.FIGURES, *paper.PNAD_FIGURES)))
-CONCLUSION: Final = 0.05
-"""Below, a p-value says that the two depend on each other."""
-
 _NOTES: Final = (
     "the paper says of its parameters only that they lie between .2 and .8; ours stand in verticil.experiments.martins.paper",
     f"at most {experiment.MAX_PARENTS} parents, the default of the R package of the paper's sampler; the paper names no limit",
@@ -29,16 +29,54 @@ _NOTES: Final = (
     "says, P2 has 0; networks that differ in the direction of lone edges are one, as in the paper; probabilities are exact, the "
     "graphs that S1 and S2 take are sampled",
     "S3 is our own iterative proportional fitting of all two-way tables; the paper takes that of the R package synthpop",
-    "in place of PNAD stand the people from 15 years on in NIST's records of the American Community Survey, Massachusetts 2019; "
-    "gamma of its P1 is that of 4 variables and 5,000 records",
     "chi-square tests have no correction for continuity; what the figures' points are is not in the paper's text",
 )
+_GAMMA: Final = "gamma of its P1 is that of 4 variables and 5,000 records"
+_STAND_IN: Final = (
+    "in place of PNAD stand the people from 15 years on in NIST's records of the American Community Survey, Massachusetts 2019; "
+    f"{_GAMMA}; --pnad FILE takes PNAD's"
+)
+_OWN: Final = (
+    f"PNAD's records are those of your file that have all of {', '.join(PNAD)}, of people who are white, brown or black; the "
+    f"minimum wage is R$ {MINIMUM_WAGE:,.0f}; which income the paper takes is not said; {_GAMMA}"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """What a user chooses in place of the scale; None: as the scale has it.
+
+    Attributes:
+        burn_in: steps of each chain before its first graph.
+        thinning: steps from one graph to the next.
+        draws: M, sets of S1.
+        sets: of S2.
+    """
+
+    burn_in: int | None = None
+    thinning: int | None = None
+    draws: int | None = None
+    sets: int | None = None
+
+    def of(self, scale: Scale) -> Scale:
+        """Return the scale with what was chosen.
+
+        Raises:
+            Misuse: USAGE, the chains would keep too few graphs.
+        """
+        chosen = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+        try:
+            return dataclasses.replace(scale, **chosen)
+        except ValueError as error:
+            raise Misuse("USAGE", f"martins: {error}", hint="lower --burn-in or --thinning") from None
 
 
 def run_martins(
     *,
     table: int | None,
     figure: int | None,
+    own: Path | None,
+    chains: Overrides,
     quick: bool,
     repeats: int | None,
     seed: int,
@@ -47,33 +85,48 @@ def run_martins(
 ) -> None:
     """Run the experiments, print them, and write numbers and pictures.
 
+    Args:
+        table, figure: only this one; None: all.
+        own: a CSV file of PNAD; None: what stands in for it.
+        chains: what is chosen in place of the scale.
+        quick: run few replications and short chains.
+        repeats: replications; None: as the scale has it.
+        seed: of everything.
+        out: folder to make.
+        form: how the answer is written.
+
     Raises:
-        Misuse: USAGE, no such table or figure. FILE_EXISTS.
+        Misuse: USAGE, no such table or figure, or the chains would keep too few graphs. FILE_EXISTS.
+        DataFault: DATA_FILE_MISSING, DATA_UNREADABLE, DATA_COLUMN_MISSING, DATA_CATEGORY_UNSEEN: the file is no such table.
     """
     if table not in {None, *experiment.TABLES} or figure not in {None, *FIGURES}:
         raise Misuse("USAGE", "martins: expected --table 1 to 6, or --figure 1 to 14")
     everything = table is None and figure is None
     tables = experiment.TABLES if everything else (table,) * (table is not None)
     wanted = FIGURES if everything else (figure,) * (figure is not None)
-    scale = experiment.QUICK if quick else experiment.FULL
+    scale = chains.of(experiment.QUICK if quick else experiment.FULL)
     if repeats is not None:
         scale = dataclasses.replace(scale, replicates=repeats)
+    records = None if own is None else pnad(read_columns(own))
     folder = new_folder(out or free_folder("martins")) if out or wanted else None
     begun, used = time.monotonic(), time.process_time()
     with removed_if_empty(folder):
         with progress(errors_console()) as tell:
             found = experiment.run(
                 [number for number in tables if number], [number for number in wanted if number], scale,
-                seed=seed, tell=tell,
+                seed=seed, tell=tell, pnad=records,
             )  # fmt: skip
         spent = {"cpu_seconds": time.process_time() - used, "wall_seconds": time.monotonic() - begun}
+        results = claims(found)
+        notes = [*_NOTES, _STAND_IN if own is None else _OWN]
         payload: dict[str, object] = {
             "paper": "martins",
             "seed": seed,
             "scale": dataclasses.asdict(scale),
             "spent": spent,
             **_payload(found),
-            "notes": list(_NOTES),
+            "claims": [claim.document() for claim in results],
+            "notes": notes,
             "errata": list(paper.ERRATA),
         }
         files = write_results(folder, payload, _images(found)) if folder else []
@@ -86,7 +139,10 @@ def run_martins(
         _TABLES[number or 0](found)
     _print_gammas(found)
     _print_panels(found.panels)
-    for sentence in _NOTES:
+    if results:
+        print_claims(results)
+    put("")
+    for sentence in notes:
         say(f"  {sentence}")
     put("\n[bold]Errata of the paper[/]")
     for sentence in paper.ERRATA:
@@ -127,7 +183,7 @@ def _payload(found: Found) -> dict[str, object]:
     }  # fmt: skip
     if found.survey:
         payload["survey"] = {
-            "stand_in": True,
+            "stand_in": found.survey.stand_in,
             "records": found.survey.records,
             "shares": found.survey.shares,
             "gamma": found.survey.gamma,
@@ -147,7 +203,8 @@ def _images(found: Found) -> dict[str, bytes]:
         if number in paper.FIGURES:
             drawn[number] = figures.draw_answers(panels, f"Figure {number}: {paper.FIGURES[number].words}")
         else:
-            drawn[number] = figures.draw_survey(panels, f"Figure {number}: a stand-in for PNAD (NIST's ACS excerpt)")
+            whose = "PNAD" if found.survey and not found.survey.stand_in else "a stand-in for PNAD (NIST's ACS excerpt)"
+            drawn[number] = figures.draw_survey(panels, f"Figure {number}: {whose}")
     return {f"figure-{number}.{form}": picture for number, forms in drawn.items() for form, picture in forms.items()}
 
 
@@ -201,7 +258,7 @@ def _cell(cell: paper.Cell | Estimated) -> str:
 
 
 def _print_table_4(_: Found) -> None:
-    shown = results_table("\nTable 4: the variables, and their stand-ins (ours)", "", "theirs", "ours", left=3)
+    shown = results_table("\nTable 4: the variables, and what stands in for them (ours)", "", "theirs", "ours", left=3)
     for number, column in enumerate(paper.TABLES_4_5, start=1):
         shown.add_row(f"X{number}", column.theirs, column.ours)
     put(shown)
@@ -210,19 +267,22 @@ def _print_table_4(_: Found) -> None:
 def _print_table_5(found: Found) -> None:
     survey = _survey(found)
     shown = results_table(
-        f"\nTable 5: shares, {paper.PNAD_RECORDS:,} households of PNAD and {survey.records:,} people of the stand-in",
+        f"\nTable 5: shares, {paper.PNAD_RECORDS:,} households of PNAD and {survey.records:,} people "
+        + ("of the stand-in" if survey.stand_in else "of your file"),
         *("", "theirs", "", "ours", ""),
         left=2,
     )
     for number, (column, share) in enumerate(zip(paper.TABLES_4_5, survey.shares, strict=True), start=1):
-        shown.add_row(f"X{number}", column.shown[0], f"{column.share:.2f}", column.shown[1], f"{share:.2f}")
+        ours = column.shown[1] if survey.stand_in else column.shown[0]
+        shown.add_row(f"X{number}", column.shown[0], f"{column.share:.2f}", ours, f"{share:.2f}")
     put(shown)
 
 
 def _print_table_6(found: Found) -> None:
     survey = _survey(found)
     shown = results_table(
-        f"\nTable 6: the two most probable networks (P1: gamma = {survey.gamma:g}); ours are of the stand-in",
+        f"\nTable 6: the two most probable networks (P1: gamma = {survey.gamma:g}); ours are of "
+        + ("the stand-in" if survey.stand_in else "your file"),
         *("whose", "network", "P1", "P2"),
         left=2,
     )
@@ -272,15 +332,14 @@ def _print_gammas(found: Found) -> None:
 
 
 def _print_panels(panels: Sequence[Panel]) -> None:
-    """The figures in numbers, by what they show; the paper's sentence of it above."""
-    for what, claim in paper.CLAIMS.items():
+    """Print the figures in numbers, by what they show."""
+    for what in paper.WHAT_WORDS:
         chosen = [panel for panel in panels if panel.shown.what == what]
         if not chosen:
             continue
-        say(f"\ntheirs: {claim}")
         headings, row = _SUMMARIES[what]
         shown = results_table(
-            f"ours: {paper.WHAT_WORDS[what]}, means over the replications (figures 6 and 7: one)",
+            f"\nours: {paper.WHAT_WORDS[what]}, means over the replications (figures 6 and 7: one)",
             *("figure", "statistic", "d", "n", "prior", *headings),
             left=2,
         )

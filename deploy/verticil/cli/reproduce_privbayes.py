@@ -9,28 +9,53 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from verticil.cli.output import Format, emit, errors_console, put, say
-from verticil.cli.reproduce import progress, results_table, write_results
+from verticil.cli.reproduce import print_claims, progress, read_columns, results_table, write_results
+from verticil.curator.learning import records_of
 from verticil.experiments.privbayes import experiment, figures
+from verticil.experiments.privbayes.claims import claims
+from verticil.experiments.privbayes.datasets import CITY, COLORADO, INCOME, SEX, colorado
 from verticil.experiments.privbayes.experiment import Distance, Found, Row
-from verticil.experiments.privbayes.lines import DELTA, LINES
+from verticil.experiments.privbayes.lines import DELTA, lines
 from verticil.pki.files import free_folder, new_folder, removed_if_empty
 
 _NOTES = (
     "higher is better; every line at the same total for the replacement of one person; clustering, classification and "
     "regression are 1,000,000 for equal records, the k-marginal score 1,000",
-    "in place of the paper's Colorado census these are NIST's records of the American Community Survey, Massachusetts 2019, with "
-    "city = PUMA, sex = SEX, income = PINCP",
     "the scores are NIST's as far as the paper's summary defines them; what is divided by what in the regression, the random "
     "events of the classification and the floor of their shares are ours (verticil.experiments.privbayes.nist)",
 )
+_STAND_IN = (
+    "in place of the paper's Colorado census these are NIST's records of the American Community Survey, Massachusetts 2019, with "
+    f"city = {CITY}, sex = {SEX}, income = {INCOME}; --colorado FILE runs on a table of yours"
+)
+_OWN = (
+    f"the records are those of your file, with city = {COLORADO[0]}, sex = {COLORADO[1]}, income = {COLORADO[2]}; numbers are in "
+    "20 ranges that are read off the records"
+)
 
 
-def run_privbayes(*, quick: bool, repeats: int | None, seed: int, out: Path | None, form: Format) -> None:
+LINES = lines(lambda learned, study: records_of(learned, study)[0])
+"""The ways that are compared; a federation's records are drawn as its miner draws those of a release."""
+
+
+def run_privbayes(
+    *, own: Path | None, quick: bool, repeats: int | None, seed: int, out: Path | None, form: Format
+) -> None:
     """Run the experiment, print it, and write numbers and picture.
+
+    Args:
+        own: a CSV file of Colorado's census; None: the stand-in.
+        quick: run few records and one seed.
+        repeats: seeds of noise; None: as the scale has it.
+        seed: the first of them.
+        out: folder to make.
+        form: how the answer is written.
 
     Raises:
         Misuse: FILE_EXISTS.
+        DataFault: DATA_FILE_MISSING, DATA_UNREADABLE, DATA_COLUMN_MISSING, DATA_CATEGORY_UNSEEN: the file is no such table.
     """
+    table = None if own is None else colorado(read_columns(own))
     scale = experiment.QUICK if quick else experiment.FULL
     if repeats is not None:
         scale = dataclasses.replace(scale, seeds=repeats)
@@ -38,11 +63,14 @@ def run_privbayes(*, quick: bool, repeats: int | None, seed: int, out: Path | No
     begun, used = time.monotonic(), time.process_time()
     with removed_if_empty(folder):
         with progress(errors_console()) as tell:
-            found = experiment.run(scale, seed=seed, tell=tell)
+            found = experiment.run(scale, seed=seed, tell=tell, lines=LINES, table=table)
         spent = {"cpu_seconds": time.process_time() - used, "wall_seconds": time.monotonic() - begun}
+        results = claims(found.rows)
+        notes = [_NOTES[0], _STAND_IN if own is None else _OWN, *_NOTES[1:]]
         payload: dict[str, object] = {
             "paper": "privbayes",
             "seed": seed,
+            "stand_in": own is None,
             "delta": DELTA,
             "scale": dataclasses.asdict(scale),
             "spent": spent,
@@ -50,18 +78,22 @@ def run_privbayes(*, quick: bool, repeats: int | None, seed: int, out: Path | No
             "lines": {line.name: line.words for line in LINES},
             "rows": [dataclasses.asdict(row) for row in found.rows],
             "adult": [dataclasses.asdict(distance) for distance in found.adult],
-            "notes": list(_NOTES),
+            "claims": [claim.document() for claim in results],
+            "notes": notes,
         }
-        title = f"{found.records:,} records of 24 columns, δ = {DELTA:g}, mean of {scale.seeds} seeds; higher is better"
-        drawn = figures.draw_scores(found.rows, title)
+        seeds = "one seed" if scale.seeds == 1 else f"mean of {scale.seeds} seeds"
+        title = f"{found.records:,} records of {found.columns} columns, δ = {DELTA:g}, {seeds}; higher is better"
+        drawn = figures.draw_scores(found.rows, LINES, title)
         files = write_results(folder, payload, {f"scores.{name}": image for name, image in drawn.items()})
     payload["files"] = [str(path) for path in files]
     if emit(payload, form=form):
         return
     if quick:
-        put("[bold]A quick run: few records and one seed; its numbers say little.[/]\n")
+        put("[bold]A quick run: few records and few seeds; its numbers say little.[/]\n")
     _print(found, scale.seeds)
-    for sentence in _NOTES:
+    print_claims(results)
+    put("")
+    for sentence in notes:
         say(f"  {sentence}")
     say(f"\n{spent['cpu_seconds']:,.0f} CPU seconds, {spent['wall_seconds']:,.0f} seconds by the clock")
     say(f"written: {', '.join(map(str, files))}")
@@ -75,9 +107,12 @@ def _print(found: Found, seeds: int) -> None:
             rows = [row for row in found.rows if row.line == line.name]
             cells = [_cell(rows, score, epsilon if line.private else None) for epsilon in epsilons]
             shown.add_row(line.name, line.words, *cells)
-        best = [_best(found.rows, score, epsilon, seeds) for epsilon in epsilons]
-        shown.add_row("", "the best of those with an ε, where it can be told", *best)
+        if seeds > 1:
+            best = [_best(found.rows, score, epsilon) for epsilon in epsilons]
+            shown.add_row("", "the best of those with an ε, where it can be told", *best)
         put(shown)
+    if seeds == 1:
+        say("one seed: no deviation is known, and no way is named the best")
     shown = results_table("\nCPU seconds of making the records, mean over all ε", "", "seconds")
     for line in LINES:
         shown.add_row(
@@ -92,10 +127,10 @@ def _cell(rows: Sequence[Row], score: str, epsilon: float | None) -> str:
     return next(f"{getattr(row.mean, score):,.0f}" for row in rows if row.epsilon == epsilon)
 
 
-def _best(rows: Sequence[Row], score: str, epsilon: float, seeds: int) -> str:
-    """The short name of the line with the highest mean; empty where another way is less than two standard errors below it.
+def _best(rows: Sequence[Row], score: str, epsilon: float) -> str:
+    """Return the short name of the line with the highest mean; empty where another way is less than two standard errors below.
 
-    Lines that differ in their sampler alone are one way.
+    Lines that differ in their sampler alone are one way. Each row has two seeds or more.
     """
     first, *others = sorted(
         (row for row in rows if row.epsilon == epsilon), key=lambda row: getattr(row.mean, score), reverse=True
@@ -103,7 +138,7 @@ def _best(rows: Sequence[Row], score: str, epsilon: float, seeds: int) -> str:
     way = first.line.partition("-")[0]
     for other in others:
         apart = getattr(first.mean, score) - getattr(other.mean, score)
-        error = (getattr(first.deviation, score) ** 2 + getattr(other.deviation, score) ** 2) ** 0.5 / seeds**0.5
+        error = (getattr(first.error, score) ** 2 + getattr(other.error, score) ** 2) ** 0.5
         if other.line.partition("-")[0] != way and apart < 2 * error:
             return ""
     return way
@@ -111,7 +146,8 @@ def _best(rows: Sequence[Row], score: str, epsilon: float, seeds: int) -> str:
 
 def _print_adult(found: Sequence[Distance]) -> None:
     shown = results_table(
-        f"\nUCI Adult, 32,561 x 13, PrivBayes, n records, δ = {DELTA:g}: mean total variation distance ± standard error",
+        f"\nUCI Adult, 32,561 x 13, PrivBayes, n records, δ = {DELTA:g}: mean total variation distance"
+        + (" ± standard error" if len(found[0].two_way) > 1 else ", one seed"),
         *("", "ε, relation", "2-way", "3-way", "CPU s"),
         left=2,
     )
@@ -127,5 +163,6 @@ def _print_adult(found: Sequence[Distance]) -> None:
 
 
 def _with_error(values: Sequence[float]) -> str:
-    error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
-    return f"{statistics.mean(values):.4f} ± {error:.4f}"
+    if len(values) == 1:
+        return f"{values[0]:.4f}"
+    return f"{statistics.mean(values):.4f} ± {statistics.stdev(values) / len(values) ** 0.5:.4f}"

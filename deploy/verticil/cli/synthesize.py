@@ -143,7 +143,7 @@ def _states_tables(study: Path) -> bool:
     """Whether the study itself says what noise its tables get."""
     from verticil.shared.study.reading import read_study
 
-    return read_study(study).tables is not None
+    return read_study(study, by_owner=True).tables is not None
 
 
 def _by_generator(table: Path, study: Path, *, form: Format, **asked: Any) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from verticil.curator.measuring import measured, noise_key
 from verticil.curator.reading import Table
+from verticil.curator.study import LEAST_RECORDS
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import LearnResult, learn
 from verticil.miner.learning.search.protocol import SearchResult
@@ -21,6 +22,7 @@ from verticil.party.local_dataset import unit_codes
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.arrays import Codes, Floats
 from verticil.shared.channels.transition import identity, quantize
+from verticil.shared.errors import DataFault
 from verticil.shared.estimation.parameters import marginal_parameters
 from verticil.shared.model.network import Marginal
 from verticil.shared.model.rounding import round_network
@@ -72,22 +74,32 @@ def learned(
 
 def _by_privbayes(study: Study, codes: Sequence[Codes], *, key: bytes) -> LearnResult:
     """The network of PrivBayes, which scores pairs, chooses its tables and measures them, all with noise of one key."""
-    schema, level = study.schema, study.parameters.interval_level
+    schema, level, rule = study.schema, study.parameters.interval_level, study.privbayes
     fitted = privbayes.fit(
         codes,
         schema.n_states,
         key=key,
         noise=study_noise(study),
+        tau=rule.tau,
+        projection="clip" if rule.negative == "clip" else "simplex",
+        consistent=rule.consistent,
         constraints=study.constraints(),
         zeros=study.support().zeros,
     )
+    # Of a public number `read_table` asked before; of a noisy one nothing else may.
+    if fitted.n_records < LEAST_RECORDS:
+        raise DataFault(
+            "LEARNING_FAILED",
+            f"the number of people, counted with noise, is below {LEAST_RECORDS}, so nothing is published; the noise was charged",
+            hint="noise that protects people leaves nothing of so few",
+        )
     network = round_network(fitted.network(schema, level=level))
     models, exact = model_shares(network, study.support())
     nothing = np.zeros((len(schema), len(schema)))
     return LearnResult(
         network=network,
         marginals=tuple(
-            _marginal(fitted, study, variable, model, len(codes[0])) for variable, model in enumerate(models)
+            _marginal(fitted, study, variable, model, fitted.n_records) for variable, model in enumerate(models)
         ),
         marginals_exact=exact,
         pair_information=nothing,
@@ -99,7 +111,7 @@ def _by_privbayes(study: Study, codes: Sequence[Codes], *, key: bytes) -> LearnR
         pairs=(),
         edge_strength={},
         weak_edges={},
-        n_records=len(codes[0]),
+        n_records=fitted.n_records,
     )
 
 

@@ -20,6 +20,7 @@ from verticil.party.storage.secret import SiteSecret, secret_id
 from verticil.shared.channels.gaussian import derived_key
 from verticil.shared.joint.noise import noised
 from verticil.shared.joint.noisy_tables import NoisyTables
+from verticil.shared.json_document import Json
 from verticil.shared.privacy import events
 from verticil.shared.record import write
 from verticil.shared.release.curator import drawn_event
@@ -40,7 +41,7 @@ def measurement(study: Study, table: Table, *, dataset: str, secret: SiteSecret)
         secret: of the owner.
     """
     # What chooses its tables itself would, under other rules, choose others, and tell of more than it was charged for.
-    chosen = write(study.structure) if METHODS[study.structure.method].whole_table else tables_of(study)
+    chosen = _choosing(study) if METHODS[study.structure.method].whole_table else tables_of(study)
     together = [[unit.variables, unit.impossible] for unit in study.units if unit.is_compound]
     named = json.dumps(
         [table.sources, [digest.hex() for digest in table.codebooks], chosen, *([together] if together else [])],
@@ -58,6 +59,12 @@ def measurement(study: Study, table: Table, *, dataset: str, secret: SiteSecret)
         fingerprint=table.fingerprint,
         event=event,
     )
+
+
+def _choosing(study: Study) -> dict[str, Json]:
+    """Return what PrivBayes chooses its tables by; its neighbours are the event's, and the rest follows from what it measured."""
+    tau = study.privbayes.tau
+    return write(study.structure) | ({} if tau is None else {"tau": tau})
 
 
 def digest_of(release: Release) -> bytes:

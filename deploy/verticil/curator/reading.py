@@ -30,6 +30,7 @@ from verticil.party.storage.secret import SiteSecret
 from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault
 from verticil.shared.model.schema import Variable
+from verticil.shared.study.curator import counts_people
 from verticil.shared.study.document import Study
 from verticil.shared.study.vocabulary import PUBLIC
 
@@ -117,10 +118,11 @@ def read_table(path: Path, study: Study, *, dataset: str, id_column: str | None,
                 f"{path.name}: column '{id_column}': {count} of {report.n_rows} rows {what}, expected one row for each person",
                 hint="the noise protects one row: bring each person's data into one",
             )
-    if report.n_records < LEAST_RECORDS:
+    least = 1 if counts_people(study) else LEAST_RECORDS  # else whether anything is published would tell of one person
+    if report.n_records < least:
         raise DataFault(
             "DATA_EMPTY",
-            f"{path.name}: {report.n_records} rows, expected at least {LEAST_RECORDS}",
+            f"{path.name}: {report.n_records} rows, expected at least {least}",
             hint="noise that protects people leaves nothing of so few",
         )
     tags = perturb.record_tags(secret.tag_key, records.ids or map(str, range(report.n_records)))

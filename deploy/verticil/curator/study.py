@@ -15,7 +15,17 @@ from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.errors import Misuse
 from verticil.shared.model.schema import Schema
 from verticil.shared.study import rules
-from verticil.shared.study.document import LinkageRule, PosteriorRule, Source, StructureRule, Study, TablesRule, Unit
+from verticil.shared.study.curator import counts_people
+from verticil.shared.study.document import (
+    LinkageRule,
+    PosteriorRule,
+    Source,
+    StructureRule,
+    Study,
+    TablesRule,
+    Unit,
+)
+from verticil.shared.study.privbayes_rule import PrivBayesRule
 from verticil.shared.study.vocabulary import METHODS as METHODS_OF_STUDIES
 
 Method = Literal["joint", "network", "privbayes", "posterior", "kipps"]
@@ -97,6 +107,7 @@ def owners_study(
         units=tuple(_units(schema, owner, kept)),
         structure=structure,
         posterior=study.posterior if METHODS_OF_STUDIES[structure.method].samples else PosteriorRule(),
+        privbayes=study.privbayes if method == PRIVBAYES else PrivBayesRule(),
         release=dataclasses.replace(
             study.release,
             sample_from=_SAMPLED.get(method, "network"),
@@ -149,6 +160,11 @@ def changes(before: Study, after: Study) -> Iterator[str]:
     yield f'[release] sample_from = "{after.records_from}"'
     if after.tables is None:
         yield "no noise is added: nothing that is published has a bound"
+    elif counts_people(after):
+        yield (
+            f"epsilon {after.tables.epsilon:.4g} is about a person who is added or removed, and the number of people is counted "
+            "with noise; the account says what it costs a person who is replaced, which is more"
+        )
     if any(unit.scheme != "none" for unit in before.units):
         yield f"the randomization of columns was left out{': the noise is on the tables' if after.tables is not None else ''}"
     if before.tables is not None and after.tables is not None and before.tables.three_way != after.tables.three_way:

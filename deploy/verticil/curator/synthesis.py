@@ -138,7 +138,7 @@ def synthesize(
 
     if method == KIPPS:
         raise Misuse("USAGE", f"the method '{KIPPS}' makes no network", hint="call verticil.curator.kipps.generate")
-    given = study if isinstance(study, Study) else read_study(Path(study))
+    given = study if isinstance(study, Study) else read_study(Path(study), by_owner=True)
     require_reviewed(given)
     owned = owners_study(given, method=method, epsilon=epsilon, delta=delta, seed=seed)
     target = None if out is None else free_place(Path(out))

@@ -20,6 +20,7 @@ from verticil.experiments.martins.paper import (
     FIGURES,
     PNAD_FIGURES,
     REACHED,
+    SETS,
     SIZES,
     TABLES_4_5,
     TRUE_GRAPHS,
@@ -42,6 +43,8 @@ MAX_PARENTS: Final = 3
 GAMMAS: Final = tuple(step / 4 for step in range(17))
 PRIORS: Final = ("P1", "P2")
 TABLES: Final = (1, 2, 3, 4, 5, 6)
+LEAST_KEPT: Final = 20
+"""Graphs of a chain."""
 PNAD_LIKE: Final = (4, 5000)
 """Whose gamma the survey's P1 has: the simulated scenario next to it."""
 
@@ -53,12 +56,35 @@ class Scale:
     Attributes:
         replicates: data sets of each scenario.
         draws: sets of S1, M.
-        steps: of each of four chains; a fifth is left out at the start.
+        steps: of each of four chains.
+        burn_in: steps of each before its first graph; None: a fifth.
+        thinning: steps from one graph to the next; None: such that at most 4,000 of each chain are kept.
+        sets: of S2.
+
+    Raises:
+        ValueError: `draws` or `sets` are fewer than two, or the chains keep too few graphs.
     """
 
     replicates: int
     draws: int
     steps: int
+    burn_in: int | None = None
+    thinning: int | None = None
+    sets: int = SETS
+
+    def __post_init__(self) -> None:
+        if min(self.draws, self.sets) < 2:
+            raise ValueError(f"{self.draws} draws of S1 and {self.sets} sets of S2, expected at least 2 of each")
+        if self.chains.kept < LEAST_KEPT:
+            raise ValueError(
+                f"{self.steps} steps with a burn-in of {self.chains.burn_in} and every graph {self.chains.every} steps after the "
+                f"last leave {max(self.chains.kept, 0)} graphs of a chain, expected at least {LEAST_KEPT}"
+            )
+
+    @property
+    def chains(self) -> Chains:
+        """How graphs are sampled."""
+        return Chains(steps=self.steps, discarded=self.burn_in, thinning=self.thinning)
 
 
 FULL: Final = Scale(replicates=10, draws=1000, steps=20_000)
@@ -131,15 +157,17 @@ class Panel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """Of the stand-in for PNAD.
+    """Of PNAD or what stands in for it.
 
     Attributes:
+        stand_in: the records are not PNAD's.
         records: how many.
         shares: of the shown category of each of `TABLES_4_5`.
         gamma: of P1.
         networks: the two most probable ones by P1, each with its probability by P1 and P2.
     """
 
+    stand_in: bool
     records: int
     shares: tuple[float, ...]
     gamma: float
@@ -148,15 +176,28 @@ class Survey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What the asked parts gave; parts that were not asked for are empty."""
+    """What the asked parts gave; parts that were not asked for are empty.
 
+    Attributes:
+        replicates: data sets of each scenario.
+    """
+
+    replicates: int = 0
     calibrations: tuple[Calibration, ...] = ()
     estimated: tuple[Estimated, ...] = ()
     panels: tuple[Panel, ...] = ()
     survey: Survey | None = None
 
 
-def run(tables: Collection[int], figures: Collection[int], scale: Scale, *, seed: int, tell: Step) -> Found:
+def run(
+    tables: Collection[int],
+    figures: Collection[int],
+    scale: Scale,
+    *,
+    seed: int,
+    tell: Step,
+    pnad: Records | None = None,
+) -> Found:
     """Run the parts that are asked for.
 
     Args:
@@ -164,6 +205,7 @@ def run(tables: Collection[int], figures: Collection[int], scale: Scale, *, seed
         scale: how much.
         seed: of everything.
         tell: is told what is being done.
+        pnad: PNAD's records; None: what stands in for them.
     """
     on_survey = {number for number in figures if number in PNAD_FIGURES}
     needs_survey = bool(on_survey or {5, 6} & set(tables))
@@ -174,7 +216,7 @@ def run(tables: Collection[int], figures: Collection[int], scale: Scale, *, seed
         for n in sizes
         if every or any((d, n) in FIGURES[number].scenarios for number in figures if number in FIGURES)
     } | ({PNAD_LIKE} if needs_survey else set())
-    found = Found()
+    found = Found(replicates=scale.replicates)
     gammas: dict[tuple[int, int], float] = {}
     for d, n in sorted(scenarios):
         tell(f"{d} variables, {n:,} records")
@@ -182,14 +224,15 @@ def run(tables: Collection[int], figures: Collection[int], scale: Scale, *, seed
         wanted = {number: shown for number, shown in wanted.items() if (d, n) in shown.scenarios}
         part = _scenario(d, n, wanted, scale, seed=seed, estimate=3 in tables)
         gammas[d, n] = next(each.gamma for each in part.calibrations if each.score == "dirichlet")
-        found = Found(
+        found = replace(
+            found,
             calibrations=(*found.calibrations, *(part.calibrations if every else ())),
             estimated=(*found.estimated, *part.estimated),
             panels=(*found.panels, *part.panels),
         )
     if needs_survey:
-        tell("the survey in place of PNAD")
-        survey, panels = _survey(gammas[PNAD_LIKE], sorted(on_survey), scale, seed=seed)
+        tell("the survey in place of PNAD" if pnad is None else "PNAD")
+        survey, panels = _survey(pnad, gammas[PNAD_LIKE], sorted(on_survey), scale, seed=seed)
         found = replace(found, survey=survey, panels=(*found.panels, *panels))
     return found
 
@@ -253,7 +296,7 @@ def sets_for(records: Records, score: str, gamma: float) -> ParentSets:
 
 def _posterior(sets: ParentSets, scale: Scale, seed: int) -> _Posterior:
     table = exact.weight_table(sets)
-    sample = sample_graphs(sets, Chains(steps=scale.steps), seed=seed)
+    sample = sample_graphs(sets, scale.chains, seed=seed)
     return _Posterior(sample=sample, distinct=sample.distinct(), table=table, total=exact.log_total(table))
 
 
@@ -336,7 +379,7 @@ def _panels(
         graphs = chosen_graphs(posterior.sample, scale.draws)
         truths.append([statistic(records) for statistic in statistics])
         answers["S1"].append(s1(records, graphs, statistics, generator))
-        answers["S2"].append(s2(records, posterior.top(), statistics, generator))
+        answers["S2"].append(s2(records, posterior.top(), statistics, generator, sets=scale.sets))
         answers["S3"].append(s3(records, statistics, generator))
     return [
         Panel(
@@ -355,8 +398,10 @@ def _panels(
 # ---- the survey
 
 
-def _survey(gamma: float, figures: Sequence[int], scale: Scale, *, seed: int) -> tuple[Survey, list[Panel]]:
-    records = stand_in()
+def _survey(
+    own: Records | None, gamma: float, figures: Sequence[int], scale: Scale, *, seed: int
+) -> tuple[Survey, list[Panel]]:
+    records = own or stand_in()
     posteriors = {
         prior: _posterior(sets_for(records, "bdeu", gamma if prior == "P1" else 0.0), scale, seed) for prior in PRIORS
     }
@@ -371,5 +416,7 @@ def _survey(gamma: float, figures: Sequence[int], scale: Scale, *, seed: int) ->
         for prior, posterior in posteriors.items():
             drawn = _panels(shown, prior, [records], [posterior], scale, seed=seed, d=len(TABLES_4_5))
             panels += [replace(panel, figure=number) for panel in drawn]
-    survey = Survey(records=len(records.columns[0]), shares=shares, gamma=gamma, networks=networks)
+    survey = Survey(
+        stand_in=own is None, records=len(records.columns[0]), shares=shares, gamma=gamma, networks=networks
+    )
     return survey, panels

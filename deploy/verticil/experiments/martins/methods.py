@@ -81,15 +81,17 @@ def s1(
     return [Answer(value=each.mean, low=each.low, high=each.high) for each in found]
 
 
-def s2(records: Records, graph: Dag, statistics: Sequence[Statistic], generator: np.random.Generator) -> list[Answer]:
-    """By five sets of one network."""
+def s2(
+    records: Records, graph: Dag, statistics: Sequence[Statistic], generator: np.random.Generator, *, sets: int = SETS
+) -> list[Answer]:
+    """By some sets of one network, five in the paper."""
     families = []
     for child, parents in enumerate(graph.parents):
         table = records.counts(*parents, child).reshape(-1, records.n_states[child]).astype(np.float64)
         table[table.sum(axis=1) == 0] = 1.0  # nobody has these parents: nobody will
         families.append(certain_family(child, parents, table / table.sum(axis=1, keepdims=True)))
     network = Network(schema=binary_schema(len(families)), dag=graph, families=tuple(families))
-    made = [draw_records(network, len(records.columns[0]), generator) for _ in range(SETS)]
+    made = [draw_records(network, len(records.columns[0]), generator) for _ in range(sets)]
     answers: list[Answer] = []
     for statistic in statistics:
         combined = of_spread([statistic(one) for one in made], level=LEVEL)

@@ -1,4 +1,5 @@
-"""The tables, in codes: UCI Adult, and NIST's excerpt of the American Community Survey in place of the paper's Colorado census.
+"""The tables, in codes: UCI Adult, and NIST's excerpt of the American Community Survey in place of the paper's Colorado census,
+which a user can bring (`colorado`).
 
 A number is put in 20 ranges of equal width between the least and the largest (which a curator would have to declare: here they
 are read off the records, as in what we compare with); everything else is a category for each distinct text, a code for missing or
@@ -9,9 +10,11 @@ whose score needs it, is in declared ranges.
 from __future__ import annotations
 
 import csv
+import dataclasses
 import gzip
 import io
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import pairwise
@@ -22,12 +25,23 @@ from numpy.typing import NDArray
 
 from verticil.experiments.hittmeir import datasets
 from verticil.shared.arrays import Codes, Floats
+from verticil.shared.errors import DataFault
 from verticil.shared.model.schema import Schema, Variable
 
 RANGES: Final = 20
 """Of a number."""
 
+CITY: Final = "PUMA"
+SEX: Final = "SEX"
 INCOME: Final = "PINCP"
+COLORADO: Final = ("CITY", "SEX", "INCWAGE")
+"""City, sex and income in the Colorado census of NIST's challenge (IPUMS, 1940)."""
+NO_INCOME: Final = frozenset({"", "N", "999998", "999999"})
+"""Of `COLORADO`'s income: missing, or not applicable."""
+MOST_CATEGORIES: Final = 1000
+"""Of a column of an own table that is no number."""
+LEAST_RECORDS: Final = 100
+"""Of an own table."""
 INCOME_EDGES: Final = (
     -20_000, 0, 1, 5_000, 10_000, 15_000, 20_000, 30_000, 40_000, 50_000, 60_000, 75_000, 100_000, 125_000, 150_000, 200_000,
     300_000, 500_000, 1_500_000,
@@ -51,6 +65,7 @@ class Table:
         columns: (n,) codes of each.
         numbers: positions of the numbers.
         middles: position of a number -> (K,) the middle of each range, NaN for what is missing.
+        regression: city, sex and income by name, which the regression's score is about.
     """
 
     name: str
@@ -58,6 +73,7 @@ class Table:
     columns: tuple[Codes, ...]
     numbers: tuple[int, ...]
     middles: Mapping[int, Floats]
+    regression: tuple[str, str, str] = (CITY, SEX, INCOME)
 
     @property
     def n_records(self) -> int:
@@ -83,6 +99,67 @@ def survey_texts() -> Texts:
     )
     header, *rows = csv.reader(io.StringIO(text))
     return {name: np.array(column, dtype=object) for name, column in zip(header, zip(*rows, strict=True), strict=True)}
+
+
+def colorado(texts: Texts) -> Table:
+    """Return an own table: the Colorado census, or another with columns of its names for city, sex and income (`COLORADO`).
+
+    A column with more than `RANGES` distinct numbers, and nothing else in it but blanks, is a number in `RANGES` equal ranges;
+    every other one, the city and the sex are categories.
+
+    Args:
+        texts: (n,) of each column.
+
+    Raises:
+        DataFault: DATA_COLUMN_MISSING, a column is not there; DATA_CATEGORY_UNSEEN, the file has too few records, the sex has
+            not two values, there is one city, the income has no numbers, or a column has too many categories.
+    """
+    city, sex, income = COLORADO
+    if absent := [name for name in COLORADO if name not in texts]:
+        raise DataFault(
+            "DATA_COLUMN_MISSING",
+            f"the Colorado table has no column {', '.join(map(repr, absent))}, expected city, sex and income as "
+            f"{', '.join(map(repr, COLORADO))}",
+            hint="rename the columns of your file",
+        )
+    if (n := len(texts[city])) < LEAST_RECORDS:
+        raise DataFault("DATA_CATEGORY_UNSEEN", f"the Colorado table has {n} records, expected {LEAST_RECORDS} or more")
+    for name, least, most in ((city, 2, MOST_CATEGORIES), (sex, 2, 2)):
+        if not least <= (many := len(set(texts[name].tolist()))) <= most:
+            raise DataFault(
+                "DATA_CATEGORY_UNSEEN",
+                f"column '{name}' of the Colorado table has {many} distinct values, expected {least}"
+                + ("" if least == most else f" to {most:,}"),
+            )
+    numbers: list[str] = []
+    cleaned: dict[str, NDArray[np.object_]] = {}
+    for name, column in texts.items():
+        missing = np.isin(column.astype(str), list(NO_INCOME if name == income else {"", _MISSING}))
+        distinct = set(column[~missing].tolist())
+        number = name not in {city, sex} and (name == income or len(distinct) > RANGES) and _are_numbers(distinct)
+        if name == income and (not number or len(distinct) < 2):
+            raise DataFault(
+                "DATA_CATEGORY_UNSEEN",
+                f"column '{income}' of the Colorado table is not a number everywhere, or has one value, expected numbers",
+            )
+        if not number and len(distinct) > MOST_CATEGORIES:
+            raise DataFault(
+                "DATA_CATEGORY_UNSEEN",
+                f"column '{name}' of the Colorado table has {len(distinct):,} categories, expected at most {MOST_CATEGORIES:,}",
+                hint="take the column out, or group its values",
+            )
+        numbers += [name] * number
+        cleaned[name] = np.where(missing, _MISSING, column) if number else column
+    made = binned("Colorado", cleaned, numbers=numbers)
+    return dataclasses.replace(made, regression=COLORADO)
+
+
+def _are_numbers(texts: Collection[str]) -> bool:
+    """Return whether every text is a finite number."""
+    try:
+        return all(math.isfinite(float(text)) for text in texts)
+    except ValueError:
+        return False
 
 
 def binned(
@@ -137,5 +214,4 @@ def binned(
 def first(table: Table, n: int) -> Table:
     """The table of n of its records, spread evenly."""
     rows = np.linspace(0, table.n_records - 1, min(n, table.n_records)).astype(np.intp)
-    columns = tuple(column[rows] for column in table.columns)
-    return Table(name=table.name, schema=table.schema, columns=columns, numbers=table.numbers, middles=table.middles)
+    return dataclasses.replace(table, columns=tuple(column[rows] for column in table.columns))

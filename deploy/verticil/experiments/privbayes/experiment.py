@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from verticil.experiments.privbayes.datasets import Table, adult, first, survey
-from verticil.experiments.privbayes.lines import LINES, PROJECTIONS, Line, privbayes_records
+from verticil.experiments.privbayes.lines import PROJECTIONS, Line, privbayes_records
 from verticil.experiments.privbayes.nist import Scores, scores
 from verticil.shared.evaluation.fidelity import distances
 from verticil.shared.privbayes.distributions import Projection
@@ -49,15 +49,25 @@ class Row:
         line: its name.
         epsilon: total; None: a yardstick, which has none.
         mean: of the seeds.
-        deviation: between the seeds; of one seed 0.
+        deviation: between the seeds; None: there is one seed, which says nothing of it.
+        seeds: how many.
         cpu_seconds: of making the records, the mean.
     """
 
     line: str
     epsilon: float | None
     mean: Scores
-    deviation: Scores
+    deviation: Scores | None
+    seeds: int
     cpu_seconds: float
+
+    @property
+    def error(self) -> Scores | None:
+        """The standard error of the mean; None: there is one seed."""
+        if self.deviation is None:
+            return None
+        values = dataclasses.asdict(self.deviation)
+        return Scores(**{name: value / self.seeds**0.5 for name, value in values.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +75,14 @@ class Found:
     """All rows, and the distances on Adult.
 
     Attributes:
-        records: how many of the survey.
+        records: how many were real.
+        columns: of them.
         rows: line by line.
         adult: simplex and clip.
     """
 
     records: int
+    columns: int
     rows: tuple[Row, ...]
     adult: tuple[Distance, ...]
 
@@ -95,16 +107,18 @@ class Distance:
     cpu_seconds: tuple[float, ...]
 
 
-def run(scale: Scale, *, seed: int, tell: Step, lines: Sequence[Line] = LINES) -> Found:
+def run(scale: Scale, *, seed: int, tell: Step, lines: Sequence[Line], table: Table | None = None) -> Found:
     """Run the experiment.
 
     Args:
         scale: how much of it.
         seed: the first of the seeds; of the scores' columns and events in all.
         tell: is told what is being done.
-        lines: which.
+        lines: which ways (`lines.lines`).
+        table: the real records; None: the survey.
     """
-    table = survey() if scale.rows is None else first(survey(), scale.rows)
+    table = table or survey()
+    table = table if scale.rows is None else first(table, scale.rows)
     rows = [
         _row(table, line, epsilon, range(seed, seed + scale.seeds), tell)
         for line in lines
@@ -115,7 +129,7 @@ def run(scale: Scale, *, seed: int, tell: Step, lines: Sequence[Line] = LINES) -
         tell(f"Adult, PrivBayes, {projection}")
         seeds = range(seed, seed + scale.adult_seeds)
         found.append(adult_distance(1.0, relation="add-remove", projection=projection, seeds=seeds))
-    return Found(records=table.n_records, rows=tuple(rows), adult=tuple(found))
+    return Found(records=table.n_records, columns=len(table.columns), rows=tuple(rows), adult=tuple(found))
 
 
 def adult_distance(
@@ -164,8 +178,9 @@ def _row(table: Table, line: Line, epsilon: float | None, seeds: Sequence[int], 
         line=line.name,
         epsilon=epsilon,
         mean=Scores(**{name: statistics.mean(found) for name, found in values.items()}),
-        deviation=Scores(
-            **{name: statistics.stdev(found) if len(found) > 1 else 0.0 for name, found in values.items()}
-        ),
+        deviation=None
+        if len(each) == 1
+        else Scores(**{name: statistics.stdev(found) for name, found in values.items()}),
+        seeds=len(each),
         cpu_seconds=seconds / len(seeds),
     )

@@ -11,7 +11,7 @@ from matplotlib.ticker import NullFormatter, NullLocator
 
 from verticil.experiments.figures import Form, image, style
 from verticil.experiments.privbayes.experiment import Row
-from verticil.experiments.privbayes.lines import LINES
+from verticil.experiments.privbayes.lines import Line
 
 FORMS: Final[tuple[Form, ...]] = ("svg", "png")
 """The picture is drawn in each."""
@@ -30,13 +30,13 @@ _MARKERS: Final = ("o", "s", "^", "D", "v", "P")
 _DASHES: Final = ("--", ":")
 
 
-def draw_scores(rows: Sequence[Row], title: str) -> Mapping[Form, bytes]:
-    """Four panels; the higher the better. Bars are one standard deviation between seeds."""
+def draw_scores(rows: Sequence[Row], lines: Sequence[Line], title: str) -> Mapping[Form, bytes]:
+    """Draw four panels; the higher the better. Bars are one standard deviation between seeds; of one seed there are none."""
     with style():
         figure = Figure(figsize=(9.6, 7.4), layout="constrained")
         panels: Sequence[Axes] = figure.subplots(2, 2).flat
         for axes, (score, what) in zip(panels, SCORES.items(), strict=True):
-            _panel(axes, rows, score)
+            _panel(axes, rows, lines, score)
             axes.set_title(what, loc="left", fontsize=9)
             axes.set_xlabel("total ε of a person")
         handles, labels = panels[0].get_legend_handles_labels()
@@ -45,17 +45,17 @@ def draw_scores(rows: Sequence[Row], title: str) -> Mapping[Form, bytes]:
         return {form: image(figure, form) for form in FORMS}
 
 
-def _panel(axes: Axes, rows: Sequence[Row], score: str) -> None:
-    curves = [line for line in LINES if line.private and line.shown]
+def _panel(axes: Axes, rows: Sequence[Row], lines: Sequence[Line], score: str) -> None:
+    curves = [line for line in lines if line.private and line.shown]
     for line, colour, marker in zip(curves, _COLOURS, _MARKERS, strict=False):
         points = [row for row in rows if row.line == line.name and row.epsilon is not None]
         x = [row.epsilon or 0.0 for row in points]
         y = [getattr(row.mean, score) for row in points]
-        bars = [getattr(row.deviation, score) for row in points]
+        bars = [getattr(row.deviation, score) for row in points if row.deviation is not None] or None
         axes.errorbar(
             x, y, bars, color=colour, marker=marker, markersize=4, linewidth=1.4, elinewidth=0.8, label=line.words
         )
-    yardsticks = [line for line in LINES if not line.private]
+    yardsticks = [line for line in lines if not line.private]
     for line, dashes in zip(yardsticks, _DASHES, strict=True):
         for row in rows:
             if row.line == line.name:

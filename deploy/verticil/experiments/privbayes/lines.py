@@ -4,7 +4,8 @@ A curator has the whole table and draws noise on what is measured of it: PrivBay
 squares (simplex) or clipped as in the paper, and with its three samplers; one joint model of noisy tables of all pairs
 (`verticil.shared.joint`); and the columns on their own, with the whole budget on them. A federation has no such person: each
 column is randomized by its party, at equal contrast (`verticil.shared.channels.allocation`), with the whole epsilon for all
-columns of a record and no delta, and the product's own learning makes a network of them. Beside them stand a resample of the
+columns of a record and no delta, and the product's own learning makes of them what a release has: records of the mean of joint
+model and network that the miner chooses. Beside them stand a resample of the
 records (what other people of the same kind would score: the floor of any error) and the records' columns put together at random.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -19,7 +21,7 @@ from typing import Final
 import numpy as np
 
 from verticil.experiments.privbayes.datasets import Table
-from verticil.miner.learning.learn import learn
+from verticil.miner.learning.learn import LearnResult, learn
 from verticil.party.dataset.perturb import perturb, record_tags
 from verticil.shared.arrays import Codes
 from verticil.shared.channels.allocation import equal_contrast
@@ -36,12 +38,14 @@ from verticil.shared.privbayes.fitting import Fitted, fit
 from verticil.shared.privbayes.noise import Relation
 from verticil.shared.release.joint_records import joint_codes
 from verticil.shared.release.synthesis import sample_codes
-from verticil.shared.study.document import Sampling, StructureRule, Study, Unit
+from verticil.shared.study.document import ReleaseRule, Sampling, StructureRule, Study, Unit
 
 DELTA: Final = 1e-9
 
 Draw = Callable[[Table, float, int], Sequence[Codes]]
 """(the records, epsilon, a seed of noise and sampling) -> as many synthetic records."""
+Publish = Callable[[LearnResult, Study], Sequence[Codes]]
+"""(what a miner learned, its study) -> the records of the release, as many as there are people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +135,7 @@ def _joint(table: Table, epsilon: float, seed: int) -> Sequence[Codes]:
     return joint_codes(found.model, table.n_records, generator=np.random.default_rng([seed, 0x5]))
 
 
-def _local(table: Table, epsilon: float, seed: int) -> Sequence[Codes]:
+def _local(publish: Publish, table: Table, epsilon: float, seed: int) -> Sequence[Codes]:
     names, n_states = table.schema.names, table.schema.n_states
     each = equal_contrast(n_states, epsilon, [None] * len(n_states))
     channels = [quantize(symmetric(k, epsilon=one)) for k, one in zip(n_states, each, strict=True)]
@@ -142,7 +146,7 @@ def _local(table: Table, epsilon: float, seed: int) -> Sequence[Codes]:
     study = Study(
         id="local", title="local", purpose="comparison", model="central", expires=dt.date(2099, 12, 31),
         parties=("curator",), schema=table.schema, units=tuple(units),
-        structure=StructureRule(method="auto", score="auto"),
+        structure=StructureRule(method="auto", score="auto"), release=ReleaseRule(seed=seed),
     )  # fmt: skip
     generator = np.random.default_rng([seed, 0xE])
     tags = record_tags(generator.bytes(32), map(str, range(table.n_records)))
@@ -150,7 +154,7 @@ def _local(table: Table, epsilon: float, seed: int) -> Sequence[Codes]:
         perturb(generator.bytes(32), tags, column, channel)
         for column, channel in zip(table.columns, channels, strict=True)
     ]
-    return _sampled(learn(released, study).network, table, seed)
+    return publish(learn(released, study), study)
 
 
 def _resampled(table: Table, _epsilon: float, seed: int) -> Sequence[Codes]:
@@ -178,21 +182,31 @@ _SAMPLERS: Final[tuple[tuple[str, str, bool, Sampling], ...]] = (
     ("dealt", "without replacement, consistent tables", True, "without-replacement"),
 )
 
-LINES: Final = (
-    Line(name="resample", words="a resample of the real records", draw=_resampled, private=False),
-    Line(name="shuffled", words="real columns, put together at random", draw=_shuffled, private=False),
-    Line(name="columns", words="curator: columns on their own", draw=_noisy_columns),
-    *(
+
+def lines(publish: Publish) -> tuple[Line, ...]:
+    """Return all ways, in the order of the table.
+
+    Args:
+        publish: draws records as a federation's release has them.
+    """
+    return (
+        Line(name="resample", words="a resample of the real records", draw=_resampled, private=False),
+        Line(name="shuffled", words="real columns, put together at random", draw=_shuffled, private=False),
+        Line(name="columns", words="curator: columns on their own", draw=_noisy_columns),
+        *(
+            Line(
+                name=f"{projection}-{name}",
+                words=f"curator: PrivBayes, {projection}, {words}",
+                draw=_privbayes(projection, consistent=consistent, sampling=sampling),
+                shown=name == "dealt",
+            )
+            for projection in PROJECTIONS
+            for name, words, consistent, sampling in _SAMPLERS
+        ),
+        Line(name="joint", words="curator: one joint model of all pairs", draw=_joint),
         Line(
-            name=f"{projection}-{name}",
-            words=f"curator: PrivBayes, {projection}, {words}",
-            draw=_privbayes(projection, consistent=consistent, sampling=sampling),
-            shown=name == "dealt",
-        )
-        for projection in PROJECTIONS
-        for name, words, consistent, sampling in _SAMPLERS
-    ),
-    Line(name="joint", words="curator: one joint model of all pairs", draw=_joint),
-    Line(name="local", words="federation: local randomization, learned network", draw=_local),
-)
-"""In the order of the table."""
+            name="local",
+            words="federation: local randomization, records as its release draws them",
+            draw=functools.partial(_local, publish),
+        ),
+    )

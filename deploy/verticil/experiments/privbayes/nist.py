@@ -29,14 +29,12 @@ from typing import Final
 
 import numpy as np
 
-from verticil.experiments.privbayes.datasets import INCOME, Table
+from verticil.experiments.privbayes.datasets import Table
 from verticil.shared.arrays import Bools, Codes, Floats
 from verticil.shared.evaluation.fidelity import distances
 
 CLUSTERINGS: Final = 100
 CLASSIFICATIONS: Final = 300
-CITY: Final = "PUMA"
-SEX: Final = "SEX"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +120,7 @@ def _event(generator: np.random.Generator, n_states: int, *, interval: bool) -> 
 def regression(table: Table, made: Sequence[Codes]) -> float:
     """The mean of both parts, 0 to 1."""
     names = table.schema.names
-    city, sex, income = (names.index(name) for name in (CITY, SEX, INCOME))
+    city, sex, income = (names.index(name) for name in table.regression)
     groups = list(itertools.product(range(table.schema.n_states[city]), range(table.schema.n_states[sex])))
     inequality: list[list[float]] = []
     ranks: list[Floats] = []

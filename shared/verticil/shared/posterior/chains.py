@@ -93,6 +93,8 @@ class Chains:
         together: how many variables a step draws anew, 1 to `MOST_TOGETHER`. With 1 a strong edge cannot be turned around: chains
             stay where they began; it is there to show that.
         threads: chains that run at the same time. The sample does not depend on it.
+        discarded: steps of each chain before its first graph is kept; None: a fifth of all.
+        thinning: steps from one graph that is kept to the next; None: such that at most 4,000 of each chain are.
 
     Raises:
         ValueError: a number is out of its range.
@@ -102,8 +104,15 @@ class Chains:
     steps: int = 20_000
     together: int = 3
     threads: int = field(default=1, compare=False, repr=False)
+    discarded: int | None = field(default=None, repr=False)
+    thinning: int | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        if not 0 <= (self.discarded or 0) < self.steps or (self.thinning is not None and self.thinning < 1):
+            raise ValueError(
+                f"a burn-in of {self.discarded} steps of {self.steps}, a graph every {self.thinning} steps: expected a burn-in "
+                "below the steps, and at least 1"
+            )
         if self.chains < 1 or self.steps < 20 or not 1 <= self.together <= MOST_TOGETHER or self.threads < 1:
             raise ValueError(
                 f"{self.chains} chains of {self.steps} steps, {self.together} variables together, {self.threads} threads: "
@@ -113,12 +122,17 @@ class Chains:
     @property
     def burn_in(self) -> int:
         """Steps of each chain before its first graph is kept."""
-        return self.steps // 5
+        return self.steps // 5 if self.discarded is None else self.discarded
 
     @property
     def every(self) -> int:
-        """Steps from one graph that is kept to the next: at most 4,000 of each chain are."""
-        return math.ceil((self.steps - self.burn_in) / _KEPT)
+        """Steps from one graph that is kept to the next: at most 4,000 of each chain are, unless `thinning` says it."""
+        return self.thinning or math.ceil((self.steps - self.burn_in) / _KEPT)
+
+    @property
+    def kept(self) -> int:
+        """Graphs of each chain that are kept, once all steps are done."""
+        return self._n_kept(self.steps)
 
     def start(self, sets: ParentSets, seed: int) -> ChainsState:
         """The first graph of each chain."""
@@ -233,7 +247,8 @@ class Chains:
         )
 
     def _mark(self, sets: ParentSets) -> bytes:
-        return hashlib.sha256(repr(self).encode() + sets.digest()).digest()
+        own = "" if (self.discarded, self.thinning) == (None, None) else f" {self.discarded} {self.thinning}"
+        return hashlib.sha256(repr(self).encode() + own.encode() + sets.digest()).digest()
 
     def stage(self, done: int) -> tuple[int, float]:
         """The step with which the stage ends that the next step belongs to, and the power of the weights in it."""

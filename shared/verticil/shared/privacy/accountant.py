@@ -119,8 +119,8 @@ def add_or_remove(events: Iterable[PrivacyEvent]) -> Cost | None:
     deltas: list[float] = []
     for event in events:
         losses_of = kind_of(event).add_or_remove
-        if losses_of is not None:
-            losses.update(losses_of(event))
+        if losses_of is not None and (added := losses_of(event)):
+            losses.update(added)
             deltas.append(cost_of(event).delta)
     delta = math.fsum(deltas)
     return Cost(epsilon=loss.epsilon_at(losses, delta), delta=delta) if deltas else None

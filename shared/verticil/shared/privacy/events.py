@@ -209,7 +209,7 @@ class EventKind(Generic[E]):
             other they list the events of a study, with `words`, under ``events``.
         losses: the privacy losses of one event, closer than `cost` tells, for numerical composition; None: `cost` is all.
         add_or_remove: the losses of one event for a person who is added or removed instead, told at the delta of `cost`, beside
-            it, because the literature counts so; None: it means nothing for this kind.
+            it, because the literature counts so; None, and no losses: it means nothing for this kind, or for this event.
         deviation: standard deviation of the noise on each count, for the plan of a study; None: it adds none to counts.
     """
 

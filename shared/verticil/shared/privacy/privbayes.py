@@ -4,6 +4,10 @@ One event: discrete Gaussian noise on every whole-number score and on every cell
 records where it is not public (`verticil.shared.privbayes.noise`: what a person changes of each, with the proofs). Their losses
 are composed as one sum; which tables are measured follows from the scores, how many measurements are made does not.
 
+Every account compares tables in which a person is replaced, so that its sums are of one relation: an event of which the epsilon
+is about a person who is added or removed is charged what it costs a person who is replaced (more: two cells of each table change,
+and a score by one more), and its own epsilon stands beside.
+
 Of the budget, in the sense of sums of (change / sigma)^2, `SHARE_OF_SCORES` goes to the scores, `SHARE_OF_RECORDS` to the number
 of records where it is counted, and the rest to the tables.
 """
@@ -48,8 +52,8 @@ class PrivBayesRun(PrivacyEvent):
         measurements: of tables, all together.
         records: on the number of records; None: it is public.
         delta: at which epsilon is told, 0 < delta < 1.
-        epsilon: that the noise was made for, which is what the event costs if it is proved to be enough, and only then; None: it
-            costs the least epsilon that is proved.
+        epsilon: that the noise was made for under `relation`, which is what the event costs a person under it if it is proved to
+            be enough, and only then; None: it costs the least epsilon that is proved.
 
     Raises:
         ValueError: a parameter is out of its range, or the number of records does not fit the relation.
@@ -114,7 +118,7 @@ def noise_for(epsilon: float, delta: float, relation: Relation, n_attributes: in
     for _ in range(_STEPS):
         noise = _noise(unit, relation, n_attributes, scored=scored and n_attributes > 1)
         event = run_event(noise, n_attributes, delta=delta)
-        if delta_at(_losses(event), epsilon) <= delta:
+        if delta_at(_losses(event, relation), epsilon) <= delta:
             return noise
         unit *= _STEP
     raise ValueError(
@@ -143,19 +147,29 @@ def _noise(unit: float, relation: Relation, d: int, *, scored: bool) -> Noise:
     )
 
 
-def _losses(event: PrivBayesRun) -> Counter[Loss]:
-    relation: Relation = "replace" if event.relation == REPLACE_ONE else "add-remove"
+def _losses(event: PrivBayesRun, relation: Relation) -> Counter[Loss]:
     found: Counter[Loss] = Counter()
     found[DiscreteGaussianLoss(sigma=event.measurement)] += cells_changed(relation) * event.measurements
     if event.scores is not None:
         found[DiscreteGaussianLoss(sigma=event.scores, change=score_change(relation))] += n_scores(event.attributes)
-    if event.records is not None:
+    if event.records is not None and relation == "add-remove":  # who is replaced leaves their number as it is
         found[DiscreteGaussianLoss(sigma=event.records)] += 1
     return found
 
 
+def _replaced(event: PrivBayesRun) -> Counter[Loss]:
+    return _losses(event, "replace")
+
+
+def _added(event: PrivBayesRun) -> Counter[Loss]:
+    """Return the losses for a person who is added or removed; none where the event promises nothing of that."""
+    return _losses(event, "add-remove") if event.relation == ADD_OR_REMOVE else Counter()
+
+
 def _cost(event: PrivBayesRun) -> Cost:
-    return cost_at(_losses(event), event.delta, event.epsilon)
+    """Return what a person who is replaced is charged, whatever the event's own relation is."""
+    stated = event.epsilon if event.relation == REPLACE_ONE else None
+    return cost_at(_replaced(event), event.delta, stated)
 
 
 def _words(event: PrivBayesRun) -> str:
@@ -165,9 +179,16 @@ def _words(event: PrivBayesRun) -> str:
         if event.scores is None
         else f"every score of a pair of columns (standard deviation {event.scores:.4g}) and on "
     )
+    words = f"epsilon {cost.epsilon:.4g}, delta {cost.delta:.4g} ({REPLACE_ONE})"
+    if event.relation == ADD_OR_REMOVE:
+        own = cost_at(_added(event), event.delta, event.epsilon)
+        words = (
+            f"and on the number of people (standard deviation {event.records or 0.0:.4g}): epsilon {own.epsilon:.4g}, delta "
+            f"{own.delta:.4g} ({ADD_OR_REMOVE}); {words}"
+        )
     return (
         f"PrivBayes was run: discrete Gaussian noise on {scores}every count of {event.measurements} measured tables (standard "
-        f"deviation {event.measurement:.4g}): epsilon {cost.epsilon:.4g}, delta {cost.delta:.4g} ({event.relation})"
+        f"deviation {event.measurement:.4g}){': ' if event.relation == REPLACE_ONE else ' '}{words}"
     )
 
 
@@ -179,7 +200,8 @@ def study_noise(study: Study) -> Noise:
     """
     if study.tables is None:
         raise ValueError("the study asks for no noise on tables")
-    return noise_for(study.tables.epsilon, study.tables.delta, "replace", len(study.schema))
+    relation: Relation = "add-remove" if study.privbayes.neighbours == "add-remove" else "replace"
+    return noise_for(study.tables.epsilon, study.tables.delta, relation, len(study.schema))
 
 
 def _of_study(study: Study, party: str) -> Iterable[PlannedEvent]:
@@ -208,6 +230,7 @@ register(
         words=_words,
         of_study=_of_study,
         has_own_words=True,
-        losses=_losses,
+        losses=_replaced,
+        add_or_remove=_added,
     )
 )

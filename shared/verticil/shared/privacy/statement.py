@@ -39,6 +39,7 @@ from verticil.shared.privacy.events import (
     words,
 )
 from verticil.shared.privacy.masked_figures import FourFigures, four_figures
+from verticil.shared.privacy.privbayes import ADD_OR_REMOVE
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocol import Disclosure
 from verticil.shared.study.protocols import disclosure, protocol_of
@@ -220,6 +221,7 @@ class PrivacyStatement:
         accounts: what everything costs, for each reader that something is drawn for, or published to.
         composed: something is drawn whose losses the accountant composes; no version without accounts could.
         masked: the four figures of a masked study, whose columns nobody reads; None: it is none.
+        counted: the number of people is not public, but counted with noise.
     """
 
     columns: tuple[ColumnStatement, ...]
@@ -231,6 +233,7 @@ class PrivacyStatement:
     accounts: tuple[AccountStatement, ...] = ()
     composed: bool = False
     masked: FourFigures | None = None
+    counted: bool = False
 
     @property
     def together(self) -> Cost:
@@ -296,7 +299,7 @@ class PrivacyStatement:
         return {
             "statement": (
                 "(epsilon, delta) of all of this study together, for the replacement of one person's data at all parties; the "
-                "number of people is public. null means that there is no bound."
+                f"number of people is {'counted with noise' if self.counted else 'public'}. null means that there is no bound."
             ),
             "list": [account.document() for account in self.accounts],
         }
@@ -373,6 +376,7 @@ def privacy_statement(study: Study, dag: Dag | None = None) -> PrivacyStatement:
         accounts=accounts_of(drawn),
         composed=any(kind_of(event).losses is not None for event in drawn),
         masked=four_figures(study),
+        counted=any(event.relation == ADD_OR_REMOVE for event in drawn),
     )
 
 

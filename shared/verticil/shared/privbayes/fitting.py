@@ -34,7 +34,7 @@ class Fitted:
         tables: the noisy counts, one table each.
         distributions: the same as distributions, axes as in the tables.
         tau: most cells of a table.
-        n_records: what tau was made from; counted with noise where it is not public, None where tau was given.
+        n_records: of the table; counted with noise where it is not public, and then possibly negative.
         noise: that was drawn.
         zeros: which combinations of some attributes rules leave possible; None: all.
     """
@@ -43,7 +43,7 @@ class Fitted:
     tables: tuple[NoisyTable, ...]
     distributions: tuple[Floats, ...]
     tau: float
-    n_records: float | None
+    n_records: int
     noise: Noise
     zeros: Zeros | None = None
 
@@ -131,11 +131,10 @@ def fit(
     Raises:
         ValueError: the arguments do not fit each other, or as `discrete_gaussian.draw`.
     """
-    n: float | None = None
+    n = len(columns[0])
+    if noise.records is not None:
+        n = counted_records(n, key=key, sigma=noise.records)
     if tau is None:
-        n = len(columns[0])
-        if noise.records is not None:
-            n = counted_records(len(columns[0]), key=key, sigma=noise.records)
         tau = automatic_tau(n, noise.table())
     if scores is None:
         if noise.scores is None and len(n_states) > 1:

@@ -5,6 +5,9 @@ counts (or runs PrivBayes, whose scores and tables have noise), and from then on
 published is (epsilon, delta) differentially private for the replacement of one person; the number of people is public. That the
 owner, the trusted curator, drew the noise as it says cannot be seen from outside.
 
+With ``[privbayes] neighbours = "add-remove"`` the epsilon is about a person who is added or removed, and the number of people is
+counted with noise: nothing that is published, and nothing that decides whether something is, comes from the exact one.
+
 One study has no noise: one that samples graphs (`[structure] method = "posterior"`) and names no ``[tables]``. It is learned from
 the records as they are, as Martins, Gonçalves & Galletti have it, promises nothing, and is charged without a bound.
 
@@ -28,6 +31,12 @@ _STATEMENT: Final = (
     "learned, so all that is published is (epsilon, delta) differentially private for the replacement of one person's row. The "
     "number of people is public and not covered. That the noise was drawn rests on the organisation's word."
 )
+_COUNTED: Final = (
+    "One organisation held the whole table. It added discrete Gaussian noise to every score and count that it used, and to the "
+    "number of people, before anything was learned, so all that is published is (epsilon, delta) differentially private for a "
+    "person whose row is added or removed. The accounts state what it costs a person whose row is replaced, and beside it this "
+    "epsilon. That the table has people is public and not covered. That the noise was drawn rests on the organisation's word."
+)
 
 
 _EXACT: Final = (
@@ -43,11 +52,13 @@ class CuratorStatement(Statement):
 
     Attributes:
         noise: the tables that everything was learned from have noise.
+        counted: the number of people has noise, too.
     """
 
     key = "curator"
 
     noise: bool = True
+    counted: bool = False
 
     @property
     def exact(self) -> bool:
@@ -65,9 +76,16 @@ class CuratorStatement(Statement):
         """The statement."""
         return {
             "exact_parameters": self.exact,
-            "statement": _EXACT if self.exact else _STATEMENT,
-            "relation": "replace one person; the number of people is public",
+            "statement": _EXACT if self.exact else _COUNTED if self.counted else _STATEMENT,
+            "relation": "add or remove one person; the number of people is counted with noise"
+            if self.counted
+            else "replace one person; the number of people is public",
         }
+
+
+def counts_people(study: Study) -> bool:
+    """Return whether the number of people is no public one, but counted with noise."""
+    return study.privbayes.neighbours == "add-remove"
 
 
 class Curator(Protocol):
@@ -128,7 +146,7 @@ class Curator(Protocol):
 
     def statement(self, study: Study, dag: Dag) -> CuratorStatement:
         """What the noise promises."""
-        return CuratorStatement(noise=study.tables is not None)
+        return CuratorStatement(noise=study.tables is not None, counted=counts_people(study))
 
     def learned_from(self, study: Study) -> str:
         """Counts with noise, or the records of a study that samples graphs without."""

@@ -33,6 +33,7 @@ from verticil.shared.model.graph import Dag
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.record import LATER, Key, read_fields, write
 from verticil.shared.study.codebook import make_variable
+from verticil.shared.study.privbayes_rule import PrivBayesRule
 from verticil.shared.study.vocabulary import (
     GRAPH_PRIORS,
     LINKAGE_MODES,
@@ -272,6 +273,7 @@ class PosteriorRule:
         missing: what a missing value is: ``category``, a category like another; or ``augment``, an unknown that is drawn with
             the graphs, where the records are there as they are (`study.posterior.drawn_categories`).
         within_bins: how numbers lie inside bins: ``declared``, or ``estimated`` by the bins beside (`release.within_bins`).
+        burn_in, thinning: steps before the first graph and between graphs; None: a fifth, and at most `KEPT_GRAPHS` of a chain.
     """
 
     chains: int = 4
@@ -283,6 +285,8 @@ class PosteriorRule:
     statistics: Annotated[tuple[tuple[str, ...], ...], Key(form='[["chi-square", "one", "other"], ..]')] = ()
     missing: Annotated[str, Key(later=True, choices=MISSING)] = MISSING[0]
     within_bins: Annotated[str, Key(later=True, choices=WITHIN_BINS)] = WITHIN_BINS[0]
+    burn_in: Annotated[int | None, LATER] = None
+    thinning: Annotated[int | None, LATER] = None
 
 
 Tables = tuple[tuple[str, tuple[tuple[float, ...], ...]], ...]
@@ -521,6 +525,7 @@ class Study:
             the order of the variables within the unit.
         structure, parameters, release: what is learned and published.
         posterior: how graphs are sampled, where they are.
+        privbayes: how PrivBayes measures, where it does.
         breach: what no unit may allow; None: the study has no such rule.
         share: Model I: what is done before parameters are shared; None in Model II only.
         tables: the noise on the tables that everything is learned from; None (Model II): it is learned from the columns.
@@ -546,6 +551,7 @@ class Study:
     units: tuple[Unit, ...]
     structure: StructureRule
     posterior: Annotated[PosteriorRule, LATER] = PosteriorRule()
+    privbayes: Annotated[PrivBayesRule, LATER] = field(default_factory=PrivBayesRule)
     parameters: ParameterRule = ParameterRule()
     release: ReleaseRule = ReleaseRule()
     breach: Annotated[Breach | None, LATER] = None

@@ -6,6 +6,7 @@ does not hold, are refused there for every method.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -32,6 +33,8 @@ _RANGES: Final = {
     "alpha": (0, 100),
     "data_sets": (1, 100),
 }
+LEAST_KEPT: Final = 20
+"""Graphs of a chain that burn-in and thinning leave at least; of noisy tables a chain by each replicate leaves a fifth."""
 _MAX_STATISTICS: Final = 100
 _MOST_NATS: Final = 1e5
 
@@ -54,6 +57,7 @@ def check_posterior(study: Study, *, source: str) -> None:
     for key, (least, most) in _RANGES.items():
         if not least <= (number := getattr(rule, key)) <= most:  # also for NaN
             fail(f"{where}.{key}", f"got {number:.17g}, expected {least:g} to {most:g}")
+    _check_chains(rule, where=where)
     _check_prior(study, where=where)
     _check_missing(study, where=f"{where}.missing")
     if rule.within_bins not in WITHIN_BINS:
@@ -90,6 +94,34 @@ def check_posterior(study: Study, *, source: str) -> None:
         fail(f"{where}.statistics", f"{len(rule.statistics)} of them, expected at most {_MAX_STATISTICS}")
     for number, words in enumerate(rule.statistics, 1):
         _check_statistic(study, words, where=f"{where}.statistics, number {number}")
+
+
+def _check_chains(rule: PosteriorRule, *, where: str) -> None:
+    """Check that burn-in and thinning leave graphs, and no more of them than a checkpoint holds."""
+    if (rule.burn_in, rule.thinning) == (None, None):
+        return
+    burn_in = rule.steps // 5 if rule.burn_in is None else rule.burn_in
+    if not 0 <= burn_in < rule.steps:
+        fail(
+            f"{where}.burn_in",
+            f"got {burn_in}, expected 0 to {rule.steps - 1}, less than the {rule.steps} steps of a chain",
+        )
+    if rule.thinning is not None and rule.thinning < 1:
+        fail(f"{where}.thinning", f"got {rule.thinning}, expected 1 or more steps from one graph to the next")
+    thinning = rule.thinning or math.ceil((rule.steps - burn_in) / KEPT_GRAPHS)
+    if not LEAST_KEPT <= (kept := (rule.steps - burn_in) // thinning) <= KEPT_GRAPHS:
+        fail(
+            f"{where}.burn_in, thinning",
+            f"{rule.steps} steps with a burn-in of {burn_in} and every graph {thinning} steps after the last keep {kept} graphs "
+            f"of a chain, expected {LEAST_KEPT} to {KEPT_GRAPHS}",
+            hint="leave both out, or change `steps`",
+        )
+    if rule.missing == "augment":
+        fail(
+            f"{where}.burn_in, thinning",
+            "go with missing = 'category', got 'augment', which draws missing values in rounds of its own length",
+            hint="remove them",
+        )
 
 
 def _check_prior(study: Study, *, where: str) -> None:

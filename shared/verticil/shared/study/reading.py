@@ -26,7 +26,17 @@ from verticil.shared.record import keys, read
 from verticil.shared.study import rules, schemes, vocabulary
 from verticil.shared.study.approval import check_not_weaker
 from verticil.shared.study.codebook import variable_from
-from verticil.shared.study.document import CustomRule, QuorumRule, ShareRule, StructureRule, Study, Unit, schema_of
+from verticil.shared.study.document import (
+    CustomRule,
+    PosteriorRule,
+    QuorumRule,
+    ShareRule,
+    StructureRule,
+    Study,
+    Unit,
+    schema_of,
+)
+from verticil.shared.study.privbayes_rule import PrivBayesRule
 from verticil.shared.study.protocols import PROTOCOLS, protocol_of
 from verticil.shared.study.schemes import Domain, compound, compound_of, single
 from verticil.shared.study.vocabulary import TABLE
@@ -43,11 +53,13 @@ _OF_CUSTOM: Final = ("target", "sensitive", "hide_from")
 _OF_GIVEN: Final = ("method", "parents", "max_parents", "max_family_cells", *_OF_CUSTOM)
 
 
-def read_study(path: Path) -> Study:
+def read_study(path: Path, *, by_owner: bool = False) -> Study:
     """Read and resolve a study document.
 
     Args:
         path: the TOML file.
+        by_owner: the owner of a whole table carries it out alone, whatever its model: ``[posterior]`` and ``[privbayes]`` are
+            read and not checked, because they apply to the owner's study, where they are checked.
 
     Returns:
         The proposal, checked.
@@ -56,7 +68,7 @@ def read_study(path: Path) -> Study:
         Misuse: FILE_MISSING; STUDY_INVALID with file, key, expected and got; STUDY_UNSUPPORTED for what a later version does;
             MATRIX_INVALID or MATRIX_SINGULAR.
     """
-    return _study(read_toml(path, code="STUDY_INVALID"), path.parent)
+    return _study(read_toml(path, code="STUDY_INVALID"), path.parent, by_owner=by_owner)
 
 
 def read_study_text(text: str, folder: Path) -> Study:
@@ -64,7 +76,7 @@ def read_study_text(text: str, folder: Path) -> Study:
     return _study(toml_table(text, source="study.toml", code="STUDY_INVALID"), folder)
 
 
-def _study(table: Table, folder: Path) -> Study:
+def _study(table: Table, folder: Path, *, by_owner: bool = False) -> Study:
     resolved = ("schema", "parties", "units", "left_out", "reviewed")
     own = dict.fromkeys(("title", "model", "expires", "structure", "share", "quorum", "knowledge", *resolved))
     table.only(*keys(Study, but=own), *_OWN_KEYS)
@@ -94,9 +106,10 @@ def _study(table: Table, folder: Path) -> Study:
         },
     )
     study = dataclasses.replace(study, parameters=study.parameters.in_order_of(schema.names))
-    if table.has("posterior"):
+    if table.has("posterior") and not by_owner:
         _check_posterior_table(table.table("posterior"), study)
-    rules.check(study, source=table.source)
+    applying = dataclasses.replace(study, posterior=PosteriorRule(), privbayes=PrivBayesRule()) if by_owner else study
+    rules.check(applying, source=table.source)
     return study
 
 

@@ -26,6 +26,7 @@ from verticil.shared.model.schema import Missing, Variable
 from verticil.shared.study.codebook import bin_labels, check_letters, check_text
 from verticil.shared.study.document import StructureRule, Study, Unit
 from verticil.shared.study.posterior import check_posterior
+from verticil.shared.study.privbayes import check_privbayes
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.schemes import SCHEMES
 from verticil.shared.study.table_rules import check_tables
@@ -83,6 +84,7 @@ def check(study: Study, *, source: str) -> None:
     check_breach(study, source=source)
     check_tables(study, source=source)
     check_posterior(study, source=source)
+    check_privbayes(study, source=source)
     _check_publish(study, source=source)
     rules.numbers(study)
     check_quorum(study, source=source)

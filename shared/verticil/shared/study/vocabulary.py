@@ -74,6 +74,10 @@ SOURCES: Final = ("joint", "network", "posterior")
 GRAPH_PRIORS: Final = ("uniform", "penalty")
 MISSING: Final = ("category", "augment")
 WITHIN_BINS: Final = ("declared", "estimated")
+NEGATIVE: Final = ("simplex", "clip")
+"""How PrivBayes avoids negative counts."""
+NEIGHBOURS: Final = ("replace", "add-remove")
+"""Which tables the epsilon of PrivBayes compares."""
 STATISTICS: Final = {
     "mle": '["mle", "VARIABLE", "CATEGORY", "GIVEN", "ITS CATEGORY", ..]',
     "chi-square": '["chi-square", "ONE", "OTHER"]',

@@ -94,7 +94,9 @@ def sampled_graphs(
     """
     rule = study.posterior
     sets = sets_of(scores, problem, pairs, study, interruption)
-    chains = Chains(chains=rule.chains, steps=rule.steps, threads=_threads())
+    chains = Chains(
+        chains=rule.chains, steps=rule.steps, threads=_threads(), discarded=rule.burn_in, thinning=rule.thinning
+    )
     sample = run_chains(chains, sets, study.structure.seed, progress, interruption)
     return Sampled(sample=sample, result=consensus(sample, problem, seed=study.structure.seed), scores=scores)
 
@@ -120,7 +122,14 @@ def mixed_graphs(
         stages: each score is one of them.
     """
     rule, seed = study.posterior, study.structure.seed
-    chains = Chains(chains=rule.chains, steps=max(rule.steps // _SHARE, 100), threads=_threads())
+    discarded = None if rule.burn_in is None else rule.burn_in // _SHARE
+    chains = Chains(
+        chains=rule.chains,
+        steps=max(rule.steps // _SHARE, 100),
+        threads=_threads(),
+        discarded=discarded,
+        thinning=rule.thinning,
+    )
     samples: list[GraphSample] = []
     for number, scores in enumerate(parts):
 
