@@ -20,7 +20,7 @@ from verticil.analyst.draft import dataset_rule
 from verticil.curator.reading import Table, check_is_file, read_table
 from verticil.curator.spending import dataset_of
 from verticil.curator.state import CuratorState
-from verticil.party.dataset.person_keys import KEY_BYTES, PeopleOfTable, PersonMacs, numbers_of
+from verticil.party.dataset.person_keys import KEY_BYTES, PeopleOfTable, PersonMacs
 from verticil.party.dataset.table import header, read_parts
 from verticil.party.limits.same_people import SamePeople
 from verticil.party.people.reading import read_everybody
@@ -28,6 +28,7 @@ from verticil.party.people.sketch import LIMIT, numbered
 from verticil.party.policy.ledger import Ledger
 from verticil.party.storage.database import FILE_NAME as DATABASE
 from verticil.party.storage.secret import SiteSecret
+from verticil.shared.arrays import key_numbers
 from verticil.shared.study.document import Study
 
 
@@ -52,7 +53,7 @@ def people_of(path: Path, *, id_column: str | None, secret: SiteSecret, folder: 
         if part.n_rows:
             rows = zip(*(part.columns[name].texts() for name in names), strict=True)
             pairs, _ = macs.of([json.dumps(row) for row in rows])
-            keys.append(numbers_of(pairs[:, :KEY_BYTES]))
+            keys.append(key_numbers(pairs[:, :KEY_BYTES]))
     rows_of_table = numbered(np.concatenate(keys))
     return PeopleOfTable(exact=rows_of_table, loose=rows_of_table)
 
