@@ -41,7 +41,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoencoderSettings:
-    """Numbers of a training of the autoencoder. The defaults were tuned on ma2019 (`tests/bench/kipps.py --data ma2019`).
+    """Numbers of a training of the autoencoder. The defaults were tuned on ma2019 (`tests/bench/kipps_generators.py`).
 
     Attributes:
         steps: of encoder and decoder together.
