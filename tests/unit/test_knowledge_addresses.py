@@ -79,6 +79,7 @@ def test_versions_are_apart_though_their_numbers_are_equal():
         ("192.0.2.5/24", "the network has bits behind its prefix of 24, expected its first address"),
         ("192.0.2.9-192.0.2.1", "the range ends before it begins"),
         ("192.0.2.1-2001:db8::1", "a range from IPv4 to IPv6"),
+        ("198.18.0.0/19", "8,192 addresses, expected at most 4,096: each is a value of its own"),
         ("10.0.0.0/8", "16,777,216 addresses, expected at most 4,096"),
         ("2001:db8::/64", "18,446,744,073,709,551,616 addresses, expected at most 4,096"),
     ],
