@@ -88,7 +88,7 @@ def synthesize_command(
         GeneratorChoice | None,
         typer.Option(
             help="kipps: gan, the paper's adversarial network (the default), or vae, an autoencoder that knows the same rules "
-            "and is nearer to the people."
+            "and is nearer in tables of two columns."
         ),
     ] = None,
     steps: Annotated[
