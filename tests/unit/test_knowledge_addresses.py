@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.knowledge import HEAD, study
+from support.knowledge import HEAD, PREFIXES, study
 from verticil.shared.errors import Misuse
 from verticil.shared.knowledge import addresses
 from verticil.shared.knowledge.addresses import canonical_address, read_range
@@ -154,6 +154,32 @@ def test_a_sequence_is_refused_with_what_can_be_said_instead(tmp_path: Path):
         Misuse, match=r"kind: a sequence says what a record is followed by, and records of a study have no"
     ):
         study(tmp_path, 'kind = "sequence"\nif = { sex = "Male" }')
+
+
+def test_a_graph_names_networks_as_tables_do(tmp_path: Path):
+    """`k:network` in place of `sh:in`; one that is none, or holds no category, is refused with its line."""
+    head = HEAD.replace("[randomization_default]", COLUMN + "[randomization_default]")
+    rule = (
+        'kind = "implication"\nname = "near"\nif = { server = { network = "192.0.2.0/24" } }\nthen = { sex = "Male" }'
+    )
+    graph = PREFIXES + (
+        ':server a k:Attribute ; k:column "server" . :sex a k:Attribute ; k:column "sex" .\n'
+        ':near a sh:NodeShape ; sh:targetClass k:Record ; rdfs:label "near" ;\n'
+        '  sh:or ( [ sh:not [ sh:path :server ; k:network "%s" ] ] [ sh:path :sex ; sh:in ( "Male" ) ] ) .'
+    )
+
+    def by_file(network: str):
+        (tmp_path / "rules.ttl").write_text(graph % network)
+        (tmp_path / "graph.toml").write_text(head + '[knowledge]\nfile = "rules.ttl"\n')
+        return read_study(tmp_path / "graph.toml").knowledge
+
+    assert by_file("192.0.2.0/24") == study(tmp_path, rule, head=head).knowledge
+    for network, problem in (
+        ("192.0.2.300", "k:network: this is no address"),
+        ("203.0.113.0/24", "no category of 'server' is an address of k:network"),
+    ):
+        with pytest.raises(Misuse, match=rf"rules.ttl: line \d+: .*{problem}"):
+            by_file(network)
 
 
 # ---- the example
