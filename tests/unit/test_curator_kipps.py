@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from verticil.cli.main import app, main
-from verticil.cli.synthesize import GeneratorChoice, _settings
+from verticil.cli.synthesize import GeneratorChoice, RuleLossChoice, _settings
 from verticil.curator import kipps
 from verticil.curator.kipps import generate
-from verticil.gan.settings import GENERATORS, AutoencoderSettings, Settings, generator_name
+from verticil.gan.settings import GENERATORS, AutoencoderSettings, Settings, generator_name, settings_text
 from verticil.shared.errors import Misuse, Refusal
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.study.reading import read_study
@@ -93,7 +93,9 @@ def test_what_needs_a_network_does_not_go_with_a_generator(clinic: Path, option:
     assert not (clinic / "verticil-curator").exists()
 
 
-@pytest.mark.parametrize("option", [["--generator", "vae"], ["--steps", "10"], ["--rule-weight", "0"]])
+@pytest.mark.parametrize(
+    "option", [["--generator", "vae"], ["--steps", "10"], ["--rule-weight", "0"], ["--rule-loss", "holds"]]
+)
 def test_options_of_the_generator_go_with_no_other_method(
     clinic: Path, option: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -111,6 +113,11 @@ def test_options_change_the_usual_settings_of_their_generator_and_nothing_else()
         "Settings(steps=1500, batch=500, noise=64, generator=(128, 128), critic=(64, 64), clip=1.0, penalty=10.0, "
         "temperature=0.5, rule_weight=1.0, rates=(0.001, 0.0002))"
     )
+    assert settings_text(Settings()) == repr(Settings())
+    other = _settings(GeneratorChoice.gan, None, None, RuleLossChoice.holds)
+    assert settings_text(other) == repr(Settings()) + " rule_loss=holds"
+    with pytest.raises(Misuse, match="--rule-loss goes with --generator gan, and the generator is vae"):
+        _settings(GeneratorChoice.vae, None, None, RuleLossChoice.holds)
     vae = _settings(GeneratorChoice.vae, 7, 0.0)
     assert vae == AutoencoderSettings(steps=7, rule_weight=0.0)
     assert generator_name(vae) == "vae"

@@ -39,6 +39,13 @@ class GeneratorChoice(StrEnum):
     vae = "vae"
 
 
+class RuleLossChoice(StrEnum):
+    """What a broken rule costs the adversarial generator; see `verticil.gan.settings.Settings`."""
+
+    head = "head"
+    holds = "holds"
+
+
 def synthesize_command(
     table: Annotated[Path, typer.Argument(metavar="TABLE", help="CSV or Parquet: one row for each person.")],
     study: Annotated[
@@ -102,6 +109,12 @@ def synthesize_command(
             help="kipps: weight of the rules in the loss, 0 for none; default: 1 with gan, 10 with vae.",
         ),
     ] = None,
+    rule_loss: Annotated[
+        RuleLossChoice | None,
+        typer.Option(
+            help="kipps, gan: head, as it was (the default), or holds, the loss of vae: nearer, and rules are broken less often."
+        ),
+    ] = None,
     form: FormatOption = Format.text,
 ) -> None:
     """What one owner of the whole table would publish: synthetic records, with one bound for everything together.
@@ -117,7 +130,7 @@ def synthesize_command(
             f"--{'compare' if compare else 'strict'} does not go with --method kipps",
             hint="leave it out: there is neither a network to compare nor a chain",
         )
-    of_kipps = {"--generator": generator, "--steps": steps, "--rule-weight": rule_weight}
+    of_kipps = {"--generator": generator, "--steps": steps, "--rule-weight": rule_weight, "--rule-loss": rule_loss}
     if method.value != "kipps" and (named := [name for name, value in of_kipps.items() if value is not None]):
         raise Misuse(
             "USAGE",
@@ -147,7 +160,7 @@ def synthesize_command(
             dataset=dataset,
             id_column=id_column,
             budget=Cost(epsilon=budget, delta=math.inf),
-            settings=_settings(generator or GeneratorChoice.gan, steps, rule_weight),
+            settings=_settings(generator or GeneratorChoice.gan, steps, rule_weight, rule_loss),
             step=told,
             form=form,
         )
@@ -173,11 +186,23 @@ def synthesize_command(
         raise typer.Exit(6)
 
 
-def _settings(generator: GeneratorChoice, steps: int | None, rule_weight: float | None) -> AnySettings:
-    """Return the usual settings of a generator, with what is asked for in place of the usual."""
-    from verticil.gan.settings import GENERATORS
+def _settings(
+    generator: GeneratorChoice, steps: int | None, rule_weight: float | None, rule_loss: RuleLossChoice | None = None
+) -> AnySettings:
+    """Return the usual settings of a generator, with what is asked for in place of the usual.
+
+    Raises:
+        Misuse: USAGE, the generator has no choice of the loss.
+    """
+    from verticil.gan.settings import GENERATORS, AutoencoderSettings
 
     usual = GENERATORS[generator.value]()
+    if rule_loss is not None:
+        if isinstance(usual, AutoencoderSettings):
+            raise Misuse(
+                "USAGE", "--rule-loss goes with --generator gan, and the generator is vae", hint="leave --rule-loss out"
+            )
+        usual = dataclasses.replace(usual, rule_loss=rule_loss.value)
     return dataclasses.replace(
         usual,
         steps=usual.steps if steps is None else steps,

@@ -31,7 +31,7 @@ from verticil.curator.spending import UNLIMITED, Spending, charge
 from verticil.curator.state import FOLDER, CuratorState, opened
 from verticil.curator.study import KIPPS, owners_study
 from verticil.curator.synthesis import TABLES, delta_warning, free_place, write_records
-from verticil.gan.settings import AnySettings, AutoencoderSettings, Settings, generator_name
+from verticil.gan.settings import AnySettings, AutoencoderSettings, Settings, generator_name, settings_text
 from verticil.party.dataset.releases import Release
 from verticil.party.storage.secret import secret_id
 from verticil.shared.durable import rename
@@ -206,7 +206,7 @@ def _training(
     known = None if study.knowledge is None else write(study.knowledge)
     named = [KIPPS, table.sources, [digest.hex() for digest in table.codebooks], known]
     machine = [version("torch"), version("numpy"), platform.machine(), torch.backends.cpu.get_cpu_capability()]
-    drawn = [events.to_json(event), repr(settings), study.structure.seed, machine]
+    drawn = [events.to_json(event), settings_text(settings), study.structure.seed, machine]
     return Release(
         variables=study.schema.names,
         dataset=dataset,

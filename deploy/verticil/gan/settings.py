@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +21,8 @@ class Settings:
         temperature: of the softmax in whose place categories are drawn (E. Jang, S. Gu, B. Poole, ICLR 2017).
         rule_weight: of the rules in the generator's loss; 0: it does not know them.
         rates: of learning, of critic and generator.
+        rule_loss: "head": a rule is met by making its head true, and pulls shares towards heads; "holds": -log of the probability
+            that it holds. It came later: see `settings_text`.
     """
 
     steps: int = 1500
@@ -33,6 +35,7 @@ class Settings:
     temperature: float = 0.5
     rule_weight: float = 1.0
     rates: tuple[float, float] = (1e-3, 2e-4)
+    rule_loss: Literal["head", "holds"] = field(default="head", repr=False)
 
     def rate(self, n_records: int) -> float:
         """The chance of each person to be in a step."""
@@ -88,3 +91,15 @@ def generator_name(settings: AnySettings) -> str:
     'vae'
     """
     return next(name for name, kind in GENERATORS.items() if type(settings) is kind)
+
+
+def settings_text(settings: AnySettings) -> str:
+    """Return all numbers of a training, by which ledger and checkpoints tell trainings apart.
+
+    What came later is left out where it has its default, so trainings of a program before keep their names.
+
+    >>> settings_text(Settings()) == repr(Settings()), settings_text(Settings(rule_loss="holds")).endswith("rule_loss=holds")
+    (True, True)
+    """
+    later = "" if isinstance(settings, AutoencoderSettings) or settings.rule_loss == "head" else settings.rule_loss
+    return repr(settings) + (f" rule_loss={later}" if later else "")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from verticil.gan.settings import AnySettings
+from verticil.gan.settings import AnySettings, settings_text
 from verticil.shared.arrays import Codes
 from verticil.shared.durable import rename
 from verticil.shared.errors import DataFault
@@ -97,7 +97,7 @@ class Steps(ABC):
         """Return what the training has cost, and of what it is."""
         return {
             "event": to_json(self._event),
-            "settings": repr(self.__settings),
+            "settings": settings_text(self.__settings),
             "spent": "" if not done else to_json(dataclasses.replace(self._event, steps=done, epsilon=None)),
             _RECORDS: self._records,
         }

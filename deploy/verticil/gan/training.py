@@ -29,7 +29,7 @@ from verticil.gan.conditions import (
     parts_of,
     terms,
 )
-from verticil.gan.rule_loss import LEAST, head_loss, with_tensors
+from verticil.gan.rule_loss import LEAST, broken_loss, head_loss, with_tensors
 from verticil.gan.settings import Settings
 from verticil.gan.steps import Steps, content_digest
 from verticil.gan.streams import Stream
@@ -267,7 +267,8 @@ class Training(Steps):
         parts = [part.softmax(1) for part in logits.split(self._schema.n_states, 1)]
         loss = self.asked(parts, entries) - forward(self.critic, torch.cat([fake, condition], 1)).mean()
         if settings.rule_weight:
-            loss = loss + settings.rule_weight * sum(head_loss(parts, term) for term in self._tensors)
+            of_rule = head_loss if settings.rule_loss == "head" else broken_loss
+            loss = loss + settings.rule_weight * sum(of_rule(parts, term) for term in self._tensors)
         self._optimizers[1].zero_grad()
         for weight, found in zip(self.generator, torch.autograd.grad(loss, self.generator), strict=True):
             weight.grad = found
