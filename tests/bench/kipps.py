@@ -24,7 +24,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 from verticil.experiments.hittmeir import datasets
 from verticil.gan.settings import Settings
 from verticil.gan.streams import Stream
-from verticil.gan.training import Trained, fake_entries, logits_of, one_hot, train
+from verticil.gan.training import Trained, train
 from verticil.shared.arrays import Codes
 from verticil.shared.evaluation.fidelity import distances
 from verticil.shared.knowledge.rules import Condition, Function, Knowledge, Rule
@@ -100,14 +100,8 @@ def _knowledge(schema: Schema, codes: list[Codes]) -> Knowledge:
 
 def drawn(trained: Trained, seed: int) -> list[Codes]:
     """Records as the generator gives them."""
-    import torch
-
     stream = Stream(seed.to_bytes(32, "big"), b"bench")
-    entries = fake_entries(trained.parts, trained.shares, stream, RECORDS)
-    with torch.no_grad():
-        logits = logits_of(
-            trained.weights, stream, one_hot(entries, trained.parts.size), trained.settings.noise
-        ).numpy()
+    logits = trained.logits(stream, RECORDS)
     noisy = np.split(logits + stream.gumbel(*logits.shape), np.cumsum(trained.schema.n_states)[:-1], axis=1)
     return [part.argmax(axis=1).astype(np.uint8) for part in noisy]
 

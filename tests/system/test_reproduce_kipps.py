@@ -165,6 +165,27 @@ def test_the_page_has_every_number_in_its_tables_and_the_pictures_inside() -> No
     assert again["svg"] == pictures["figure 4"]["svg"]
 
 
+def test_what_is_printed_has_of_each_claim_theirs_ours_and_whether_it_is_found(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    beside = {"KIPPS": 0.35, "DPCTGAN": 0.4, "DPWGAN": 0.3, "PATE-GAN": 0.2, "TVAE": 0.1, "KIPPS, vae": 0.5}
+    _, first = planted()
+    assert first.fidelity is not None
+    rows = [
+        dataclasses.replace(first, way=way, fidelity=dataclasses.replace(first.fidelity, overlap=value))
+        for way, value in beside.items()
+    ]
+    reproduce_kipps._print(["table 1"], rows)
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    start = lines.index("overlap of intervals is highest, tied with PATE-GAN (6.2)")
+    assert " ".join(" ".join(lines[start + 1 : start + 7]).split()).startswith(
+        "theirs: KIPPS 5.688 · DPCTGAN 5.593 · DPWGAN 2.108 · PATE-GAN 5.688 · TVAE 1.249 "
+        "ours: KIPPS .350 · DPCTGAN .400 · DPWGAN .300 · PATE-GAN .200 · TVAE .100 · KIPPS, vae .500 "
+        "not found: DPCTGAN is not lower"
+    )
+    assert not any("membership" in line and "(6.4)" in line for line in lines)
+
+
 def test_yardsticks_stand_in_the_tables_that_they_have() -> None:
     shown = tables.of_part("figure 2", planted())
     assert [[row[0] for row in one.rows] for one in shown[:1]] == [[REAL.name, "KIPPS"]]

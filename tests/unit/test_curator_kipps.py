@@ -13,9 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from verticil.cli.main import app, main
+from verticil.cli.synthesize import GeneratorChoice, RuleLossChoice, _settings
 from verticil.curator import kipps
 from verticil.curator.kipps import generate
-from verticil.gan.settings import Settings
+from verticil.gan.settings import GENERATORS, AutoencoderSettings, Settings, generator_name, settings_text
 from verticil.shared.errors import Misuse, Refusal
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.study.reading import read_study
@@ -92,6 +93,36 @@ def test_what_needs_a_network_does_not_go_with_a_generator(clinic: Path, option:
     assert not (clinic / "verticil-curator").exists()
 
 
+@pytest.mark.parametrize(
+    "option", [["--generator", "vae"], ["--steps", "10"], ["--rule-weight", "0"], ["--rule-loss", "holds"]]
+)
+def test_options_of_the_generator_go_with_no_other_method(
+    clinic: Path, option: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    called = [str(clinic / "people.csv"), "--study", str(clinic / "study.toml"), "--method", "joint", *option]
+    assert main(["synthesize", *called]) == 2
+    assert f"{option[0]} goes with --method kipps, and the method is joint" in " ".join(capsys.readouterr().err.split())
+    assert not (clinic / "verticil-curator").exists()
+
+
+def test_options_change_the_usual_settings_of_their_generator_and_nothing_else() -> None:
+    """Whoever names none trains as before: the settings are part of what tells measurements apart."""
+    assert set(GENERATORS) == set(GeneratorChoice)
+    assert _settings(GeneratorChoice.gan, None, None) == Settings()
+    assert repr(Settings()) == (
+        "Settings(steps=1500, batch=500, noise=64, generator=(128, 128), critic=(64, 64), clip=1.0, penalty=10.0, "
+        "temperature=0.5, rule_weight=1.0, rates=(0.001, 0.0002))"
+    )
+    assert settings_text(Settings()) == repr(Settings())
+    other = _settings(GeneratorChoice.gan, None, None, RuleLossChoice.holds)
+    assert settings_text(other) == repr(Settings()) + " rule_loss=holds"
+    with pytest.raises(Misuse, match="--rule-loss goes with --generator gan, and the generator is vae"):
+        _settings(GeneratorChoice.vae, None, None, RuleLossChoice.holds)
+    vae = _settings(GeneratorChoice.vae, 7, 0.0)
+    assert vae == AutoencoderSettings(steps=7, rule_weight=0.0)
+    assert generator_name(vae) == "vae"
+
+
 def test_no_study_of_several_has_the_generator(clinic: Path) -> None:
     (clinic / "study.toml").write_text(STUDY.replace('method = "greedy"', 'method = "kipps"'))
     with pytest.raises(
@@ -101,9 +132,10 @@ def test_no_study_of_several_has_the_generator(clinic: Path) -> None:
 
 
 @pytest.mark.gan
-def test_records_and_statement(clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kipps, "Settings", lambda: QUICK)
+@pytest.mark.parametrize("generator", GENERATORS)
+def test_records_and_statement(clinic: Path, generator: str) -> None:
     called = [str(clinic / "people.csv"), "--study", str(clinic / "study.toml"), "--method", "kipps", "--epsilon", "5"]
+    called += ["--generator", generator, "--steps", "60"]
     result = CliRunner().invoke(app, ["synthesize", *called, "--out", str(clinic / "out"), "--format", "json"])
     assert result.exit_code == 0, result.output
     said, out = json.loads(result.stdout), clinic / "out"
@@ -118,6 +150,7 @@ def test_records_and_statement(clinic: Path, monkeypatch: pytest.MonkeyPatch) ->
         60,
     )
     assert statement["relation"] == "replace one person"
+    assert (said["generator"], statement["generator"]) == (generator, generator)
     assert statement["rules"]["broken"]["x with x"] == statement["rules"]["left_out"] > 0
     records = pd.read_csv(out / "synthetic.csv")
     assert list(records.columns) == ["a", "kind", "b"]

@@ -120,6 +120,7 @@ def test_a_training_that_is_interrupted_goes_on_to_the_same_generator(tmp_path: 
     for changed, settings in (
         (dataclasses.replace(event(), sigma=9.0), SETTINGS),
         (event(), dataclasses.replace(SETTINGS, penalty=1.0)),
+        (event(), dataclasses.replace(SETTINGS, rule_loss="holds")),
     ):
         with pytest.raises(DataFault, match=r"STATE_CORRUPT.*not a checkpoint of this training"):
             train(people(), SCHEMA, KNOWN, changed, key=KEY, settings=settings, checkpoint=place)

@@ -1,9 +1,10 @@
 """The ways to synthetic records that are compared: all with an epsilon at the same one, for the replacement of one person.
 
-Generators: that of KIPPS and what stands for the paper's comparators, all our own programs (`verticil.gan`), none the authors'.
-Networks: the joint model and the network that an owner's `synthesize` makes, with the rules and without. Two generators have no
-epsilon: a TVAE as the paper has it, and ours without noise. Who knows the rules generates no column that follows from others, and
-leaves out what breaks a rule.
+Generators: that of KIPPS, an autoencoder that knows the same rules, and what stands for the paper's comparators, all our own
+programs (`verticil.gan`), none the authors'.
+Networks: the joint model and the network that an owner's `synthesize` makes, with the rules and without. Three generators have
+no epsilon: a TVAE as the paper has it, and both of ours without noise. Who knows the rules generates no column that follows from
+others, and leaves out what breaks a rule.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from verticil.curator.learning import learned, records_of
 from verticil.curator.measuring import measurement
 from verticil.curator.reading import as_file, read_table
 from verticil.curator.study import owners_study
+from verticil.experiments.kipps.claims import AUTOENCODER
 from verticil.experiments.kipps.datasets import DataSet
 from verticil.experiments.kipps.experiment import Asked, Make, Way
 from verticil.gan import pate, tvae, without
-from verticil.gan.sampling import sample
-from verticil.gan.settings import Settings
+from verticil.gan.sampling import Generator, sample
+from verticil.gan.settings import AutoencoderSettings, Settings
 from verticil.gan.training import Trained
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.arrays import Codes
@@ -42,7 +44,7 @@ def _codes(data: DataSet, frame: pd.DataFrame, schema: Schema) -> list[Codes]:
     return [table.codes[table.names.index(name)] for name in schema.names]
 
 
-def _drawn(data: DataSet, trained: Trained, asked: Asked, *, known: bool) -> pd.DataFrame:
+def _drawn(data: DataSet, trained: Generator, asked: Asked, *, known: bool) -> pd.DataFrame:
     allowed = support(data.knowledge, data.schema) if known else Support(data.everything, (), ())
     found = sample(trained, allowed, asked.n, seed=asked.seed)
     return _frame(data, found.codes, asked, known=known)
@@ -67,6 +69,18 @@ def _without_noise(data: DataSet, frame: pd.DataFrame, asked: Asked) -> pd.DataF
         _codes(data, frame, data.schema), data.schema, data.knowledge, key=asked.key, settings=_settings(asked)
     )
     return _drawn(data, trained, asked, known=True)
+
+
+def _autoencoded(*, private: bool) -> Make:
+    def make(data: DataSet, frame: pd.DataFrame, asked: Asked) -> pd.DataFrame:
+        trained = without.autoencoded(
+            _codes(data, frame, data.schema), data.schema, data.knowledge,
+            epsilon=asked.epsilon if private else None, delta=asked.delta, key=asked.key,
+            settings=AutoencoderSettings(steps=asked.training.steps, batch=asked.training.batch),
+        )  # fmt: skip
+        return _drawn(data, trained, asked, known=True)
+
+    return make
 
 
 def _reduced(train: Callable[..., Trained]) -> Make:
@@ -118,6 +132,12 @@ def _model(method: Literal["joint", "network"], *, known: bool) -> Make:
 
 WAYS: Final = (
     Way(name="KIPPS", words="our generator of KIPPS: condition and knowledge", make=_kipps, known=True),
+    Way(
+        name=AUTOENCODER,
+        words="our autoencoder that knows the same rules, trained by DP-SGD; not the paper's",
+        make=_autoencoded(private=True),
+        known=True,
+    ),
     Way(name="DPCTGAN", words="our generator with the condition only", make=_reduced(without.dpctgan)),
     Way(name="DPWGAN", words="our generator without condition and knowledge", make=_reduced(without.dpwgan)),
     Way(name="PATE-GAN", words="our small PATE-GAN, bound that does not depend on the data", make=_pate),
@@ -141,6 +161,13 @@ WAYS: Final = (
         name="KIPPS, no noise",
         words="our generator without noise, not private",
         make=_without_noise,
+        private=False,
+        known=True,
+    ),
+    Way(
+        name=f"{AUTOENCODER}, no noise",
+        words="our autoencoder without noise, not private",
+        make=_autoencoded(private=False),
         private=False,
         known=True,
     ),

@@ -19,7 +19,8 @@ from typing import Final
 from verticil.cli.kipps_methods import WAYS
 from verticil.cli.output import Format, emit, errors_console, put, say
 from verticil.cli.reproduce import progress, read_texts, results_table, write_results
-from verticil.experiments.kipps import datasets, experiment, figures, page, paper, tables
+from verticil.experiments.kipps import claims, datasets, experiment, figures, page, paper, tables
+from verticil.experiments.kipps.claims import Verdict
 from verticil.experiments.kipps.datasets import DataSet
 from verticil.experiments.kipps.experiment import DELTA, EPSILON, OTHERS, PARTS, REAL, Row, Scale, Step, Way
 from verticil.pki.files import free_folder, new_folder, removed_if_empty
@@ -81,6 +82,7 @@ def run_kipps(
                     "figure_3": paper.FIGURE_3,
                     "figure_4": paper.FIGURE_4,
                 },
+                "claims": [{**dataclasses.asdict(one), "text": one.text} for one in claims.verdicts(rows, parts)],
                 "notes": list(paper.NOTES),
                 "errata": list(paper.ERRATA),
             }
@@ -187,9 +189,20 @@ def _print(parts: Sequence[str], rows: Sequence[Row]) -> None:
             for row in shown.rows:
                 made.add_row(*row)
             put(made)
+    _print_claims(claims.verdicts(rows, parts))
     put("\n[bold]What was done otherwise, and what it means[/]")
     for sentence in paper.NOTES:
         say(f"  {sentence}")
     put("\n[bold]Errata of the paper[/]")
     for sentence in paper.ERRATA:
         say(f"  {sentence}")
+
+
+def _print_claims(found: Sequence[Verdict]) -> None:
+    """Print of each claim theirs, ours, and whether it is found."""
+    put(f"\n[bold]{claims.TITLE}[/]")
+    for one in found:
+        say(f"  {one.claim}")
+        say(f"    theirs: {one.theirs}")
+        say(f"    ours:   {one.ours}")
+        say(f"    {one.text}")

@@ -19,6 +19,7 @@ from verticil.shared.privacy.accounts import Cost
 if TYPE_CHECKING:
     from verticil.curator import Synthesized
     from verticil.curator.spending import Spending
+    from verticil.gan.settings import AnySettings
 
 
 class MethodChoice(StrEnum):
@@ -29,6 +30,20 @@ class MethodChoice(StrEnum):
     privbayes = "privbayes"
     posterior = "posterior"
     kipps = "kipps"
+
+
+class GeneratorChoice(StrEnum):
+    """Which generator `--method kipps` trains; the names of `verticil.gan.settings.GENERATORS`."""
+
+    gan = "gan"
+    vae = "vae"
+
+
+class RuleLossChoice(StrEnum):
+    """What a broken rule costs the adversarial generator; see `verticil.gan.settings.Settings`."""
+
+    head = "head"
+    holds = "holds"
 
 
 def synthesize_command(
@@ -76,6 +91,30 @@ def synthesize_command(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit 6 where graphs were sampled and the chains do not agree.")
     ] = False,
+    generator: Annotated[
+        GeneratorChoice | None,
+        typer.Option(
+            help="kipps: gan, the paper's adversarial network (the default), or vae, an autoencoder that knows the same rules "
+            "and is nearer in tables of two columns."
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, max=100_000, help="kipps: steps of the training; default: 1,500.")
+    ] = None,
+    rule_weight: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            max=1e6,
+            help="kipps: weight of the rules in the loss, 0 for none; default: 1 with gan, 10 with vae.",
+        ),
+    ] = None,
+    rule_loss: Annotated[
+        RuleLossChoice | None,
+        typer.Option(
+            help="kipps, gan: head, as it was (the default), or holds, the loss of vae: nearer, and rules are broken less often."
+        ),
+    ] = None,
     form: FormatOption = Format.text,
 ) -> None:
     """What one owner of the whole table would publish: synthetic records, with one bound for everything together.
@@ -90,6 +129,13 @@ def synthesize_command(
             "USAGE",
             f"--{'compare' if compare else 'strict'} does not go with --method kipps",
             hint="leave it out: there is neither a network to compare nor a chain",
+        )
+    of_kipps = {"--generator": generator, "--steps": steps, "--rule-weight": rule_weight, "--rule-loss": rule_loss}
+    if method.value != "kipps" and (named := [name for name, value in of_kipps.items() if value is not None]):
+        raise Misuse(
+            "USAGE",
+            f"{named[0]} goes with --method kipps, and the method is {method.value}",
+            hint=f"leave {named[0]} out, or add --method kipps",
         )
     if method.value == "posterior" and epsilon is None and not _states_tables(study):
         raise Misuse(
@@ -114,6 +160,7 @@ def synthesize_command(
             dataset=dataset,
             id_column=id_column,
             budget=Cost(epsilon=budget, delta=math.inf),
+            settings=_settings(generator or GeneratorChoice.gan, steps, rule_weight, rule_loss),
             step=told,
             form=form,
         )
@@ -139,6 +186,30 @@ def synthesize_command(
         raise typer.Exit(6)
 
 
+def _settings(
+    generator: GeneratorChoice, steps: int | None, rule_weight: float | None, rule_loss: RuleLossChoice | None = None
+) -> AnySettings:
+    """Return the usual settings of a generator, with what is asked for in place of the usual.
+
+    Raises:
+        Misuse: USAGE, the generator has no choice of the loss.
+    """
+    from verticil.gan.settings import GENERATORS, AutoencoderSettings
+
+    usual = GENERATORS[generator.value]()
+    if rule_loss is not None:
+        if isinstance(usual, AutoencoderSettings):
+            raise Misuse(
+                "USAGE", "--rule-loss goes with --generator gan, and the generator is vae", hint="leave --rule-loss out"
+            )
+        usual = dataclasses.replace(usual, rule_loss=rule_loss.value)
+    return dataclasses.replace(
+        usual,
+        steps=usual.steps if steps is None else steps,
+        rule_weight=usual.rule_weight if rule_weight is None else rule_weight,
+    )
+
+
 def _states_tables(study: Path) -> bool:
     """Whether the study itself says what noise its tables get."""
     from verticil.shared.study.reading import read_study
@@ -157,6 +228,7 @@ def _by_generator(table: Path, study: Path, *, form: Format, **asked: Any) -> No
         "records": len(found.records),
         "people": found.n_records,
         "method": "kipps",
+        "generator": found.generator,
         "cost": _cost(found.spending.cost),
         "charged": not found.spending.again,
         "charged_at": f"{found.spending.at:%Y-%m-%dT%H:%M:%SZ}",

@@ -31,7 +31,7 @@ from verticil.curator.spending import UNLIMITED, Spending, charge
 from verticil.curator.state import FOLDER, CuratorState, opened
 from verticil.curator.study import KIPPS, owners_study
 from verticil.curator.synthesis import TABLES, delta_warning, free_place, write_records
-from verticil.gan.settings import Settings
+from verticil.gan.settings import AnySettings, AutoencoderSettings, Settings, generator_name, settings_text
 from verticil.party.dataset.releases import Release
 from verticil.party.storage.secret import secret_id
 from verticil.shared.durable import rename
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from verticil.gan.sampling import Sampled
+    from verticil.gan.sampling import Generator, Sampled
 
 STATEMENT: Final = (
     "One organisation held the whole table. It trained a generator with noise on every sum of gradients and on every count that "
@@ -76,6 +76,7 @@ class Generated:
         spending: what it cost, and what the data set has cost in all.
         sampled: how many records were drawn for these, and how many of them broke which rule.
         out: the folder or the file; None: nothing was written.
+        generator: name of the generator, of `settings.GENERATORS`.
         warnings: what the owner should know.
     """
 
@@ -86,6 +87,7 @@ class Generated:
     spending: Spending
     sampled: Sampled
     out: Path | None
+    generator: str
     warnings: tuple[str, ...]
 
 
@@ -101,7 +103,7 @@ def generate(
     dataset: str | None = None,
     id_column: str | None = None,
     budget: Cost = UNLIMITED,
-    settings: Settings | None = None,
+    settings: AnySettings | None = None,
     clock: Callable[[], dt.datetime] = utc_now,
     step: Callable[[str], None] = lambda _line: None,
 ) -> Generated:
@@ -111,7 +113,7 @@ def generate(
         table, study, epsilon, delta, seed, state, dataset, id_column, budget, clock, step: as for `curator.synthesize`.
         out: a folder to make, with records, study and statement; or a file ending with .csv or .parquet for the records alone;
             None: nothing is written.
-        settings: of the training; None: the usual ones.
+        settings: of the training, and with them which generator; None: the usual ones of the adversarial generator.
 
     Raises:
         Misuse: FILE_EXISTS, FILE_MISSING, STUDY_INVALID, STUDY_UNSUPPORTED, UNREVIEWED; USAGE, torch is not installed.
@@ -127,7 +129,6 @@ def generate(
             hint="pip install 'verticil[gan]'",
         )
     from verticil.gan.sampling import sample
-    from verticil.gan.training import train
 
     owned = owners_study(given, method=KIPPS, epsilon=epsilon, delta=delta, seed=seed)
     target = None if out is None else free_place(Path(out))
@@ -143,13 +144,12 @@ def generate(
         spending = charge(desk, owned, release, budget=budget, now=now)
         whose.remember()
         step("training the generator")
-        trained = train(
-            people.codes,
-            owned.schema,
-            owned.knowledge,
+        trained = _trained(
+            owned,
+            people,
             event,
+            numbers,
             key=noise_key(release, desk.secret),
-            settings=numbers,
             checkpoint=_checkpoint(folder, release),
         )
         step("drawing records")
@@ -164,6 +164,7 @@ def generate(
             spending=spending,
             sampled=sampled,
             out=target,
+            generator=generator_name(numbers),
             warnings=(*whose.remarks, *people.remarks, *delta_warning(people, spending)),
         )
         if target is not None:
@@ -175,8 +176,29 @@ def generate(
     return found
 
 
+def _trained(
+    study: Study,
+    table: Table,
+    event: GeneratorTraining,
+    settings: AnySettings,
+    *,
+    key: bytes,
+    checkpoint: Path,
+) -> Generator:
+    """Train the generator that the settings are of, or go on from its checkpoint."""
+    from verticil.gan import autoencoder, training
+
+    if isinstance(settings, AutoencoderSettings):
+        return autoencoder.train(
+            table.codes, study.schema, study.knowledge, event, key=key, settings=settings, checkpoint=checkpoint
+        )
+    return training.train(
+        table.codes, study.schema, study.knowledge, event, key=key, settings=settings, checkpoint=checkpoint
+    )
+
+
 def _training(
-    study: Study, table: Table, event: GeneratorTraining, settings: Settings, *, dataset: str, desk: CuratorState
+    study: Study, table: Table, event: GeneratorTraining, settings: AnySettings, *, dataset: str, desk: CuratorState
 ) -> Release:
     """The training as the ledger tells measurements apart: everything that it depends on."""
     import torch  # pyright: ignore[reportMissingImports]
@@ -184,7 +206,7 @@ def _training(
     known = None if study.knowledge is None else write(study.knowledge)
     named = [KIPPS, table.sources, [digest.hex() for digest in table.codebooks], known]
     machine = [version("torch"), version("numpy"), platform.machine(), torch.backends.cpu.get_cpu_capability()]
-    drawn = [events.to_json(event), repr(settings), study.structure.seed, machine]
+    drawn = [events.to_json(event), settings_text(settings), study.structure.seed, machine]
     return Release(
         variables=study.schema.names,
         dataset=dataset,
@@ -218,6 +240,7 @@ def _publish(target: Path, found: Generated) -> None:
         statement = {
             "statement": STATEMENT,
             "method": KIPPS,
+            "generator": found.generator,
             "people": found.n_records,
             "records": len(found.records),
             "epsilon": found.spending.cost.epsilon,

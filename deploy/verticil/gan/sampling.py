@@ -8,19 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from verticil.gan.streams import Stream
-from verticil.gan.training import Trained, fake_entries, logits_of, one_hot
 from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault
 from verticil.shared.knowledge.support import Support
+from verticil.shared.model.schema import Schema
 
 _AT_ONCE: Final = 10_000
 _LEAST_SHARE: Final = 0.02
 """Of records that meet all rules, among those that are drawn."""
+
+
+class Generator(Protocol):
+    """A trained generator, whichever it is."""
+
+    @property
+    def schema(self) -> Schema:
+        """The columns that it draws."""
+        ...
+
+    def logits(self, stream: Stream, n: int) -> NDArray[np.float64]:
+        """Return (n, categories of all columns): of each record the logarithms that its columns are drawn by."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -40,7 +54,7 @@ class Sampled:
     left_out: int
 
 
-def sample(trained: Trained, support: Support, n: int, *, seed: int) -> Sampled:
+def sample(trained: Generator, support: Support, n: int, *, seed: int) -> Sampled:
     """Draw records that meet all hard rules.
 
     Args:
@@ -53,8 +67,6 @@ def sample(trained: Trained, support: Support, n: int, *, seed: int) -> Sampled:
         ModuleNotFoundError: torch.
         DataFault: LEARNING_FAILED, fewer than one in fifty meet the rules.
     """
-    import torch  # pyright: ignore[reportMissingImports]
-
     kept: list[list[Codes]] = []
     drawn = found = left_out = 0
     violated = dict.fromkeys(support.names, 0)
@@ -69,11 +81,7 @@ def sample(trained: Trained, support: Support, n: int, *, seed: int) -> Sampled:
                 hint="train with more steps or a larger epsilon, or draw from the network, which keeps rules exactly",
             )
         stream = Stream(key, b"records/%d" % drawn)
-        with torch.no_grad():
-            entries = fake_entries(trained.parts, trained.shares, stream, _AT_ONCE)
-            logits = logits_of(
-                trained.weights, stream, one_hot(entries, trained.parts.size), trained.settings.noise
-            ).numpy()
+        logits = trained.logits(stream, _AT_ONCE)
         noisy = np.split(logits + stream.gumbel(*logits.shape), np.cumsum(trained.schema.n_states)[:-1], axis=1)
         codes: list[Codes] = [
             part.argmax(axis=1).astype(variable.code_dtype)

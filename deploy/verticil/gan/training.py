@@ -11,10 +11,8 @@ been. Arithmetic is in double precision on one thread: the same machine and torc
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-import pickle
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,24 +26,20 @@ from verticil.gan.conditions import (
     Parts,
     Term,
     body_probability,
-    head_probability,
     parts_of,
     terms,
 )
+from verticil.gan.rule_loss import LEAST, broken_loss, head_loss, with_tensors
 from verticil.gan.settings import Settings
+from verticil.gan.steps import Steps, content_digest
 from verticil.gan.streams import Stream
 from verticil.shared.arrays import Codes
 from verticil.shared.channels import discrete_gaussian
-from verticil.shared.durable import rename
-from verticil.shared.errors import DataFault
 from verticil.shared.knowledge.rules import Knowledge
 from verticil.shared.model.schema import Schema
-from verticil.shared.privacy.events import to_json
 from verticil.shared.privacy.generator import GeneratorTraining
 
 _SLOPE: Final = 0.2  # of the critic's and the generator's units below zero
-_LEAST: Final = 1e-6  # probabilities below have no larger loss
-_EVERY: Final = 100  # steps between checkpoints
 _BETAS: Final = (0.5, 0.9)
 
 Tensor = Any
@@ -73,6 +67,15 @@ class Trained:
     weights: Weights
     settings: Settings
     event: GeneratorTraining
+
+    def logits(self, stream: Stream, n: int) -> NDArray[np.float64]:
+        """Return (n, categories of all columns), given conditions of rows of independent columns."""
+        import torch  # pyright: ignore[reportMissingImports]
+
+        with torch.no_grad():
+            entries = fake_entries(self.parts, self.shares, stream, n)
+            condition = one_hot(entries, self.parts.size)
+            return np.asarray(logits_of(self.weights, stream, condition, self.settings.noise).numpy())
 
 
 def noisy_shares(
@@ -131,7 +134,7 @@ def one_thread() -> Generator[None]:
         torch.set_num_threads(before)
 
 
-class Training:
+class Training(Steps):
     """A training; what stands in comparisons changes `conditions`, `counted`, `noise` or `asked`. Arguments as for `train`."""
 
     def __init__(
@@ -146,12 +149,13 @@ class Training:
     ) -> None:
         import torch  # pyright: ignore[reportMissingImports]
 
+        super().__init__(event, settings, content_digest(codes, schema, knowledge, key))
         self._codes = np.stack([column.astype(np.int64) for column in codes])
-        self._schema, self._event, self._key, self._settings = schema, event, key, settings
+        self._schema, self._key, self._settings = schema, key, settings
         self._rules = terms(knowledge, schema)
         self._parts = self.conditions(knowledge)
-        self._tensors = [_with_tensors(term) for term in self._rules]
-        self._flagged = [_with_tensors(term) for term in self._parts.rules]
+        self._tensors = [with_tensors(term) for term in self._rules]
+        self._flagged = [with_tensors(term) for term in self._parts.rules]
         self._groups = [
             Literal(scope=(column,), table=torch.as_tensor(np.eye(int(of.max()) + 1, dtype=np.float64)[of]))
             for column, of in self._parts.groups
@@ -189,17 +193,22 @@ class Training:
             [*parts, *self._grouped(parts), *(body_probability(parts, t)[:, None] for t in self._flagged)], 1
         )
         asked = met.gather(1, torch.as_tensor(entries)[:, None])
-        return -torch.log(asked.clamp(min=_LEAST)).mean()
+        return -torch.log(asked.clamp(min=LEAST)).mean()
 
     def run(self, checkpoint: Path | None = None, step: Callable[[int], None] = lambda _done: None) -> Trained:
         """All steps. Arguments and errors as for `train`."""
-        done = 0 if checkpoint is None or not checkpoint.exists() else self.resume(checkpoint)
-        for number in range(done, self._event.steps):
-            self.step(number)
-            step(number + 1)
-            if checkpoint is not None and ((number + 1) % _EVERY == 0 or number + 1 == self._event.steps):
-                self.save(checkpoint, number + 1)
+        self.run_steps(checkpoint, step)
         return self.trained
+
+    @property
+    def weights(self) -> Mapping[str, Weights]:
+        """See `Steps`."""
+        return {"critic": self.critic, "generator": self.generator}
+
+    @property
+    def optimizers(self) -> Sequence[Any]:
+        """See `Steps`."""
+        return self._optimizers
 
     @property
     def trained(self) -> Trained:
@@ -258,7 +267,8 @@ class Training:
         parts = [part.softmax(1) for part in logits.split(self._schema.n_states, 1)]
         loss = self.asked(parts, entries) - forward(self.critic, torch.cat([fake, condition], 1)).mean()
         if settings.rule_weight:
-            loss = loss + settings.rule_weight * sum(_rule_loss(parts, term) for term in self._tensors)
+            of_rule = head_loss if settings.rule_loss == "head" else broken_loss
+            loss = loss + settings.rule_weight * sum(of_rule(parts, term) for term in self._tensors)
         self._optimizers[1].zero_grad()
         for weight, found in zip(self.generator, torch.autograd.grad(loss, self.generator), strict=True):
             weight.grad = found
@@ -285,60 +295,6 @@ class Training:
         drawn = logits + torch.as_tensor(stream.gumbel(*logits.shape))
         columns = (drawn / self._settings.temperature).split(self._schema.n_states, 1)
         return torch.cat([part.softmax(1) for part in columns], 1)
-
-    def _account(self, done: int) -> dict[str, Any]:
-        """What the training has cost, and what of it: a checkpoint is of one training."""
-        return {
-            "event": to_json(self._event),
-            "settings": repr(self._settings),
-            "spent": "" if not done else to_json(dataclasses.replace(self._event, steps=done, epsilon=None)),
-        }
-
-    def save(self, path: Path, done: int) -> None:
-        """Everything that the next step depends on, and the accountant's state."""
-        import torch  # pyright: ignore[reportMissingImports]
-
-        written = path.with_name(f".{path.name}.partial")
-        written.unlink(missing_ok=True)
-        written.touch(mode=0o600)
-        torch.save(
-            {
-                "done": done,
-                "account": self._account(done),
-                "critic": [weight.detach() for weight in self.critic],
-                "generator": [weight.detach() for weight in self.generator],
-                "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
-            },
-            written,
-        )
-        rename(written, path)
-
-    def resume(self, path: Path) -> int:
-        """Go on from a checkpoint: how many steps it has behind it.
-
-        Raises:
-            DataFault: STATE_CORRUPT.
-        """
-        import torch  # pyright: ignore[reportMissingImports]
-
-        try:
-            found = torch.load(path, weights_only=True)
-            done = int(found["done"])
-            if found["account"] != self._account(done):
-                raise ValueError("of another training")
-            with torch.no_grad():
-                for mine, saved in ((self.critic, found["critic"]), (self.generator, found["generator"])):
-                    for weight, value in zip(mine, saved, strict=True):
-                        weight.copy_(value)
-            for optimizer, state in zip(self._optimizers, found["optimizers"], strict=True):
-                optimizer.load_state_dict(state)
-        except (OSError, ValueError, KeyError, TypeError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-            raise DataFault(
-                "STATE_CORRUPT",
-                f"{path.name}: not a checkpoint of this training, expected the same table, study, noise and settings",
-                hint="remove it: the training then begins again, with the same noise, and costs nothing more",
-            ) from error
-        return done
 
 
 def clipped_sums(
@@ -447,24 +403,3 @@ def forward(weights: Weights, value: Tensor) -> Tensor:
         if place < len(weights) - 2:
             value = torch.nn.functional.leaky_relu(value, _SLOPE)
     return value
-
-
-def _with_tensors(term: Term) -> Term:
-    """With tables that torch multiplies by."""
-    import torch  # pyright: ignore[reportMissingImports]
-
-    def converted(literals: tuple[Literal, ...]) -> tuple[Literal, ...]:
-        return tuple(
-            Literal(scope=item.scope, table=torch.as_tensor(item.table.astype(np.float64))) for item in literals
-        )
-
-    return dataclasses.replace(term, body=converted(term.body), head=converted(term.head))
-
-
-def _rule_loss(parts: list[Tensor], term: Term) -> Tensor:
-    """Cross-entropy of the rule's probability and of its head's, where its body holds; the body learns nothing from it."""
-    head = head_probability(parts, term).clamp(_LEAST, 1.0)
-    found = term.probability * head.log()
-    if term.probability < 1:
-        found = found + (1 - term.probability) * (1 - head).clamp(min=_LEAST).log()
-    return -(body_probability(parts, term).detach() * found).mean()

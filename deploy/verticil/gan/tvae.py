@@ -97,7 +97,7 @@ def _records(decoder: list[Any], schema: Schema, n: int, key: bytes) -> list[Cod
     with torch.no_grad():
         for begun in range(0, n, _AT_ONCE):
             stream = Stream(key, b"tvae/records/%d" % begun)
-            logits = _passed(decoder, torch.as_tensor(stream.normal(min(_AT_ONCE, n - begun), LATENT)))[0].numpy()
+            logits = passed(decoder, torch.as_tensor(stream.normal(min(_AT_ONCE, n - begun), LATENT)))[0].numpy()
             noisy = np.split(logits + stream.gumbel(*logits.shape), np.cumsum(schema.n_states)[:-1], axis=1)
             found.append(
                 [part.argmax(axis=1).astype(v.code_dtype) for part, v in zip(noisy, schema.variables, strict=True)]
@@ -111,13 +111,13 @@ def loss(encoder: list[Any], decoder: list[Any], rows: Any, drawn: Any, n_states
     Args:
         encoder, decoder: weights.
         rows: (n, categories), one-hot.
-        drawn: (n, LATENT), standard normal.
+        drawn: (n, latent numbers), standard normal.
         n_states: K of each column.
     """
-    summed, inside, outside = _passed(encoder, rows)
-    mean, spread = summed.split(LATENT, 1)
+    summed, inside, outside = passed(encoder, rows)
+    mean, spread = summed.split(drawn.shape[1], 1)
     spread = spread.clamp(-8, 8)  # the logarithm of the variance
-    logits, further, beyond = _passed(decoder, mean + drawn * (spread / 2).exp())
+    logits, further, beyond = passed(decoder, mean + drawn * (spread / 2).exp())
     kept = [
         (part.log_softmax(1) * row).sum(1)
         for part, row in zip(logits.split(n_states, 1), rows.split(n_states, 1), strict=True)
@@ -149,8 +149,8 @@ def clipped_sums(
     return found
 
 
-def _passed(weights: list[Any], value: Any) -> tuple[Any, list[Any], list[Any]]:
-    """What comes out, what goes into each layer, and what each sums to."""
+def passed(weights: list[Any], value: Any) -> tuple[Any, list[Any], list[Any]]:
+    """Return what comes out, what goes into each layer, and what each sums to."""
     import torch  # pyright: ignore[reportMissingImports]
 
     inside, outside = [], []

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.gan import autoencoder
+from verticil.gan.autoencoder import Autoencoder, Decoder
 from verticil.gan.conditions import Parts
-from verticil.gan.settings import Settings
+from verticil.gan.settings import AutoencoderSettings, Settings
 from verticil.gan.streams import Stream
 from verticil.gan.training import Trained, Training, one_thread, train
 from verticil.shared.arrays import Codes
@@ -70,6 +72,31 @@ def exact(
         return _Exact(codes, schema, knowledge, event, key=key, settings=free).run()
 
 
+def autoencoded(
+    codes: Sequence[Codes],
+    schema: Schema,
+    knowledge: Knowledge | None,
+    *,
+    epsilon: float | None,
+    delta: float,
+    key: bytes,
+    settings: AutoencoderSettings,
+) -> Decoder:
+    """Return the autoencoder that knows rules. Arguments as for `kipps`.
+
+    Args:
+        epsilon: None: no noise, no clipping, exact shares, and no bound, whatever its event says.
+    """
+    rate = settings.rate(len(codes[0]))
+    if epsilon is None:
+        event = training_for(1.0, 0.5, steps=settings.steps, rate=rate, tables=1)
+        free = dataclasses.replace(settings, clip=1e12)
+        with one_thread():
+            return _ExactAutoencoder(codes, schema, knowledge, event, key=key, settings=free).run()
+    event = training_for(epsilon, delta, steps=settings.steps, rate=rate, tables=len(codes))
+    return autoencoder.train(codes, schema, knowledge, event, key=key, settings=settings)
+
+
 class _Constant(Parts):
     """One entry, always set: no condition."""
 
@@ -92,12 +119,21 @@ class _Unconditioned(Training):
         return 0.0
 
 
+def _exact_shares(codes: Sequence[Codes], n_states: Sequence[int]) -> list[NDArray[np.float64]]:
+    return [np.bincount(column, minlength=size) / len(column) for column, size in zip(codes, n_states, strict=True)]
+
+
+class _ExactAutoencoder(Autoencoder):
+    def counted(self, codes: Sequence[Codes]) -> list[NDArray[np.float64]]:
+        return _exact_shares(codes, self._schema.n_states)
+
+    def noise(self, stream: Stream) -> list[NDArray[np.float64]]:
+        return [np.zeros(tuple(weight.shape)) for weight in (*self.encoder, *self.decoder)]
+
+
 class _Exact(Training):
     def counted(self, codes: Sequence[Codes]) -> list[NDArray[np.float64]]:
-        return [
-            np.bincount(column, minlength=size) / len(column)
-            for column, size in zip(codes, self._schema.n_states, strict=True)
-        ]
+        return _exact_shares(codes, self._schema.n_states)
 
     def noise(self, stream: Stream) -> list[NDArray[np.float64]]:
         return [np.zeros(tuple(weight.shape)) for weight in self.critic]

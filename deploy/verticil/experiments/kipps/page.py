@@ -6,7 +6,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
-from verticil.experiments.kipps import paper
+from verticil.experiments.kipps import claims, paper
 from verticil.experiments.kipps.experiment import DELTA, EPSILON, Row, Scale, Way
 from verticil.experiments.kipps.tables import TITLES, of_part, short
 
@@ -53,6 +53,7 @@ def render(
             (TITLES[part], base64.b64encode(picture).decode("ascii"), of_part(part, rows))
             for part, picture in pictures.items()
         ],
+        claims=claims.shown(claims.verdicts(rows, list(pictures))),
         notes=paper.NOTES,
         errata=paper.ERRATA,
     )

@@ -1,7 +1,8 @@
 """Strict reading of what people write of knowledge: the ``[[knowledge.rule]]`` tables of a study, as canonical rules.
 
 Each table has a `kind` of `KINDS`. Categories are said by one label or a list of them; of a binned variable also by a range
-between edges of its bins, ``{ from = 3, below = 15 }``; and ``{ not = .. }`` is all the others. In a condition on several
+between edges of its bins, ``{ from = 3, below = 15 }``; where categories are addresses, by networks and ranges,
+``{ network = "192.0.2.0/24" }``; and ``{ not = .. }`` is all the others. In a condition on several
 variables (a table) all hold; a list of such tables says that one of them does. So an implication may become several rules, one
 for each clause of its conjunctive form; its `flag` names a column that says where its `if` holds. What a rule is called is made
 from its words where nothing is said. Rules of one kind come in the order of their names, so that neither the order of a file nor
@@ -16,6 +17,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
+from verticil.shared.knowledge.addresses import MAX_ADDRESSES, AddressRange, read_range
 from verticil.shared.knowledge.rules import (
     MAX_RULES,
     Condition,
@@ -39,12 +41,14 @@ KINDS: Final = {
     "function": ("column", "of", "values", "otherwise"),
     "order": ("lower", "upper", "strict"),
     "groups": ("column", "groups"),
-    "property": ("column", "values"),
+    "property": ("column", "type", "values"),
     "soft": ("if", "then", "probability", "flag"),
 }
 """The keys of each kind, besides `kind` and `name`."""
 _T = TypeVar("_T", bound=Item)
 _RANGE: Final = ("from", "below")
+_SEQUENCE: Final = "sequence"
+"""A kind that knowledge will have once a study relates records to each other (decisions.md); until then it is refused."""
 
 
 def read_knowledge(tables: Sequence[Table], variables: Sequence[Variable]) -> Knowledge:
@@ -90,6 +94,12 @@ class _Reader:
         self._flags: dict[str, str] = {}
 
     def items(self, table: Table) -> list[Item]:
+        if table.raw("kind") == _SEQUENCE:
+            table.fail(
+                "kind",
+                "a sequence says what a record is followed by, and records of a study have no order",
+                hint="state what holds inside one record: kind = 'implication', or 'order' of two of its columns",
+            )
         kind = table.choice("kind", KINDS)
         table.only("kind", "name", *KINDS[kind])
         name = table.value(str, "name") if table.has("name") else ""
@@ -242,6 +252,7 @@ class _Reader:
 
     def _property(self, table: Table) -> Iterable[Refinement]:
         variable = self._variable(table, "column")
+        addresses = table.choice("type", ("text", "address"), "text") == "address"
         found: dict[str, tuple[str, str, float]] = {}
         for number, row in enumerate(table.rows("values"), 1):
             key = f"values[{number}]"
@@ -252,9 +263,13 @@ class _Reader:
             weight = table.typed(float, row[2], key) if len(row) == 3 else 1.0
             if not 0 < weight < math.inf:
                 table.fail(key, f"got the weight {weight:g}, expected a finite number above 0")
-            if value in found:
-                table.fail(key, f"'{value}' stands there twice, expected each finer value once")
-            found[value] = (label, value, weight)
+            texts = _addresses(table, key, value) if addresses else (value,)
+            for text in texts:
+                if text in found and addresses:
+                    table.fail(key, "it has an address that stands in a row before, expected each address once")
+                if text in found:
+                    table.fail(key, f"'{text}' stands there twice, expected each finer value once")
+                found[text] = (label, text, weight / len(texts))
         place = {label: code for code, label in enumerate(variable.labels)}
         values = sorted(found.values(), key=lambda item: (place[item[0]], item[1]))
         return [Refinement(name="", variable=variable.name, values=tuple(values))]
@@ -309,7 +324,10 @@ class _Reader:
         raw = table.raw(key)
         if isinstance(raw, dict):
             inner = table.table(key)
-            found = self._others(inner, variable) if inner.has("not") else _bins(inner, variable)
+            if inner.has("not"):
+                found = self._others(inner, variable)
+            else:
+                found = _of_networks(inner, variable) if inner.has("network") else _bins(inner, variable)
         elif isinstance(raw, str):
             found = [raw]
         elif isinstance(raw, list):
@@ -352,6 +370,40 @@ def _bins(inner: Table, variable: Variable) -> list[str]:
             )
         places[key] = edges.index(number)
     return list(variable.labels[places["from"] : places["below"]])
+
+
+def _of_networks(inner: Table, variable: Variable) -> list[str]:
+    """Return the categories that are addresses of some networks or ranges."""
+    inner.only("network")
+    texts = (inner.value(str, "network"),) if isinstance(inner.raw("network"), str) else inner.strings("network")
+    ranges = [_range(inner, "network", text) for text in texts]
+    found = [label for label in variable.labels if any(some.holds(label) for some in ranges)]
+    if not found:
+        inner.fail(
+            "network",
+            f"no category of '{variable.name}' is an address in it, expected at least one",
+            hint=f"'{variable.name}' has properties in place of addresses? Then name the categories",
+        )
+    return found
+
+
+def _addresses(table: Table, key: str, text: str) -> tuple[str, ...]:
+    """Return every address that a text of a property says."""
+    addresses = _range(table, key, text)
+    if addresses.size > MAX_ADDRESSES:
+        table.fail(
+            key,
+            f"{addresses.size:,} addresses, expected at most {MAX_ADDRESSES:,}: each is a value of its own",
+            hint="name a part of the network: synthetic records get addresses of that part",
+        )
+    return tuple(addresses.texts())
+
+
+def _range(table: Table, key: str, text: str) -> AddressRange:
+    try:
+        return read_range(text)
+    except ValueError as error:
+        table.fail(key, str(error))
 
 
 def _check_label(table: Table, key: str, variable: Variable, label: str) -> None:

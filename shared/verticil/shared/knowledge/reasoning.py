@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from verticil.shared.errors import Misuse
+from verticil.shared.knowledge.addresses import canonical_address
 from verticil.shared.knowledge.rules import Condition, Function, Knowledge, Rule
 from verticil.shared.knowledge.support import support
 from verticil.shared.knowledge.words import stated
@@ -222,6 +223,14 @@ def _category(knowledge: Knowledge, variables: Mapping[str, Variable], name: str
     finer = {value: label for item in knowledge.refinements if item.variable == name for label, value, _ in item.values}
     if text in finer:
         return finer[text]
+    if (address := canonical_address(text)) is not None and address in finer:
+        return finer[address]
+    if address is None and finer and all(canonical_address(value) is not None for value in finer):
+        raise Misuse(
+            "USAGE",
+            f"{name}: this is no address, expected an IPv4 or IPv6 address, or one of its categories",
+            hint=near_hint(text, variable.labels) or f"as in {name}={variable.labels[0]}",
+        )
     if variable.bins is not None and (number := _number(text)) is not None:
         place = bisect_right(variable.bins, number) - 1
         return variable.labels[min(max(place, 0), variable.n_bins - 1)]

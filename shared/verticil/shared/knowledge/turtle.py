@@ -3,9 +3,9 @@
 What may stand in it: attributes (`k:Attribute` with `k:column`), whose values are texts or `skos:Concept`s with a
 `skos:notation`, grouped by `skos:broader`; `k:FunctionalDependency`, `k:Order`, `k:SoftRule`; `k:replacedBy` with `k:refinement`;
 and as implications shapes of SHACL (`sh:NodeShape` with the target `k:Record`) that are made of `sh:or`, `sh:and`, `sh:not`,
-`sh:path` and `sh:in` (W3C, Shapes Constraint Language, sections 4.6 and 4.8.3), so that a validator of SHACL is a second opinion.
-Each clause of a shape's conjunctive form becomes a rule. Any other term of these vocabularies is refused by name, and terms of
-others are passed over. Nothing is ever fetched: `owl:imports` is an error.
+`sh:path`, `sh:in` and, where categories are addresses, `k:network` (W3C, Shapes Constraint Language, sections 4.6 and 4.8.3), so
+that a validator of SHACL is a second opinion. Each clause of a shape's conjunctive form becomes a rule. Any other term of these
+vocabularies is refused by name, and terms of others are passed over. Nothing is ever fetched: `owl:imports` is an error.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from verticil.shared.errors import Misuse
+from verticil.shared.knowledge.addresses import read_range
 from verticil.shared.knowledge.rules import MAX_RULES
 from verticil.shared.table import Table
 
@@ -36,7 +37,7 @@ RDF: Final = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 RDFS: Final = "http://www.w3.org/2000/01/rdf-schema#"
 _TERMS: Final = {
     K: "Attribute FunctionalDependency Order SoftRule Record column determinant dependent map otherwise lower upper strict if "
-    "then probability replacedBy refinement flag",
+    "then probability replacedBy refinement type network flag",
     SH: "NodeShape PropertyShape targetClass path in or and not name description message",
     SKOS: "Concept ConceptScheme inScheme notation broader prefLabel altLabel definition note",
     OWL: "Ontology",
@@ -332,7 +333,7 @@ class _Reader:
             rows.append(
                 [*map(self._text_of, cells[:2]), *(self._number(node, "refinement", cell) for cell in cells[2:])]
             )
-        return self._table(node, "property", column=column, values=rows)
+        return self._table(node, "property", column=column, type=self._one(node, K + "type"), values=rows)
 
     def _number(self, node: Node, key: str, value: Node) -> float:
         try:
@@ -417,6 +418,8 @@ class _Reader:
         sets: list[frozenset[str]] = []
         if (head := self._object(node, SH + "in")) is not None:
             sets.append(frozenset(self._text_of(value) for value in self._listed(node, SH + "in", head)))
+        if (network := self._object(node, K + "network")) is not None:
+            sets.append(self._of_network(node, column, self._text_of(network)))
         for how in ("and", "or"):
             if (head := self._object(node, SH + how)) is not None:
                 inner = [self._value_set(each, column, depth + 1) for each in self._listed(node, SH + how, head)]
@@ -425,8 +428,23 @@ class _Reader:
         if (negated := self._object(node, SH + "not")) is not None:
             sets.append(frozenset(self._values.get(column, ())) - self._value_set(negated, column, depth + 1))
         if not sets:
-            self._fail(node, "sh:path without sh:in, expected the values that are meant", at=self._iri(SH + "path"))
+            self._fail(
+                node,
+                "sh:path without sh:in and k:network, expected the values that are meant",
+                at=self._iri(SH + "path"),
+            )
         return sets[0].intersection(*sets)
+
+    def _of_network(self, node: Node, column: str, text: str) -> frozenset[str]:
+        """Return the categories that are addresses of a network or a range."""
+        try:
+            addresses = read_range(text)
+        except ValueError as error:
+            self._fail(node, f"k:network: {error}", at=self._iri(K + "network"))
+        found = frozenset(label for label in self._values.get(column, ()) if addresses.holds(label))
+        if not found:
+            self._fail(node, f"no category of '{column}' is an address of k:network", at=self._iri(K + "network"))
+        return found
 
     def _clauses(self, node: Node, formula: _Formula) -> list[tuple[Literal, ...]]:
         clauses = list(
