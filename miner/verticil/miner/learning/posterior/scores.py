@@ -18,6 +18,7 @@ A set of variables is counted, and corrected, once for all families that it make
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -30,6 +31,7 @@ from verticil.shared.arrays import Counts, Floats
 from verticil.shared.estimation.design import FamilyDesign
 from verticil.shared.estimation.estimators import em_projection, em_start, em_tables
 from verticil.shared.posterior.randomized import LocalScore, exact_scores, gains, left_of
+from verticil.shared.posterior.released import MOST_CELLS, MOST_VARIABLES, can_be_unblinded
 
 _LEAST: Final = 1e-9
 _TOGETHER: Final = 2**18  # cells of tables that are corrected together
@@ -76,6 +78,19 @@ class PosteriorScores:
     def are_plain(self) -> bool:
         """Whether they are of records as they are: nothing is corrected, and a table is only counted."""
         return not self._whole and all(unit.channel.is_identity for unit in self.tables.units)
+
+    def joint(self) -> tuple[Counts, FamilyDesign] | None:
+        """The released counts of all columns together; None: nothing is randomized, or graphs are sampled by scores."""
+        d = len(self.tables.n_states)
+        if (
+            self._whole
+            or self.are_plain
+            or not 2 <= d <= MOST_VARIABLES
+            or math.prod(self.tables.n_states) > MOST_CELLS
+        ):
+            return None
+        design = self.tables.design(tuple(range(d)))
+        return self.tables.counted(tuple(range(d))) if can_be_unblinded(design) else None
 
     def __call__(self, child: int, parents: tuple[int, ...]) -> float:
         """Nats; 0 without parents. See `verticil.miner.learning.search.protocol.FamilyValue`."""
