@@ -147,7 +147,7 @@ def released_counts(observed: Counts, design: FamilyDesign, sets: ParentSets, sc
         channels=channels,
         index=index,
         steps_in=np.array(steps_in, dtype=np.int64),
-        length=min(math.ceil(_ROUNDS / _least_pair(left)), max(_MOST_WORK // index.shape[1], 1)),
+        length=min(math.ceil(_ROUNDS / _least_pair([left_of(axis, np.full(k, 1 / k)) for k, axis in zip(shape, design.axes, strict=True)])), max(_MOST_WORK // index.shape[1], 1)),
     )
 
 

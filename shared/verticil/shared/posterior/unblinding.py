@@ -226,6 +226,27 @@ def log_likelihood(
 
 
 @compiled
+def count_free(variable: int, below: np.uint64, starts: Ints, listed: Masks) -> int:
+    """How many sets of a variable make no cycle; `below`: it and its descendants."""
+    n = 0
+    for s in range(starts[variable], starts[variable + 1]):
+        n += listed[s] & below == np.uint64(0)
+    return n
+
+
+@compiled
+def free_set(variable: int, below: np.uint64, starts: Ints, listed: Masks, stream: Masks) -> int:
+    """One of the sets of `count_free`, each as often as another."""
+    aim = int(unit(stream) * count_free(variable, below, starts, listed))
+    for s in range(starts[variable], starts[variable + 1]):
+        if listed[s] & below == np.uint64(0):
+            if aim == 0:
+                return s
+            aim -= 1
+    return -1
+
+
+@compiled
 def rounds(  # noqa: PLR0917  # numba kernels take positions
     n_steps: int,
     done: int,
@@ -279,7 +300,8 @@ def rounds(  # noqa: PLR0917  # numba kernels take positions
         kept_parents, kept_weight: (n, d) and (n,), zero; written: the graphs that these rounds keep.
     """
     d, n_sets = len(n_states), len(listed)
-    counts, theta, shares = np.zeros(places[-1], dtype=np.int64), np.zeros(places[-1]), np.empty(len(true))
+    counts, theta, shares = np.zeros(places[-1], dtype=np.int64), np.zeros((d, places[-1])), np.empty(len(true))
+    drawn, chosen, new = np.zeros((2, places[-1])), np.zeros(2, dtype=np.int64), np.zeros(2, dtype=np.int64)
     terms, every_term = np.zeros(len(term_key)), np.arange(len(term_key))
     every_key = np.arange(len(places) - 1)
     masks, fraction, log_weight = np.empty(n_sets, dtype=np.uint64), np.empty(n_sets), np.empty(n_sets)
@@ -323,40 +345,55 @@ def rounds(  # noqa: PLR0917  # numba kernels take positions
             key = whole[at[v]]
             for cell in range(places[key], places[key + 1]):
                 mass[cell] = pseudo[at[v]] + counts[cell]
-            draw_rows(places[key], places[key + 1], steps_in[at[v]], n_states[v], mass, stream, theta)
+            draw_rows(places[key], places[key + 1], steps_in[at[v]], n_states[v], mass, stream, theta[v])
             for c in range(len(true)):
-                log_shares[c] += theta[index[key, c]]
+                log_shares[c] += theta[v, index[key, c]]
         likelihood = log_likelihood(log_shares, released, n_states, channels, now_cells, then_cells)
-        for v in range(d):
-            below = with_descendants(v, children)
-            n_free = 0
-            for s in range(starts[v], starts[v + 1]):
-                n_free += listed[s] & below == np.uint64(0)
-            aim, chosen = int(unit(stream) * n_free), at[v]
-            for s in range(starts[v], starts[v + 1]):
-                if listed[s] & below == np.uint64(0):
-                    if aim == 0:
-                        chosen = s
-                    aim -= 1
-            key, new = whole[at[v]], whole[chosen]
-            for cell in range(places[new], places[new + 1]):
-                mass[cell] = pseudo[chosen] + surrogate[cell]
-            draw_rows(places[new], places[new + 1], steps_in[chosen], n_states[v], mass, stream, other)
-            for c in range(len(true)):
-                proposed[c] = log_shares[c] - theta[index[key, c]] + other[index[new, c]]
+        for turn in range(2 * d):
+            chosen[0] = turn % d
+            m = 1 + turn // d if d > 1 else 1
+            if m == 2:
+                chosen[1] = (chosen[0] + 1 + int(unit(stream) * (d - 1))) % d
+            gain = 0.0
+            for i in range(m):
+                set_parents(chosen[i], np.uint64(0), parents, children)
+            for i in range(m):
+                below = with_descendants(chosen[i], children)
+                new[i] = free_set(chosen[i], below, starts, listed, stream)
+                gain += math.log(count_free(chosen[i], below, starts, listed))
+                set_parents(chosen[i], listed[new[i]], parents, children)
+            for i in range(m):
+                set_parents(chosen[i], np.uint64(0), parents, children)
+            for i in range(m):  # how often the way back is proposed
+                below = with_descendants(chosen[i], children)
+                gain -= math.log(count_free(chosen[i], below, starts, listed))
+                set_parents(chosen[i], listed[at[chosen[i]]], parents, children)
+            proposed[:] = log_shares
+            for i in range(m):
+                v, old, key = chosen[i], whole[at[chosen[i]]], whole[new[i]]
+                for cell in range(places[key], places[key + 1]):
+                    mass[cell] = pseudo[new[i]] + surrogate[cell]
+                draw_rows(places[key], places[key + 1], steps_in[new[i]], n_states[v], mass, stream, other)
+                gain += evidence[new[i]] - evidence[at[v]]
+                for cell in range(places[key], places[key + 1]):
+                    gain -= surrogate[cell] * other[cell]
+                    drawn[i, cell] = other[cell]
+                for cell in range(places[old], places[old + 1]):
+                    gain += surrogate[cell] * theta[v, cell]
+                for c in range(len(true)):
+                    proposed[c] += other[index[key, c]] - theta[v, index[old, c]]
             after = log_likelihood(proposed, released, n_states, channels, now_cells, then_cells)
-            gain = after - likelihood + evidence[chosen] - evidence[at[v]]
-            for cell in range(places[new], places[new + 1]):
-                gain -= surrogate[cell] * other[cell]
-            for cell in range(places[key], places[key + 1]):
-                gain += surrogate[cell] * theta[cell]
+            gain += after - likelihood
             if math.log(1.0 - unit(stream)) < gain:
                 likelihood = after
                 log_shares[:] = proposed
-                for cell in range(places[new], places[new + 1]):
-                    theta[cell] = other[cell]
-                set_parents(v, listed[chosen], parents, children)
-                at[v] = chosen
+                for i in range(m):
+                    set_parents(chosen[i], np.uint64(0), parents, children)
+                for i in range(m):
+                    set_parents(chosen[i], listed[new[i]], parents, children)
+                    at[chosen[i]] = new[i]
+                    for cell in range(places[whole[new[i]]], places[whole[new[i]] + 1]):
+                        theta[chosen[i], cell] = drawn[i, cell]
         for c in range(len(true)):
             shares[c] = math.exp(log_shares[c])
         share_out(released, shares, n_states, channels, stream, true)
