@@ -86,7 +86,10 @@ def measure(cell: dict[str, object], steps: int, draws: int, sweeps: int) -> dic
     sample = search_columns(columns, study, progress=lambda *_: None, interruption=UNINTERRUPTED).sampled.sample  # type: ignore[union-attr]
     spent, every = time.process_time() - begun, np.array(graphs(d))
     by_graph = {graph: place for place, graph in enumerate(map(tuple, every.tolist()))}
-    ours = np.bincount([by_graph[tuple(graph)] for graph in sample.parents.tolist()], minlength=len(every)) / sample.n_draws
+    ours = (
+        np.bincount([by_graph[tuple(graph)] for graph in sample.parents.tolist()], minlength=len(every))
+        / sample.n_draws
+    )
     if epsilon is None:
         exact, apart, way = plain(counts, score), 0.0, "sum"
     else:

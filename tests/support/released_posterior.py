@@ -84,9 +84,7 @@ def by_importance(
     for graph in every:
         key = equivalence(graph) if score == "bdeu" else graph
         if key not in known:
-            known[key] = [
-                _evidence(released, channels, graph, score, true, left, draws // 2, rng) for _ in range(2)
-            ]
+            known[key] = [_evidence(released, channels, graph, score, true, left, draws // 2, rng) for _ in range(2)]
     halves = np.array([known[equivalence(graph) if score == "bdeu" else graph] for graph in every]).T
     each = [np.exp(half - logsumexp(half)) for half in halves]
     whole = logsumexp(halves, axis=0)

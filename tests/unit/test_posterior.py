@@ -204,7 +204,9 @@ def test_what_cannot_be_sampled_is_refused_by_name() -> None:
 def test_a_variable_alone() -> None:
     sample = sample_graphs(sets_of(np.array([3, 4])), Chains(steps=20), seed=1)
     assert sample.distinct() == ((Dag(parents=((),)), 1.0),)
-    assert sample.diagnostics == Diagnostics(r_hat=1.0, edge_difference=0.0, effective_size=64.0, tail_size=64.0, agree=True)
+    assert sample.diagnostics == Diagnostics(
+        r_hat=1.0, edge_difference=0.0, effective_size=64.0, tail_size=64.0, agree=True
+    )
 
 
 # ---- diagnostics

@@ -62,9 +62,7 @@ def bulk_size(traces: Floats) -> float:
 
 def tail_size(traces: Floats) -> float:
     """Return how many independent values tell as much of its 5 % and 95 % quantiles; `traces` as in `rank_r_hat`."""
-    return min(
-        _effective(_halves((traces <= np.quantile(traces, share)).astype(np.float64))) for share in (0.05, 0.95)
-    )
+    return min(_effective(_halves((traces <= np.quantile(traces, share)).astype(np.float64))) for share in (0.05, 0.95))
 
 
 def _halves(traces: Floats) -> Floats:

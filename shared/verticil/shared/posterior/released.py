@@ -39,9 +39,9 @@ from verticil.shared.posterior.sample import GraphSample
 
 MOST_CELLS: Final = 2**10
 MOST_VARIABLES: Final = 8
-_ROUNDS: Final = 1.0
+_ROUNDS: Final = 0.3
 """Rounds of a step, over what the two noisiest columns leave of a record: a round moves true counts by about that share."""
-_MOST_WORK: Final = 1000
+_MOST_WORK: Final = 500
 """Cells that the rounds of a step draw: 4 chains of 20,000 steps take about a minute where this is the bound."""
 _BLOCK: Final = 2**23  # cells that all chains draw between two states: some tenths of a second
 
@@ -147,7 +147,13 @@ def released_counts(observed: Counts, design: FamilyDesign, sets: ParentSets, sc
         channels=channels,
         index=index,
         steps_in=np.array(steps_in, dtype=np.int64),
-        length=min(math.ceil(_ROUNDS / _least_pair([left_of(axis, np.full(k, 1 / k)) for k, axis in zip(shape, design.axes, strict=True)])), max(_MOST_WORK // index.shape[1], 1)),
+        length=min(
+            math.ceil(
+                _ROUNDS
+                / _least_pair([left_of(axis, np.full(k, 1 / k)) for k, axis in zip(shape, design.axes, strict=True)])
+            ),
+            max(_MOST_WORK // index.shape[1], 1),
+        ),
     )
 
 

@@ -126,7 +126,8 @@ def posterior_view(content: ReleaseContent) -> PosteriorView | None:
         r_hat=_figure(agreement.r_hat),
         limit="below 1.05" if agreement.tail is None else "at most 1.01",
         difference=f"{100 * agreement.edge_difference:.1f} percentage points",
-        effective=_size(agreement.effective) + ("" if agreement.tail is None else f" ({_size(agreement.tail)} in the tails)"),
+        effective=_size(agreement.effective)
+        + ("" if agreement.tail is None else f" ({_size(agreement.tail)} in the tails)"),
         graphs=f"{wording.count(found.distinct, 'different graph')} among {found.n_graphs:,}; the most frequent one has {first}",
         prior="all graphs alike" if rule.prior == "uniform" else gamma,
         links=shown,
