@@ -58,7 +58,8 @@ def corrected(released: Floats, channels: Sequence[Floats]) -> Floats:
         for v, channel in enumerate(channels):
             ratio = np.moveaxis(np.moveaxis(ratio, v, -1) @ channel.T, -1, v)
         shares = shares * ratio
-    return n * shares
+    true: Floats = n * shares
+    return true
 
 
 def by_importance(
@@ -91,7 +92,7 @@ def by_importance(
     return np.exp(whole - logsumexp(whole)), float(0.5 * np.abs(each[0] - each[1]).sum())
 
 
-def _evidence(  # noqa: PLR0917  # what is released, a graph, and how it is drawn
+def _evidence(
     released: Floats,
     channels: Sequence[Floats],
     graph: Parents,

@@ -86,8 +86,8 @@ def test_graphs_have_their_probability_and_a_run_that_goes_on_leaves_the_same() 
 
 
 def test_which_columns_are_sampled_with_their_true_counts() -> None:
-    assert can_be_unblinded(as_design([CHANNEL] * 8))
-    assert not can_be_unblinded(as_design([CHANNEL] * 9))
+    assert can_be_unblinded(as_design([CHANNEL] * 5))
+    assert not can_be_unblinded(as_design([CHANNEL] * 6))
     assert not can_be_unblinded(as_design([quantize(symmetric(11, flip=0.05))] * 3))
     jointly = ColumnUnit(variables=(0, 1), domain=((0, 0), (0, 1), (1, 1)), channel=quantize(symmetric(3, flip=0.1)))
     alone = ColumnUnit(variables=(2,), domain=None, channel=CHANNEL)

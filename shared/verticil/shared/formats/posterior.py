@@ -311,7 +311,7 @@ def read(data: bytes, schema: Schema, deterministic: Sequence[Json] | None = Non
                 edge_difference=_read_number(agreement["edge_difference"]),
                 effective=_read_number(agreement["effective_draws"]),
                 agree=agreement["agree"].boolean(),
-                tail=_read_number(agreement["effective_draws_tail"]) if "effective_draws_tail" in agreement else None,
+                tail=None if (tail := agreement.get("effective_draws_tail")) is None else _read_number(tail),
             ),
             edges=tuple(_read_edge(node, positions) for node in root["edges"]),
             consensus=_read_dag(root["consensus"], schema),

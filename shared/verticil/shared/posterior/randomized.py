@@ -19,8 +19,8 @@ parents of v is worth the most of
                                                                            for two parents u, w that are apart, given the others,
 
 s of smaller sets at the f of their own families, and e(u, w | R) = [s_w(R + u) - s_w(R)] - [t_w(R + u) - t_w(R)] what the link
-between the two has more at its own f than at the family's. The first alone would charge an independent second parent for the noise
-of the first, and find a link between them to get out of it (.1 exactly, and 1.00). Without randomization f = 1, everything
+between the two has more at its own f than at the family's. The first alone would charge an independent second parent for the
+noise of the first, and find a link between them to get out of it (.1 exactly, and 1.00). Without randomization f = 1, everything
 cancels, and the score is exact up to a constant of each variable.
 
 All scores by family compare links at the noise of their own columns, and none can say what a noisy column tells of another one:

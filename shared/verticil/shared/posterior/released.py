@@ -4,7 +4,7 @@ Released counts are no data of the true variables: their noise looks like depend
 
     P(graph, true counts | released counts) ~ P(graph) P(true counts | graph) P(released counts | true counts),
 
-probabilities integrated out where graphs are drawn, and drawn where counts are (data augmentation; Tanner & Wong 1987):
+by data augmentation (Tanner & Wong 1987), with proposals that look past the true counts:
 `unblinding` has the rounds. So the share of a graph among those kept is its probability given what was released, whatever its
 structure: no score of a single family has that, because what one noisy column says of another is in no table of the two alone.
 
@@ -38,7 +38,7 @@ from verticil.shared.posterior.randomized import LocalScore, left_of
 from verticil.shared.posterior.sample import GraphSample
 
 MOST_CELLS: Final = 2**10
-MOST_VARIABLES: Final = 8
+MOST_VARIABLES: Final = 5
 _ROUNDS: Final = 0.3
 """Rounds of a step, over what the two noisiest columns leave of a record: a round moves true counts by about that share."""
 _MOST_WORK: Final = 500
@@ -72,7 +72,7 @@ class Released:
         corrected: (C,), estimated true counts, from which chains start.
         channels: (d, K, K), see `unblinding.share_out`.
         index: (keys, C), see `unblinding`.
-        steps_in: (sets,), see `unblinding.rounds`.
+        steps_in, surrogate, evidence: see `unblinding.rounds`.
         length: rounds of a step.
     """
 
@@ -121,6 +121,7 @@ def released_counts(observed: Counts, design: FamilyDesign, sets: ParentSets, sc
         left_of(axis, corrected.sum(axis=tuple(u for u in range(d) if u != v)) / corrected.sum())
         for v, axis in enumerate(design.axes)
     ]
+    plain = [left_of(axis, np.full(k, 1 / k)) for k, axis in zip(shape, design.axes, strict=True)]
     surrogate = np.zeros(int(layout.places[-1]))
     for t in range(len(layout.keys)):
         factor = math.prod(left[v] for v in layout.members[layout.spans[t] : layout.spans[t + 1]].tolist())
@@ -147,13 +148,7 @@ def released_counts(observed: Counts, design: FamilyDesign, sets: ParentSets, sc
         channels=channels,
         index=index,
         steps_in=np.array(steps_in, dtype=np.int64),
-        length=min(
-            math.ceil(
-                _ROUNDS
-                / _least_pair([left_of(axis, np.full(k, 1 / k)) for k, axis in zip(shape, design.axes, strict=True)])
-            ),
-            max(_MOST_WORK // index.shape[1], 1),
-        ),
+        length=min(math.ceil(_ROUNDS / _least_pair(plain)), max(_MOST_WORK // index.shape[1], 1)),
     )
 
 
@@ -243,10 +238,11 @@ class ReleasedChains:
 
         def advance(chain: int) -> None:
             unblinding.rounds(
-                n_steps, state.done, plain.burn_in, plain.every, problem.length, raised, shapes, evenly, sets.starts, sets.masks,
-                sets.log_weight, layout.whole, layout.rest, layout.whole_term, layout.rest_term, layout.pseudo, layout.term_key,
-                layout.term_pseudo, problem.steps_in, layout.n_states, problem.index, layout.places, problem.channels,
-                problem.released, problem.surrogate, problem.evidence, streams[chain], at[chain], true[chain], parents[chain], weight[chain],
+                n_steps, state.done, plain.burn_in, plain.every, problem.length, raised, shapes, evenly, sets.starts,
+                sets.masks, sets.log_weight, layout.whole, layout.rest, layout.whole_term, layout.rest_term, layout.pseudo,
+                layout.term_key, layout.term_pseudo, problem.steps_in, layout.n_states, problem.index, layout.places,
+                problem.channels, problem.released, problem.surrogate, problem.evidence, streams[chain], at[chain],
+                true[chain], parents[chain], weight[chain],
             )  # fmt: skip
 
         if self.threads == 1:

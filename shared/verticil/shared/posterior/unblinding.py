@@ -1,8 +1,18 @@
 """The compiled loops of chains over graphs and true counts together, given the released counts. Imports numba.
 
-One round: with the true counts as they are now, every set of parents is weighed and each variable has its turn at new parents
-(`kernels`); given that graph, probabilities are drawn from their Dirichlet distributions; given those, the records of every
-released entry are shared out to true ones. Axis by axis, because a column is randomized on its own: with x_1 .. x_(a-1) drawn,
+One round has four steps, and each leaves the posterior as it is:
+
+1. With the true counts as they are now, every set of parents is weighed and each variable has its turn at new parents (`kernels`).
+2. Probabilities are drawn from their Dirichlet distributions, given the graph and the true counts.
+3. New parents and new probabilities of one variable, then of two, are proposed without regard to the true counts, and accepted
+   by the likelihood of the released counts (Metropolis & Hastings). Sets are proposed evenly, and probabilities from
+   Dirichlet(a + M), M *surrogate* counts: the corrected counts times what the randomization leaves of the family. With l(M) the score of
+   the family by M, a proposal theta' in the place of theta has the log ratio
+   log p(Y | theta') - log p(Y | theta) + l(M') - M' log theta' - l(M) + M log theta. This step is for strong randomization, by
+   which true counts change so slowly that steps 1 and 2 alone do not leave a graph in any time.
+4. The records of every released entry are shared out to true ones, given the probabilities.
+
+Records are shared out axis by axis, because a column is randomized on its own: with x_1 .. x_(a-1) drawn,
 
     P(x_a | x_1 .. x_(a-1), y_a .. y_m) ~ P_a(x_a, y_a) sum over x_(a+1) .. x_m of pi_x prod_(b>a) P_b(x_b, y_b),
 
@@ -83,7 +93,7 @@ def _below_half(n: int, p: float, stream: Masks) -> int:
         us = 0.5 - abs(u)
         if us <= 0.0:
             continue
-        k = int(math.floor((2.0 * a / us + b) * u + n * p + 0.5))
+        k = math.floor((2.0 * a / us + b) * u + n * p + 0.5)
         if k < 0 or k > n:
             continue
         if us >= 0.07 and v <= sure:
@@ -94,7 +104,9 @@ def _below_half(n: int, p: float, stream: Masks) -> int:
 
 
 @compiled
-def share_out(released: Ints, shares: Floats, n_states: Ints, channels: Floats, stream: Masks, true: Ints) -> None:
+def share_out(  # noqa: PLR0912, PLR0917  # numba kernels take positions and have their loops in one place
+    released: Ints, shares: Floats, n_states: Ints, channels: Floats, stream: Masks, true: Ints
+) -> None:
     """Draw true counts given the released ones and the shares of the true cells.
 
     Args:
@@ -167,7 +179,9 @@ def tabulate(keys: Ints, index: Ints, places: Ints, true: Ints, counts: Ints) ->
 
 
 @compiled
-def draw_rows(first: int, last: int, step: int, k: int, mass: Floats, stream: Masks, theta: Floats) -> None:
+def draw_rows(  # noqa: PLR0917  # numba kernels take positions
+    first: int, last: int, step: int, k: int, mass: Floats, stream: Masks, theta: Floats
+) -> None:
     """Draw the rows of a family from Dirichlet distributions.
 
     Args:
@@ -192,7 +206,7 @@ def draw_rows(first: int, last: int, step: int, k: int, mass: Floats, stream: Ma
 
 
 @compiled
-def log_likelihood(
+def log_likelihood(  # noqa: PLR0917  # numba kernels take positions
     log_shares: Floats, released: Ints, n_states: Ints, channels: Floats, now: Floats, then: Floats
 ) -> float:
     """The logarithm of the released counts' probability, up to what no probability changes; nats.
@@ -247,7 +261,7 @@ def free_set(variable: int, below: np.uint64, starts: Ints, listed: Masks, strea
 
 
 @compiled
-def rounds(  # noqa: PLR0917  # numba kernels take positions
+def rounds(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positions and have their loops in one place
     n_steps: int,
     done: int,
     burn_in: int,
