@@ -1,4 +1,4 @@
-"""The product's posterior of graphs from randomized columns, held against the exact one: ``python tests/bench/posterior_exact.py``.
+"""The posterior of graphs from randomized columns, held against the exact one: ``python tests/bench/posterior_exact.py``.
 
 Cells: three and four columns of 2, 3 and (three columns only) 5 categories; seven structures; 2,000, 5,000 and 50,000 people;
 epsilon 1, 1.5, 2, 3 of every column, and columns as they are; both scores. Each is what `search_columns` gives for a study.

@@ -1,6 +1,6 @@
 """The posterior of graphs from randomized columns against the exact one, in its corners.
 
-``tests/bench/posterior_exact.py`` has all cells. The references are those of `support.released_posterior`; seeds are fixed, so the
+``tests/bench/posterior_exact.py`` has all cells. References are those of `support.released_posterior`; seeds are fixed, so the
 tests raise no false alarm. Scores of families, which more columns are sampled by, are held to the figure of a collider, too: a
 family that is tempered whole misses it."""
 

@@ -144,9 +144,9 @@ def by_augmentation(
     """The same by chains: half of them begin at the corrected counts, half at counts without dependence; see `by_importance`."""
     every, rng, shape = np.array(graphs(released.ndim)), np.random.default_rng(seed), released.shape
     d, size = released.ndim, released.size
-    confused = np.ones((1, 1))
+    confused: Floats = np.ones((1, 1))
     for channel in channels:
-        confused = np.kron(confused, channel)
+        confused = np.asarray(np.kron(confused, channel), dtype=np.float64)
     joint = corrected(released, channels).ravel() / released.sum()
     apart = np.ones(shape)
     for v in range(d):

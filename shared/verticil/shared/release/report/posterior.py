@@ -65,7 +65,8 @@ class PosteriorView:
         exact: what was learned from are records as they are.
         source: what it was, in words.
         chains: numbers and lengths, in words.
-        r_hat, limit, difference, effective: the diagnostics; `limit` is what R-hat had to keep.
+        r_hat, difference, effective: the diagnostics.
+        measure, limit: which R-hat it is, and what it had to keep, in words.
         graphs: how many different graphs there are, and how probable the first of them is.
         prior: of graphs, in words.
         links: of at least `_LEAST`, the most probable first.
@@ -84,6 +85,7 @@ class PosteriorView:
     source: str
     chains: str
     r_hat: str
+    measure: str
     limit: str
     difference: str
     effective: str
@@ -124,6 +126,9 @@ def posterior_view(content: ReleaseContent) -> PosteriorView | None:
         source=SOURCES[found.source],
         chains=f"{found.chains} chains of {found.steps:,} steps, of which the first {found.burn_in:,} were left out",
         r_hat=_figure(agreement.r_hat),
+        measure="Split R-hat of their log weight"
+        if agreement.tail is None
+        else "R-hat of their log weight and least sure links",
         limit="below 1.05" if agreement.tail is None else "at most 1.01",
         difference=f"{100 * agreement.edge_difference:.1f} percentage points",
         effective=_size(agreement.effective)
