@@ -59,18 +59,13 @@ def shares(sample: GraphSample) -> Floats:
     return np.bincount([place[tuple(graph)] for graph in sample.parents.tolist()], minlength=len(D3)) / sample.n_draws
 
 
-def both(study: Study, columns: list[np.ndarray]) -> tuple[Floats, Floats, float, GraphSample]:
-    """The product's posterior, the exact one, how far its halves differ, and the sample."""
+def reference(study: Study, columns: list[np.ndarray]) -> tuple[Floats, float]:
+    """The exact posterior, and how far the two halves of the work behind it differ."""
     counts = np.zeros(study.schema.n_states)
     np.add.at(counts, tuple(columns), 1)
-    channels = [unit.transition.probabilities for unit in study.units]
-    if study.schema.n_states[0] == 2:
-        exact, apart = by_augmentation(counts, channels, study.structure.score, sweeps=1500, seed=1)
-    else:
-        exact, apart = by_importance(counts, channels, study.structure.score, draws=20_000, seed=1)
-    found = search_columns(columns, study, progress=lambda *_: None, interruption=UNINTERRUPTED)
-    assert found.sampled is not None
-    return shares(found.sampled.sample), exact, apart, found.sampled.sample
+    channels, score = [unit.transition.probabilities for unit in study.units], study.structure.score
+    exact, apart = by_importance(counts, channels, score, draws=20_000, seed=1)
+    return (exact, apart) if apart <= 0.004 else by_augmentation(counts, channels, score, sweeps=1500, seed=1)
 
 
 @pytest.mark.parametrize(
@@ -78,8 +73,8 @@ def both(study: Study, columns: list[np.ndarray]) -> tuple[Floats, Floats, float
     [
         (2, 3.0, 5_000, (1.0, 1.0, 0.0)),
         (2, 3.0, 50_000, (0.5, 0.5, 0.0)),
-        (2, 2.0, 2_000, (1.0, 0.3, 0.5)),
-        (3, 2.0, 5_000, (1.0, 1.0, 0.0)),
+        pytest.param(2, 2.0, 5_000, (1.0, 0.5, 0.5), marks=pytest.mark.slow),
+        pytest.param(3, 2.0, 5_000, (1.0, 1.0, 0.0), marks=pytest.mark.slow),
         pytest.param(2, 1.5, 5_000, (1.0, 0.0, 1.0), marks=pytest.mark.slow),
         pytest.param(2, 1.0, 5_000, (0.0, 0.0, 0.0), marks=pytest.mark.slow),
     ],
@@ -89,7 +84,11 @@ def test_the_posterior_is_the_exact_one(
     k: int, epsilon: float, n: int, effects: tuple[float, float, float], score: str
 ) -> None:
     study = study_of(k, epsilon, score)
-    ours, exact, apart, sample = both(study, released(study, effects, n, seed=1))
+    columns = released(study, effects, n, seed=1)
+    exact, apart = reference(study, columns)
+    found = search_columns(columns, study, progress=lambda *_: None, interruption=UNINTERRUPTED).sampled
+    assert found is not None
+    sample, ours = found.sample, shares(found.sample)
     assert sample.diagnostics.edge_difference < 0.05
     assert apart <= 0.02
     assert 0.5 * np.abs(ours - exact).sum() <= 0.06 + apart
@@ -109,7 +108,7 @@ def test_scores_of_families_see_a_collider_too(score: str) -> None:
     )
     ours = np.exp(value - value.max())
     ours /= ours.sum()
-    exact = both(study, columns)[1]
+    exact, _ = reference(study, columns)
     assert ours[COLLIDER].sum() == pytest.approx(exact[COLLIDER].sum(), abs=0.15)
     assert ours[FALSE_LINK].sum() == pytest.approx(exact[FALSE_LINK].sum(), abs=0.15)
 
