@@ -6,8 +6,8 @@ One round has four steps, and each leaves the posterior as it is:
 2. Probabilities are drawn from their Dirichlet distributions, given the graph and the true counts.
 3. New parents and probabilities of one variable, then of two, are proposed without regard to true counts, and accepted by the
    likelihood of the released ones (Metropolis & Hastings): sets evenly, probabilities from Dirichlet(a + M), M *surrogate*
-   counts, the corrected counts times what the randomization leaves of the family. With l(M) the family's score by M, theta' in place
-   of theta has the log ratio log p(Y | theta') - log p(Y | theta) + l(M') - M' log theta' - l(M) + M log theta. Where
+   counts, the corrected counts times what the randomization leaves of the family. With l(M) the family's score by M, theta' in
+   place of theta has the log ratio log p(Y | theta') - log p(Y | theta) + l(M') - M' log theta' - l(M) + M log theta. Where
    randomization is strong, true counts change slowly, and steps 1 and 2 alone do not leave a graph in any time.
 4. The records of every released entry are shared out to true ones, given the probabilities.
 
