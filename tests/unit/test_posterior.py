@@ -11,7 +11,7 @@ from verticil.shared.errors import Misuse
 from verticil.shared.model.constraints import Constraints
 from verticil.shared.model.graph import Dag
 from verticil.shared.posterior.chains import Chains, sample_graphs
-from verticil.shared.posterior.diagnostics import Diagnostics, effective_size, split_r_hat
+from verticil.shared.posterior.diagnostics import Diagnostics, bulk_size, rank_r_hat, tail_size
 from verticil.shared.posterior.exact import exact_posterior
 from verticil.shared.posterior.local_scores import bdeu_score, dirichlet_score
 from verticil.shared.posterior.parent_sets import ParentSets, parent_sets
@@ -204,7 +204,9 @@ def test_what_cannot_be_sampled_is_refused_by_name() -> None:
 def test_a_variable_alone() -> None:
     sample = sample_graphs(sets_of(np.array([3, 4])), Chains(steps=20), seed=1)
     assert sample.distinct() == ((Dag(parents=((),)), 1.0),)
-    assert sample.diagnostics == Diagnostics(r_hat=1.0, edge_difference=0.0, effective_size=64.0, agree=True)
+    assert sample.diagnostics == Diagnostics(
+        r_hat=1.0, edge_difference=0.0, effective_size=64.0, tail_size=64.0, agree=True
+    )
 
 
 # ---- diagnostics
@@ -218,15 +220,54 @@ def test_effective_size_and_r_hat_of_a_process_that_is_known() -> None:
     traces[:, 0] = noise[:, 0] / 0.6
     for t in range(1, noise.shape[1]):
         traces[:, t] = 0.8 * traces[:, t - 1] + noise[:, t]
-    assert effective_size(traces) == pytest.approx(80_000 / 9, rel=0.2)
-    assert effective_size(noise) == pytest.approx(80_000, rel=0.1)
-    assert split_r_hat(traces) < 1.01
+    assert bulk_size(traces) == pytest.approx(80_000 / 9, rel=0.2)
+    assert bulk_size(noise) == pytest.approx(80_000, rel=0.1)
+    assert rank_r_hat(traces) < 1.01
     apart = traces + np.array([[0.0], [0.0], [0.0], [2.0]])
-    assert split_r_hat(apart) > 1.05
-    assert effective_size(apart) < 100
+    assert rank_r_hat(apart) > 1.05
+    assert bulk_size(apart) < 100
     moving = traces + np.linspace(0, 4, noise.shape[1])
-    assert split_r_hat(moving) > 1.05
-    assert split_r_hat(np.repeat([[0.0], [1.0]], 8, axis=1)) == float("inf")
+    assert rank_r_hat(moving) > 1.05
+    assert rank_r_hat(np.repeat([[0.0], [1.0]], 8, axis=1)) == float("inf")
+    wider = noise * np.array([[1.0], [1.0], [1.0], [2.0]])
+    assert rank_r_hat(wider) > 1.01  # the means are alike
+
+
+ARVIZ = {
+    "uniform": (0.999818, 2189.554, 1893.695),
+    "autoregressive": (1.011119, 257.713, 425.984),
+    "heavy": (0.999818, 2189.554, 1893.695),
+    "binary": (1.009023, 360.564, 360.564),
+    "apart": (1.044752, 211.161, 388.550),
+}
+"""Of `known_traces`, computed with arviz 0.22.0: rhat (method "rank"), ess (method "bulk"), ess (method "tail")."""
+
+
+def known_traces() -> dict[str, np.ndarray]:
+    """Traces from a generator that is the same everywhere: autoregressive, heavy-tailed, of 0 and 1, and chains apart."""
+    state, found = 12345, []
+    for _ in range(4 * 500):
+        state = (1103515245 * state + 12345) % 2**31
+        found.append((state + 0.5) / 2**31)
+    uniform = np.array(found).reshape(4, 500)
+    smooth = np.empty_like(uniform)
+    smooth[:, 0] = uniform[:, 0]
+    for t in range(1, 500):
+        smooth[:, t] = 0.8 * smooth[:, t - 1] + uniform[:, t]
+    return {
+        "uniform": uniform,
+        "autoregressive": smooth,
+        "heavy": np.tan(np.pi * (uniform - 0.5)),
+        "binary": (smooth > 2.5).astype(np.float64),
+        "apart": smooth + np.array([[0.0], [0.0], [0.0], [0.3]]),
+    }
+
+
+@pytest.mark.parametrize("name", ["uniform", "autoregressive", "heavy", "binary", "apart"])
+def test_r_hat_and_effective_sizes_are_those_of_arviz(name: str) -> None:
+    """Within 1 %."""
+    traces = known_traces()[name]
+    assert (rank_r_hat(traces), bulk_size(traces), tail_size(traces)) == pytest.approx(ARVIZ[name], rel=0.01)
 
 
 def test_the_error_of_an_edge_is_that_of_its_share() -> None:

@@ -33,7 +33,13 @@ from verticil.shared.model.elimination import network_pair
 from verticil.shared.model.rounding import round_network
 from verticil.shared.model.schema import Variable
 from verticil.shared.posterior.local_scores import bdeu_score, dirichlet_score
-from verticil.shared.posterior.randomized import can_be_augmented, drawn_counts, exact_scores, gains, matched_counts
+from verticil.shared.posterior.randomized import (
+    can_be_augmented,
+    drawn_counts,
+    exact_scores,
+    family_scores,
+    matched_counts,
+)
 from verticil.shared.posterior.sample import GraphSample
 from verticil.shared.study import rules
 from verticil.shared.study.document import PosteriorRule, Study
@@ -143,15 +149,16 @@ def test_noisy_tables_have_a_posterior_that_goes_on() -> None:
     assert np.array_equal(found.sample.parents, again.sample.parents)
 
 
-def test_scores_are_those_of_records_and_gains_add_up() -> None:
+def test_scores_are_those_of_records_and_of_their_tempered_counts() -> None:
     table = np.random.default_rng(1).integers(0, 20, (2, 3, 4)).astype(float)
     for name, score in (("bdeu", bdeu_score), ("dirichlet", dirichlet_score)):
         exact = exact_scores(table, name)
         assert exact[2] == pytest.approx(score(table.reshape(6, 4)) - score(table.sum(axis=(0, 1))[None]))
-        told = gains(table, 0.3, name)
-        assert told[2, 0] == pytest.approx(score(0.3 * table.reshape(6, 4)) - score(0.3 * table.sum(axis=0)))
-        pair = table.sum(axis=0)
-        assert exact_scores(pair, name)[1] + gains(table, 1.0, name)[2, 0] == pytest.approx(exact[2])
+        told = family_scores(table, 0.3, name)
+        gain = score(0.3 * table.reshape(6, 4)) - score(0.3 * table.sum(axis=0))
+        assert told[2, (0, 1)] - told[2, (1,)] == pytest.approx(gain)
+        assert told[2, ()] == 0
+        assert family_scores(table, 1.0, name)[2, (0, 1)] == pytest.approx(exact[2])
 
 
 def test_drawn_counts_have_the_posterior() -> None:

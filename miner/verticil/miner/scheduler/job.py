@@ -401,6 +401,7 @@ def published_posterior(found: StructurePosterior | None, study: Study) -> Publi
             edge_difference=chains.edge_difference,
             effective=chains.effective_size,
             agree=chains.agree,
+            tail=chains.tail_size,
         ),
         edges=tuple(
             Edge(

@@ -70,16 +70,19 @@ class Agreement:
     """How well the chains of a sample agree.
 
     Attributes:
-        r_hat: split R-hat of the graphs' log weight; 1: no difference between chains and their halves.
+        r_hat: rank-normalised split R-hat, the largest of the graphs' log weight and the least sure links; 1: no difference
+            between chains and their halves. Of a release without `tail`, the plain split R-hat of the log weight.
         edge_difference: largest difference of an edge's probability between one chain and all.
-        effective: draws that are worth an independent one, by the log weight.
+        effective: independent draws that they are worth, in bulk.
         agree: whether the sample may be taken for the posterior.
+        tail: independent draws that they are worth in the tails of the log weight; None: an older release does not say.
     """
 
     r_hat: float
     edge_difference: float
     effective: float
     agree: bool
+    tail: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +193,7 @@ def write(
             "edge_difference": _number(agreement.edge_difference),
             "effective_draws": _number(agreement.effective),
             "agree": agreement.agree,
+            **({} if agreement.tail is None else {"effective_draws_tail": _number(agreement.tail)}),
         },
         "edges": [
             {
@@ -312,6 +316,7 @@ def read(data: bytes, schema: Schema, deterministic: Sequence[Json] | None = Non
                 edge_difference=_read_number(agreement["edge_difference"]),
                 effective=_read_number(agreement["effective_draws"]),
                 agree=agreement["agree"].boolean(),
+                tail=None if (tail := agreement.get("effective_draws_tail")) is None else _read_number(tail),
             ),
             edges=tuple(_read_edge(node, positions) for node in root["edges"]),
             consensus=_read_dag(root["consensus"], schema),

@@ -1,9 +1,13 @@
-"""Whether chains that started apart tell the same.
+"""Whether chains that started apart tell the same (Vehtari, Gelman, Simpson, Carpenter & Bürkner 2021).
 
-Split R-hat: each chain is cut into halves; with B the variance between the means of the parts and W the mean variance within,
-sqrt(((n - 1) / n W + B) / W) (Gelman and others, Bayesian Data Analysis, 3rd edition, section 11.4; B here is that of a single
-value). The effective size of a sample is its length over 1 + 2 times the sum of its autocorrelations, cut off where two in a row
-are no longer positive together (Geyer 1992, section 3.3), all chains together.
+Each chain is cut into halves, and values are replaced by the normal quantiles of their ranks, (r - 3/8) / (S + 1/4), so that a
+heavy tail hides nothing. With B the variance between the means of the parts and W the mean variance within, R-hat is
+sqrt((n - 1) / n + B / W), and the larger one of that of the values and that of their distances from the median: chains of
+different widths differ, too.
+
+The effective size of a sample is its length over 1 + 2 times the sum of its autocorrelations, cut off where two in a row are no
+longer positive together and made to fall (Geyer 1992, section 3.3), all parts together. The *bulk* size is that of the ranks'
+quantiles, the *tail* size the smaller one of those of the events "at most the 5 % quantile" and "at most the 95 % quantile".
 """
 
 from __future__ import annotations
@@ -12,10 +16,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from scipy.special import ndtri
+from scipy.stats import rankdata
 
 from verticil.shared.arrays import Floats
 
-MOST_R_HAT: Final = 1.05
+MOST_R_HAT: Final = 1.01
 MOST_DIFFERENCE: Final = 0.05
 
 
@@ -24,48 +30,73 @@ class Diagnostics:
     """What is known of a sample's chains.
 
     Attributes:
-        r_hat: split R-hat of the graphs' log weights; 1 where nothing varies, infinite where only chains differ.
+        r_hat: the largest R-hat of the graphs' log weight and of the links that are least sure; 1 where nothing varies, infinite
+            where only chains differ.
         edge_difference: the largest difference of an edge's share in one chain from its share in all.
-        effective_size: of the log weights, graphs.
-        agree: whether both are within `MOST_R_HAT` and `MOST_DIFFERENCE`, of at least two chains.
+        effective_size: the smallest bulk size of the same, graphs.
+        tail_size: the tail size of the log weight, graphs.
+        agree: whether `r_hat` is at most `MOST_R_HAT` and `edge_difference` below `MOST_DIFFERENCE`, of at least two chains.
     """
 
     r_hat: float
     edge_difference: float
     effective_size: float
+    tail_size: float
     agree: bool
 
 
-def split_r_hat(traces: Floats) -> float:
-    """See the module.
+def rank_r_hat(traces: Floats) -> float:
+    """Return R-hat of the module.
 
     Args:
         traces: (chains, n), at least 4 values of each.
     """
+    parts = _halves(traces)
+    return max(_r_hat(_normal(parts)), _r_hat(_normal(np.abs(parts - np.median(parts)))))
+
+
+def bulk_size(traces: Floats) -> float:
+    """Return how many independent values tell as much of the middle of the distribution; `traces` as in `rank_r_hat`."""
+    return _effective(_normal(_halves(traces)))
+
+
+def tail_size(traces: Floats) -> float:
+    """Return how many independent values tell as much of its 5 % and 95 % quantiles; `traces` as in `rank_r_hat`."""
+    return min(_effective(_halves((traces <= np.quantile(traces, share)).astype(np.float64))) for share in (0.05, 0.95))
+
+
+def _halves(traces: Floats) -> Floats:
     half = traces.shape[1] // 2
-    parts = np.concatenate([traces[:, :half], traces[:, -half:]])
-    between, within = float(parts.mean(axis=1).var(ddof=1)), float(parts.var(axis=1, ddof=1).mean())
-    if within == 0.0:
-        return 1.0 if between == 0.0 else float("inf")
-    return float(np.sqrt((half - 1) / half + between / within))
+    return np.concatenate([traces[:, :half], traces[:, -half:]])
 
 
-def effective_size(traces: Floats) -> float:
-    """How many independent values tell as much; see the module.
+def _normal(values: Floats) -> Floats:
+    ranks = rankdata(values, method="average").reshape(values.shape)
+    return np.asarray(ndtri((ranks - 0.375) / (values.size + 0.25)), dtype=np.float64)
 
-    Args:
-        traces: (chains, n), at least 4 values of each.
-    """
-    chains, n = traces.shape
-    centred = traces - traces.mean(axis=1, keepdims=True)
+
+def _r_hat(parts: Floats) -> float:
+    n, between, within = parts.shape[1], float(parts.mean(axis=1).var(ddof=1)), float(parts.var(axis=1, ddof=1).mean())
+    if within <= 1e-30:
+        return 1.0 if between <= 1e-30 else float("inf")
+    return float(np.sqrt((n - 1) / n + between / within))
+
+
+def _effective(parts: Floats) -> float:
+    chains, n = parts.shape
+    centred = parts - parts.mean(axis=1, keepdims=True)
+    if float(np.ptp(parts)) < 1e-15:
+        return float(chains * n)
     spectrum = np.fft.rfft(centred, 2 * n, axis=1)
     covariance = np.fft.irfft(np.abs(spectrum) ** 2, axis=1)[:, :n].mean(axis=0) / n
     within = covariance[0] * n / (n - 1)
-    total = covariance[0] + (float(traces.mean(axis=1).var(ddof=1)) if chains > 1 else 0.0)
-    if total == 0.0:
-        return float(chains * n)
+    total = covariance[0] + float(parts.mean(axis=1).var(ddof=1))
     correlation = 1 - (within - covariance) / total
+    correlation[0] = 1.0
     pairs = correlation[: n // 2 * 2].reshape(-1, 2).sum(axis=1)
     ends = np.flatnonzero(pairs <= 0)
-    pairs = np.minimum.accumulate(pairs[: ends[0] if len(ends) else len(pairs)])
-    return float(chains * n / max(2 * pairs.sum() - 1, 1 / np.log10(max(chains * n, 10))))
+    last = int(ends[0]) if len(ends) else len(pairs)
+    falling = np.minimum.accumulate(pairs[:last])
+    # of the pair that is no longer positive the even one counts where it is
+    rest = max(float(correlation[2 * last]), 0.0) if 2 * last < n else 0.0
+    return float(chains * n / max(2 * falling.sum() - 1 + rest, 1 / np.log10(max(chains * n, 10))))

@@ -6,15 +6,25 @@ them for data finds it with near certainty (of three variables, two of them depe
 variation of .89 to the exact posterior). With N^ the EM-corrected counts of a family, f as much of a record as the
 randomization leaves for its interaction, and ls the Dirichlet score or BDeu (`local_scores`), one parent b more is worth
 
-    gain(b | S) = ls(f N^; S + b) - ls(f N^; S),    f = product of phi_v over the family,
+    t(S) = ls(f N^; S) - ls(f N^; no parents),    f = product of phi_v over the family,
     phi_v = (sum_xy p_x P_xy^2 / q_y - 1) / (K - 1),    q = p P,
 
 phi_v the mean share of a column's contrasts that the randomization leaves: the chi-square of released with true categories
-over its largest value (for equally frequent ones the square of `contrast_factor`). What a parent tells alone is less blurred
-than what it tells together with others, so a set of parents is worth the sum of the gains in the order in which that is most,
-each gain at the f of the family it makes. All gains at the f of the whole family would charge a strong parent for the noise
-of a weak one beside it. Without randomization f = 1, every order gives the same, and the score is exact up to a constant of
-each variable.
+over its largest value (for equally frequent ones the square of `contrast_factor`). What some of the parents tell without the
+others is less blurred than what all tell together, so each part of a family is worth what its own columns leave of it. A set S of
+parents of v is worth the most of
+
+    s(S - u) + t(S) - t(S - u)                                             for a parent u: v and u apart, given the others;
+    s(S - u) + s(S - w) - s(S - u - w) + t(S) - t(S - u) - t(S - w) + t(S - u - w) - e(u, w | S - u - w)
+                                                                           for two parents u, w that are apart, given the others,
+
+s of smaller sets at the f of their own families, and e(u, w | R) = [s_w(R + u) - s_w(R)] - [t_w(R + u) - t_w(R)] what the link
+between the two has more at its own f than at the family's. The first alone would charge an independent second parent for the
+noise of the first, and find a link between them to get out of it (.1 exactly, and 1.00). Without randomization f = 1, everything
+cancels, and the score is exact up to a constant of each variable.
+
+All scores by family compare links at the noise of their own columns, and none can say what a noisy column tells of another one:
+where columns are few, graphs are sampled with the true counts instead (`released`), which is exact.
 
 Probabilities. Given the graph, the true counts X of a family and the shares pi of its cells are drawn in turn (data
 augmentation; Tanner & Wong, 1987): pi given X from Dirichlet(a + X); X given pi and the released counts Y from multinomials,
@@ -99,26 +109,32 @@ def exact_scores(table: Floats, score: LocalScore) -> tuple[float, ...]:
     return tuple(found)
 
 
-def gains(table: Floats, factor: float, score: LocalScore) -> Floats:
-    """What each variable of a family gains by each other one as a parent, the rest being its parents already.
+def family_scores(table: Floats, factor: float, score: LocalScore) -> dict[tuple[int, tuple[int, ...]], float]:
+    """What each variable of a family is worth with each set of the others as its parents, less it without parents.
 
     Args:
-        table: (K_1, .., K_m), m at least 2, counts that are not negative.
+        table: (K_1, .., K_m), counts that are not negative.
         factor: f, above 0 and at most 1.
         score: see `exact_scores`.
 
     Returns:
-        (m, m), ``[child, parent]``, nats; 0 on the diagonal.
+        (child, parents ascending) -> nats; 0 without parents.
     """
-    counts, m, n_states = factor * np.asarray(table, dtype=np.float64), table.ndim, table.shape
-    whole = _cells(counts, score, 1)
-    less = [counts.sum(axis=v) for v in range(m)]
-    rows = [_cells(each, score, n_states[v]) for v, each in enumerate(less)]
-    alone = [_cells(each, score, 1) for each in less]
-    found = np.zeros((m, m))
-    for child, parent in itertools.permutations(range(m), 2):
-        without = less[parent].sum(axis=child - (child > parent))
-        found[child, parent] = whole - rows[child] - (alone[parent] - _cells(without, score, n_states[child]))
+    counts, m = factor * np.asarray(table, dtype=np.float64), table.ndim
+    sums = {
+        members: counts.sum(axis=tuple(v for v in range(m) if v not in members))
+        for size in range(m + 1)
+        for members in itertools.combinations(range(m), size)
+    }
+    whole = {members: _cells(each, score, 1) for members, each in sums.items()}
+    found: dict[tuple[int, tuple[int, ...]], float] = {}
+    for child in range(m):
+        states, alone = table.shape[child], 0.0
+        for size in range(m):
+            for parents in itertools.combinations([v for v in range(m) if v != child], size):
+                value = whole[tuple(sorted((*parents, child)))] - _cells(sums[parents], score, states)
+                alone = alone if parents else value
+                found[child, parents] = value - alone
     return found
 
 

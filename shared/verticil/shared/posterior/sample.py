@@ -15,12 +15,15 @@ from verticil.shared.posterior.diagnostics import (
     MOST_DIFFERENCE,
     MOST_R_HAT,
     Diagnostics,
-    effective_size,
-    split_r_hat,
+    bulk_size,
+    rank_r_hat,
+    tail_size,
 )
 from verticil.shared.posterior.parent_sets import Masks
 
 _BATCHES: Final = 20
+_TRACED: Final = 20
+"""Links whose traces are looked at, the least sure ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -78,7 +81,9 @@ class GraphSample:
         within = means.reshape(-1, d, d).var(axis=0, ddof=1) / (chains * batches)
         between = shares.var(axis=0, ddof=1) / chains if chains > 1 else np.zeros((d, d))
         traces = self.log_weight.reshape(chains, n)
-        r_hat, difference = split_r_hat(traces), float(np.abs(shares - probability).max())
+        difference = float(np.abs(shares - probability).max())
+        followed = [traces, *_least_sure(by_chain, probability + probability.T)]
+        r_hat = max(map(rank_r_hat, followed))
         derived = {
             "edge_probability": probability,
             "edge_error": np.sqrt(np.maximum(within, between)),
@@ -91,8 +96,9 @@ class GraphSample:
         diagnostics = Diagnostics(
             r_hat=r_hat,
             edge_difference=difference,
-            effective_size=effective_size(traces),
-            agree=chains > 1 and r_hat < MOST_R_HAT and difference < MOST_DIFFERENCE,
+            effective_size=min(map(bulk_size, followed)),
+            tail_size=tail_size(traces),
+            agree=chains > 1 and r_hat <= MOST_R_HAT and difference < MOST_DIFFERENCE,
         )
         object.__setattr__(self, "diagnostics", diagnostics)
 
@@ -115,6 +121,18 @@ class GraphSample:
         counts = Counter(tuple(map(int, masks)) for masks in self.parents)
         ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return tuple((dag_of(np.array(masks, dtype=np.uint64)), count / self.n_draws) for masks, count in ranked)
+
+
+def _least_sure(by_chain: Masks, linked: Floats) -> list[Floats]:
+    """(chains, n) each, 0 or 1: whether a graph has a link, of those that are least sure."""
+    first, second = np.triu_indices(len(linked), 1)
+    order = np.argsort(np.abs(linked[first, second] - 0.5), kind="stable")[:_TRACED]
+    found: list[Floats] = []
+    for a, b in zip(first[order].tolist(), second[order].tolist(), strict=True):
+        if 0 < linked[a, b] < 1:
+            either = (by_chain[:, :, b] >> np.uint64(a)) | (by_chain[:, :, a] >> np.uint64(b))
+            found.append((either & np.uint64(1)).astype(np.float64))
+    return found
 
 
 def dag_of(masks: Masks) -> Dag:

@@ -16,7 +16,7 @@ from typing import Final, Protocol, TypeVar
 import numpy as np
 
 from verticil.miner.learning.groups import processors
-from verticil.miner.learning.posterior.scores import PosteriorScores
+from verticil.miner.learning.posterior.scores import PosteriorScores, local_score
 from verticil.miner.learning.scores import PairScores
 from verticil.miner.learning.search.order import ExactSearch, OrderSearch
 from verticil.miner.learning.search.protocol import (
@@ -33,6 +33,7 @@ from verticil.shared.model.constraints import Constraints
 from verticil.shared.posterior.chains import Chains, Checkpoint
 from verticil.shared.posterior.parent_sets import ParentSets, parent_sets
 from verticil.shared.posterior.prior import StructurePrior
+from verticil.shared.posterior.released import ReleasedChains, released_counts
 from verticil.shared.posterior.sample import GraphSample
 from verticil.shared.study.document import Study
 from verticil.shared.study.vocabulary import MAX_EXACT
@@ -77,7 +78,10 @@ def sampled_graphs(
     progress: Callable[[float], None] | None = None,
     interruption: Interruption = UNINTERRUPTED,
 ) -> Sampled:
-    """Score every set of parents, sample graphs, and find their consensus.
+    """Sample graphs, and find their consensus.
+
+    Randomized columns whose joint table is small are sampled together with their true counts (`posterior.released`), others by
+    the scores of all sets of parents.
 
     Args:
         scores: of families.
@@ -93,11 +97,20 @@ def sampled_graphs(
         Misuse: STUDY_UNSUPPORTED, too many sets of parents; STUDY_INVALID, there is no graph.
     """
     rule = study.posterior
-    sets = sets_of(scores, problem, pairs, study, interruption)
-    chains = Chains(
-        chains=rule.chains, steps=rule.steps, threads=_threads(), discarded=rule.burn_in, thinning=rule.thinning
-    )
-    sample = run_chains(chains, sets, study.structure.seed, progress, interruption)
+    seed, joint = study.structure.seed, scores.joint()
+    if joint is None:
+        sets = sets_of(scores, problem, pairs, study, interruption)
+        chains = Chains(
+            chains=rule.chains, steps=rule.steps, threads=_threads(), discarded=rule.burn_in, thinning=rule.thinning
+        )
+        sample = run_chains(chains, sets, seed, progress, interruption)
+    else:
+        sets = sets_of(None, problem, pairs, study, interruption)
+        laid_out = released_counts(*joint, sets, local_score(study.structure.score))
+        together = ReleasedChains(
+            chains=rule.chains, steps=rule.steps, threads=_threads(), discarded=rule.burn_in, thinning=rule.thinning
+        )
+        sample = run_chains(together, laid_out, seed, progress, interruption)
     return Sampled(sample=sample, result=consensus(sample, problem, seed=study.structure.seed), scores=scores)
 
 

@@ -18,6 +18,8 @@ A set of variables is counted, and corrected, once for all families that it make
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -29,7 +31,8 @@ from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.arrays import Counts, Floats
 from verticil.shared.estimation.design import FamilyDesign
 from verticil.shared.estimation.estimators import em_projection, em_start, em_tables
-from verticil.shared.posterior.randomized import LocalScore, exact_scores, gains, left_of
+from verticil.shared.posterior.randomized import LocalScore, exact_scores, family_scores, left_of
+from verticil.shared.posterior.released import MOST_CELLS, MOST_VARIABLES, can_be_unblinded
 
 _LEAST: Final = 1e-9
 _TOGETHER: Final = 2**18  # cells of tables that are corrected together
@@ -69,13 +72,26 @@ class PosteriorScores:
     ) -> None:
         self.tables, self._whole = tables, whole
         self._score: LocalScore = score
-        self._known: dict[tuple[int, ...], Floats] = {}
+        self._known: dict[tuple[int, ...], tuple[float, ...] | dict[tuple[int, tuple[int, ...]], float]] = {}
         self._values: dict[tuple[int, tuple[int, ...]], float] = {}
 
     @property
     def are_plain(self) -> bool:
         """Whether they are of records as they are: nothing is corrected, and a table is only counted."""
         return not self._whole and all(unit.channel.is_identity for unit in self.tables.units)
+
+    def joint(self) -> tuple[Counts, FamilyDesign] | None:
+        """The released counts of all columns together; None: nothing is randomized, or graphs are sampled by scores."""
+        d = len(self.tables.n_states)
+        if (
+            self._whole
+            or self.are_plain
+            or not 2 <= d <= MOST_VARIABLES
+            or math.prod(self.tables.n_states) > MOST_CELLS
+        ):
+            return None
+        design = self.tables.design(tuple(range(d)))
+        return self.tables.counted(tuple(range(d))) if can_be_unblinded(design) else None
 
     def __call__(self, child: int, parents: tuple[int, ...]) -> float:
         """Nats; 0 without parents. See `verticil.miner.learning.search.protocol.FamilyValue`."""
@@ -89,16 +105,30 @@ class PosteriorScores:
         key = tuple(sorted((*parents, child)))
         if key not in self._known:
             self._keep(key, *self.tempered(key))
-        place, known = key.index(child), self._known[key]
-        if known.ndim == 1:
-            return float(known[place])
-        return max(
-            self(child, tuple(p for p in parents if p != last)) + float(known[place, key.index(last)])
-            for last in parents
-        )
+        known = self._known[key]
+        if isinstance(known, tuple):
+            return known[key.index(child)]
+        place = {v: number for number, v in enumerate(key)}
+
+        def tempered(v: int, some: tuple[int, ...]) -> float:
+            return known[place[v], tuple(place[u] for u in some)]
+
+        def more(v: int, some: tuple[int, ...]) -> float:
+            """What a smaller family has more at its own f than at this one's."""
+            return self(v, some) - tempered(v, some)
+
+        def without(*gone: int) -> tuple[int, ...]:
+            return tuple(p for p in parents if p not in gone)
+
+        ways = [more(child, without(last)) for last in parents]
+        for first, second in itertools.combinations(parents, 2):
+            rest = without(first, second)
+            link = more(second, tuple(sorted((*rest, first)))) - more(second, rest)
+            ways.append(more(child, without(first)) + more(child, without(second)) - more(child, rest) - link)
+        return tempered(child, parents) + max(ways)
 
     def _keep(self, key: tuple[int, ...], counts: Floats, factor: float) -> None:
-        known = np.array(exact_scores(counts, self._score)) if factor == 1 else gains(counts, factor, self._score)
+        known = exact_scores(counts, self._score) if factor == 1 else family_scores(counts, factor, self._score)
         remember(self._known, key, known)
 
     def tempered(self, axes: tuple[int, ...]) -> tuple[Floats, float]:

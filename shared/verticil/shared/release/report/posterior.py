@@ -66,6 +66,7 @@ class PosteriorView:
         source: what it was, in words.
         chains: numbers and lengths, in words.
         r_hat, difference, effective: the diagnostics.
+        measure, limit: which R-hat it is, and what it had to keep, in words.
         graphs: how many different graphs there are, and how probable the first of them is.
         prior: of graphs, in words.
         links: of at least `_LEAST`, the most probable first.
@@ -84,6 +85,8 @@ class PosteriorView:
     source: str
     chains: str
     r_hat: str
+    measure: str
+    limit: str
     difference: str
     effective: str
     graphs: str
@@ -98,6 +101,11 @@ class PosteriorView:
     estimated: tuple[str, ...]
     declared: tuple[str, ...]
     in_records: bool
+
+
+def _size(draws: float) -> str:
+    """Return how many independent draws there are, in words."""
+    return f"{draws:,.0f}" if math.isfinite(draws) else "none"
 
 
 def posterior_view(content: ReleaseContent) -> PosteriorView | None:
@@ -118,8 +126,13 @@ def posterior_view(content: ReleaseContent) -> PosteriorView | None:
         source=SOURCES[found.source],
         chains=f"{found.chains} chains of {found.steps:,} steps, of which the first {found.burn_in:,} were left out",
         r_hat=_figure(agreement.r_hat),
+        measure="Split R-hat of their log weight"
+        if agreement.tail is None
+        else "R-hat of their log weight and least sure links",
+        limit="below 1.05" if agreement.tail is None else "at most 1.01",
         difference=f"{100 * agreement.edge_difference:.1f} percentage points",
-        effective=f"{agreement.effective:,.0f}" if math.isfinite(agreement.effective) else "none",
+        effective=_size(agreement.effective)
+        + ("" if agreement.tail is None else f" ({_size(agreement.tail)} in the tails)"),
         graphs=f"{wording.count(found.distinct, 'different graph')} among {found.n_graphs:,}; the most frequent one has {first}",
         prior="all graphs alike" if rule.prior == "uniform" else gamma,
         links=shown,

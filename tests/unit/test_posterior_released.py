@@ -1,0 +1,94 @@
+"""Chains over graphs and true counts together: their random variables, their step, and going on from a checkpoint."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from support.released_posterior import by_importance, graphs
+from verticil.shared.channels.transition import quantize, symmetric
+from verticil.shared.estimation.design import ColumnUnit, as_design, family_design
+from verticil.shared.posterior.parent_sets import ParentSets, parent_sets
+from verticil.shared.posterior.prior import StructurePrior
+from verticil.shared.posterior.released import Released, ReleasedChains, can_be_unblinded, released_counts
+from verticil.shared.posterior.unblinding import binomial_variate, log_gamma_variate, share_out
+
+CHANNEL = quantize(symmetric(2, flip=0.1))
+COUNTS = np.array([300, 90, 110, 40, 60, 120, 30, 250]).reshape(2, 2, 2)
+
+
+def sets_of(shape: tuple[int, ...]) -> ParentSets:
+    return parent_sets(
+        lambda _child, _parents: 0.0, shape, max_parents=2, max_family_cells=10**6, prior=StructurePrior()
+    )
+
+
+def problem(counts: np.ndarray = COUNTS) -> Released:
+    return released_counts(counts, as_design([CHANNEL] * 3), sets_of((2, 2, 2)), "bdeu")
+
+
+@pytest.mark.parametrize(("n", "p"), [(7, 0.3), (40, 0.9), (300, 0.2), (50_000, 0.37)])
+def test_binomial_variables_have_their_distribution(n: int, p: float) -> None:
+    """Chi-square over up to twenty classes at the level 1e-4; the seed is fixed."""
+    stream = np.array([3], dtype=np.uint64)
+    drawn = np.array([binomial_variate(n, p, stream) for _ in range(3000)])
+    edges = np.unique(stats.binom.ppf(np.linspace(0, 1, 21)[1:-1], n, p))
+    expected = np.diff([0.0, *stats.binom.cdf(edges, n, p), 1.0])
+    counted = np.bincount(np.searchsorted(edges, drawn), minlength=len(expected))
+    assert stats.chisquare(counted, 3000 * expected).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("shape", [0.02, 0.5, 3.0, 900.0])
+def test_gamma_variables_have_their_distribution(shape: float) -> None:
+    """Kolmogorov and Smirnov's test at the level 1e-4; the seed is fixed."""
+    stream = np.array([4], dtype=np.uint64)
+    drawn = np.exp([log_gamma_variate(shape, stream) for _ in range(3000)])
+    assert stats.kstest(drawn, stats.gamma(shape).cdf).pvalue > 1e-4
+
+
+def test_released_records_are_shared_out_as_the_true_ones_are_probable() -> None:
+    """Of two columns, one of them as it is: the mean of 2,000 draws of each cell within five of its standard errors."""
+    shares = np.array([0.4, 0.1, 0.2, 0.3])
+    channel = np.array([[0.8, 0.2], [0.3, 0.7]])
+    channels = np.stack([channel, np.eye(2)])
+    released = np.array([500, 300, 400, 800])
+    weight = shares[None, :] * np.kron(channel, np.eye(2)).T  # released, true
+    weight /= weight.sum(axis=1, keepdims=True)
+    mean, variance = released @ weight, released @ (weight * (1 - weight))
+    stream, true, total = np.array([5], dtype=np.uint64), np.zeros(4, dtype=np.int64), np.zeros(4)
+    for _ in range(2000):
+        share_out(released, shares, np.array([2, 2]), channels, stream, true)
+        assert true.sum() == released.sum()
+        total += true
+    assert (np.abs(total / 2000 - mean) <= 5 * np.sqrt(variance / 2000)).all()
+
+
+def test_graphs_have_their_probability_and_a_run_that_goes_on_leaves_the_same() -> None:
+    made, chains = problem(), ReleasedChains(steps=2000)
+    state = chains.start(made, 1)
+    middle = chains.step(state)
+    while chains.progress(state) < 1:
+        state = chains.step(state)
+    again = ReleasedChains(steps=2000, threads=2)
+    other = again.resume(made, chains.checkpoint(middle))
+    while again.progress(other) < 1:
+        other = again.step(other)
+    sample = chains.result(state)
+    assert np.array_equal(sample.parents, again.result(other).parents)
+    exact, apart = by_importance(COUNTS.astype(float), [CHANNEL.probabilities] * 3, "bdeu", draws=20_000, seed=1)
+    ours = [(sample.parents == np.array(graph, dtype=np.uint64)).all(axis=1).mean() for graph in graphs()]
+    assert 0.5 * np.abs(np.array(ours) - exact).sum() <= 0.03 + apart
+    with pytest.raises(ValueError, match="other settings or other counts"):
+        chains.resume(problem(COUNTS + np.eye(2, dtype=int)), chains.checkpoint(middle))
+    with pytest.raises(ValueError, match="the checkpoint lacks true"):
+        chains.resume(made, {name: each for name, each in chains.checkpoint(middle).items() if name != "true"})
+
+
+def test_which_columns_are_sampled_with_their_true_counts() -> None:
+    assert can_be_unblinded(as_design([CHANNEL] * 5))
+    assert not can_be_unblinded(as_design([CHANNEL] * 6))
+    assert not can_be_unblinded(as_design([quantize(symmetric(11, flip=0.05))] * 3))
+    jointly = ColumnUnit(variables=(0, 1), domain=((0, 0), (0, 1), (1, 1)), channel=quantize(symmetric(3, flip=0.1)))
+    alone = ColumnUnit(variables=(2,), domain=None, channel=CHANNEL)
+    assert not can_be_unblinded(family_design([jointly, alone], (2, 2, 2), (0, 1, 2)))
