@@ -132,7 +132,9 @@ def family_scores(table: Floats, factor: float, score: LocalScore) -> dict[tuple
         states, alone = table.shape[child], 0.0
         for size in range(m):
             for parents in itertools.combinations([v for v in range(m) if v != child], size):
-                value = whole[tuple(sorted((*parents, child)))] - _cells(sums[parents], score, states)
+                # with BDeu a configuration's prior count is that of a cell of its table, whoever the child is
+                rows = whole[parents] if score == "bdeu" else _cells(sums[parents], score, states)
+                value = whole[tuple(sorted((*parents, child)))] - rows
                 alone = alone if parents else value
                 found[child, parents] = value - alone
     return found

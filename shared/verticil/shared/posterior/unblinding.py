@@ -158,7 +158,7 @@ def share_out(  # noqa: PLR0912, PLR0917  # numba kernels take positions and hav
                         n = (
                             left
                             if x == k - 1 or weights[x] >= total
-                            else binomial_variate(left, weights[x] / total, stream)
+                            else binomial_variate(int(left), weights[x] / total, stream)
                         )
                         then[(i * k + x) * post + j] += n
                         left -= n
@@ -358,7 +358,9 @@ def rounds(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positions a
             key = whole[at[v]]
             for cell in range(places[key], places[key + 1]):
                 mass[cell] = pseudo[at[v]] + counts[cell]
-            draw_rows(places[key], places[key + 1], steps_in[at[v]], n_states[v], mass, stream, theta[v])
+            draw_rows(
+                int(places[key]), int(places[key + 1]), int(steps_in[at[v]]), int(n_states[v]), mass, stream, theta[v]
+            )
             for c in range(len(true)):
                 log_shares[c] += theta[v, index[key, c]]
         likelihood = log_likelihood(log_shares, released, n_states, channels, now_cells, then_cells)
@@ -374,19 +376,21 @@ def rounds(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positions a
                 below = with_descendants(chosen[i], children)
                 new[i] = free_set(chosen[i], below, starts, listed, stream)
                 gain += math.log(count_free(chosen[i], below, starts, listed))
-                set_parents(chosen[i], listed[new[i]], parents, children)
+                set_parents(int(chosen[i]), np.uint64(listed[new[i]]), parents, children)
             for i in range(m):
                 set_parents(chosen[i], np.uint64(0), parents, children)
             for i in range(m):  # how often the way back is proposed
                 below = with_descendants(chosen[i], children)
                 gain -= math.log(count_free(chosen[i], below, starts, listed))
-                set_parents(chosen[i], listed[at[chosen[i]]], parents, children)
+                set_parents(int(chosen[i]), np.uint64(listed[at[chosen[i]]]), parents, children)
             proposed[:] = log_shares
             for i in range(m):
                 v, old, key = chosen[i], whole[at[chosen[i]]], whole[new[i]]
                 for cell in range(places[key], places[key + 1]):
                     mass[cell] = pseudo[new[i]] + surrogate[cell]
-                draw_rows(places[key], places[key + 1], steps_in[new[i]], n_states[v], mass, stream, other)
+                draw_rows(
+                    int(places[key]), int(places[key + 1]), int(steps_in[new[i]]), int(n_states[v]), mass, stream, other
+                )
                 gain += evidence[new[i]] - evidence[at[v]]
                 for cell in range(places[key], places[key + 1]):
                     gain -= surrogate[cell] * other[cell]
@@ -403,7 +407,7 @@ def rounds(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positions a
                 for i in range(m):
                     set_parents(chosen[i], np.uint64(0), parents, children)
                 for i in range(m):
-                    set_parents(chosen[i], listed[new[i]], parents, children)
+                    set_parents(int(chosen[i]), np.uint64(listed[new[i]]), parents, children)
                     at[chosen[i]] = new[i]
                     for cell in range(places[whole[new[i]]], places[whole[new[i]] + 1]):
                         theta[chosen[i], cell] = drawn[i, cell]
