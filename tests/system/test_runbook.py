@@ -263,6 +263,7 @@ SITUATIONS: dict[str, Callable[[], None]] = {
         State.FAILED, Refusal("BUDGET_EXCEEDED", "data set 'people': epsilon 2 is kept for studies under way")
     ),
     "an altered release": altered_release,
+    "no place for a set": lambda: heard(State.FAILED, Refusal("COMMON_SETS_FULL", "64 of 64 places are taken")),
     "a sub-model that the policy refuses": lambda: heard(State.FAILED, Refusal("POLICY_REFUSED", "minimum_parties")),
     "one person fewer": lambda: Path("clinic.csv").write_text("id,smoker\n1,no\n2,yes\n") and None,
 }

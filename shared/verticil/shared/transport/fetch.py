@@ -28,7 +28,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, Protocol, TypeAlias, cast
@@ -167,7 +167,7 @@ async def read_chunks(
 
 
 @contextmanager
-def _not_ready_when_deleted(what: str) -> Iterator[None]:
+def _not_ready_when_deleted(what: str) -> Generator[None]:
     """Raise NOT_READY in place of the error of a file that is not there."""
     try:
         yield
