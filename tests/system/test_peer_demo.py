@@ -12,6 +12,9 @@ import pytest
 
 from support import PATIENCE_SECONDS
 
+# Quick tests run Model I between real processes, too: test_knowledge_nodes.py, test_peer_canary.py.
+pytestmark = pytest.mark.slow
+
 PARTIES = {"census_bureau", "employer", "tax_office"}
 
 
@@ -49,7 +52,6 @@ def test_every_party_ends_with_the_same_network(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.slow
 def test_feature_12_the_demonstration_without_a_listening_party(tmp_path: Path) -> None:
     command = [
         sys.executable,

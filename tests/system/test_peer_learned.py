@@ -15,6 +15,9 @@ from typing import Any
 
 import pytest
 
+# Quick tests run Model I between real processes, too: test_knowledge_nodes.py, test_peer_canary.py.
+pytestmark = pytest.mark.slow
+
 CANARY_VALUE = "kanarienvogel-78"
 CANARY_ID = "canary-4712-id"
 PSEUDONYM_BYTES = 16
