@@ -118,19 +118,24 @@ class Rogues:
         return next((study for study in found if study.digest == digest.hex()), None)
 
     def ended(self, digest: bytes) -> tuple[str, str]:
-        """With what the study has ended for the victim, or what it waits for: code and words; ("", "") while it goes on."""
+        """With what the study has ended for the victim, or what it waits for: code and words; ("", "") while it goes on.
+
+        Another party may hear the lie first: then the victim knows the code, and the miner has the words.
+        """
         ending = self._ending
-        if ending.victim == "miner" or ending.code == PUBLISHED:
+        found = None if ending.victim == "miner" else self.status(ending.victim, digest)
+        ended_elsewhere = found is not None and found.failure is None and found.stage.startswith("failed")
+        if ending.victim == "miner" or ending.code == PUBLISHED or ended_elsewhere:
             request = control_pb2.GetStudyRequest(study_digest=digest)
             study = self.nodes.control(lambda control: control.get_study(request)).study
             if study.state == common_pb2.STUDY_STATE_PUBLISHED:
                 return PUBLISHED, ""
             return study.failure.code, study.failure.message
-        if (study := self.status(ending.victim, digest)) is None:
+        if found is None:
             return "", ""
-        if study.failure is not None:
-            return study.failure.code, study.failure.message
-        return "", study.stage
+        if found.failure is not None:
+            return found.failure.code, found.failure.message
+        return "", found.stage
 
     def publish_first(self) -> None:
         digest = self.nodes.submit()
