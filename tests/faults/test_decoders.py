@@ -57,6 +57,8 @@ EXEMPT: Mapping[str, str] = {
     "api.release.load": "reads with verify_release, model_json and study.canonical",
     "api.study.read": "reads with read_study_text, which is read_study",
     "cli.reproduce.read_texts": "pandas parses the CSV; each data set checks its columns",
+    "cli.reproduce.read_columns": "reads with read_texts",
+    "shared.knowledge.addresses.read_range": "reads a part of what read_study parsed; its caller words the error",
     "gan.conditions.Parts.entries": "takes codes of records that were read and checked, and numbers drawn for them",
     "gan.without._Constant.entries": "draws nothing and reads nothing: the condition vector that is left out",
     "shared.transport.sealing.load_sealing_key": "the site's own key; reads with load_private_key",
