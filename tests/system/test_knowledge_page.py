@@ -72,7 +72,7 @@ def study(folder: Path, names: list[str], *pieces: str, **bins: list[int]) -> St
 
 
 def test_the_rules_of_the_page_are_read(tmp_path: Path) -> None:
-    rules, follows, service, groups, told = blocks("toml")
+    rules, follows, service, addresses, groups, told = blocks("toml")
     known = study(
         tmp_path, [name for name in [*CATEGORIES, *BINS] if name not in {"protocol", "port"}], rules
     ).knowledge
@@ -84,6 +84,10 @@ def test_the_rules_of_the_page_are_read(tmp_path: Path) -> None:
     known = study(tmp_path, ["age"], service, groups).knowledge
     assert known is not None
     assert (len(known.refinements), len(known.groups)) == (1, 1)
+    source = '[[variable]]\nparty = "provider"\nname = "sourceIP"\ncategories = ["home", "gateway"]\n'
+    known = study(tmp_path, ["age"], source, addresses).knowledge
+    assert known is not None
+    assert [len(item.values) for item in known.refinements] == [33]
     others = '[[variable]]\nparty = "provider"\nname = "{}"\ncategories = ["{}", "{}"]\n'
     more = [others.format("direction", "in", "out"), others.format("answer", "no", "yes")]
     known = study(tmp_path, ["age"], service, *more, told).knowledge

@@ -42,6 +42,7 @@ from verticil.shared.study.document import (
     TablesRule,
     Unit,
 )
+from verticil.shared.study.privbayes_rule import PrivBayesRule
 from verticil.shared.study.states import State
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
@@ -136,6 +137,7 @@ OF_STUDY: dict[str, list[Callable[[Study], Study]]] = {
     "units": [of_units],
     "structure": [lambda s: dataclasses.replace(s, structure=dataclasses.replace(s.structure, seed=8))],
     "posterior": [with_values(posterior=PosteriorRule(chains=2))],
+    "privbayes": [with_values(privbayes=PrivBayesRule(tau=9.0))],
     "parameters": [with_values(parameters=ParameterRule(estimator="clip"))],
     "release": [with_values(release=ReleaseRule(seed=99))],
     "breach": [with_values(breach=None)],
