@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -35,6 +35,8 @@ from verticil.shared.posterior.sample import GraphSample
 
 Checkpoint = Mapping[str, NDArray[np.generic]]
 """A state as named arrays of plain numbers, to be written without pickle."""
+Kept = tuple[Masks, Floats]
+"""Graphs of all chains that are kept, (chains, n, d), and their log weights, (chains, n)."""
 
 MOST_TOGETHER: Final = 4
 _KEPT: Final = 4000
@@ -132,7 +134,7 @@ class Chains:
     @property
     def kept(self) -> int:
         """Graphs of each chain that are kept, once all steps are done."""
-        return self._n_kept(self.steps)
+        return self.n_kept(self.steps)
 
     def start(self, sets: ParentSets, seed: int) -> ChainsState:
         """The first graph of each chain."""
@@ -164,7 +166,7 @@ class Chains:
         if steps <= 0:
             return state
         tables = state.tables if power == 1.0 else _raised(state.tables, power)
-        n = self._n_kept(state.done + steps) - self._n_kept(state.done)
+        n = self.n_kept(state.done + steps) - self.n_kept(state.done)
         kept_parents = np.zeros((self.chains, n, state.sets.n_variables), dtype=np.uint64)
         kept_weight = np.zeros((self.chains, n))
         streams, parents, places = state.streams.copy(), state.parents.copy(), state.places.copy()
@@ -175,12 +177,7 @@ class Chains:
                 reversed_graph(parents[chain]), places[chain], kept_parents[chain], kept_weight[chain],
             )  # fmt: skip
 
-        if self.threads == 1:
-            for chain in range(self.chains):
-                advance(chain)
-        else:
-            with ThreadPoolExecutor(self.threads, thread_name_prefix="chains") as pool:
-                list(pool.map(advance, range(self.chains)))
+        advance_all(advance, self.chains, self.threads)
         return dataclasses.replace(
             state,
             done=state.done + steps,
@@ -200,19 +197,11 @@ class Chains:
         Raises:
             ValueError: there are fewer than four of each chain.
         """
-        parents, weight = self._joined(state)
-        return GraphSample(
-            parents=parents.reshape(-1, state.sets.n_variables),
-            log_weight=weight.reshape(-1),
-            chain=np.repeat(np.arange(self.chains, dtype=np.int16), weight.shape[1]),
-            steps=state.done,
-            burn_in=self.burn_in,
-            every=self.every,
-        )
+        return self.sample_of(state.kept, state.sets.n_variables, state.done)
 
     def checkpoint(self, state: ChainsState) -> Checkpoint:
         """The state as arrays; ``search`` says which settings and which parent sets it is of."""
-        parents, weight = self._joined(state)
+        parents, weight = joined(state.kept, self.chains, state.sets.n_variables)
         return {
             "search": np.frombuffer(self._mark(state.sets), dtype=np.uint8),
             "seed": np.array(state.seed),
@@ -257,16 +246,25 @@ class Chains:
                 return ends, _SMALLEST ** max(1 - stage / (_STAGES - _AT_ONE), 0.0)
         return self.steps, 1.0
 
-    def _n_kept(self, done: int) -> int:
+    def n_kept(self, done: int) -> int:
+        """Return how many graphs of each chain are kept after so many steps."""
         return max((done - self.burn_in) // self.every, 0)
 
-    def _joined(self, state: ChainsState) -> tuple[Masks, Floats]:
-        parents = [
-            np.empty((self.chains, 0, state.sets.n_variables), dtype=np.uint64),
-            *(piece[0] for piece in state.kept),
-        ]
-        weight = [np.empty((self.chains, 0)), *(piece[1] for piece in state.kept)]
-        return np.concatenate(parents, axis=1), np.concatenate(weight, axis=1)
+    def sample_of(self, kept: Sequence[Kept], n_variables: int, done: int) -> GraphSample:
+        """Return the graphs that were kept in so many steps, chain by chain.
+
+        Raises:
+            ValueError: there are fewer than four of each chain.
+        """
+        parents, weight = joined(kept, self.chains, n_variables)
+        return GraphSample(
+            parents=parents.reshape(-1, n_variables),
+            log_weight=weight.reshape(-1),
+            chain=np.repeat(np.arange(self.chains, dtype=np.int16), weight.shape[1]),
+            steps=done,
+            burn_in=self.burn_in,
+            every=self.every,
+        )
 
     def _tables(self, sets: ParentSets) -> Tables:
         fraction, power = scaled(sets.log_weight)
@@ -283,6 +281,23 @@ class Chains:
     def _block(self, sets: ParentSets) -> int:
         widest = int(np.diff(sets.starts).max())
         return max(_BLOCK_SETS // (self.chains * sets.n_variables * (widest + 1000)), 1)
+
+
+def advance_all(advance: Callable[[int], None], chains: int, threads: int) -> None:
+    """Call `advance` with the number of each chain, several at the same time where there are threads."""
+    if threads == 1:
+        for chain in range(chains):
+            advance(chain)
+    else:
+        with ThreadPoolExecutor(threads, thread_name_prefix="chains") as pool:
+            list(pool.map(advance, range(chains)))
+
+
+def joined(kept: Sequence[Kept], chains: int, n_variables: int) -> Kept:
+    """Return the pieces of what was kept as one: masks, (chains, n, d), and log weights, (chains, n)."""
+    parents = [np.empty((chains, 0, n_variables), dtype=np.uint64), *(piece[0] for piece in kept)]
+    weight = [np.empty((chains, 0)), *(piece[1] for piece in kept)]
+    return np.concatenate(parents, axis=1), np.concatenate(weight, axis=1)
 
 
 def sample_graphs(

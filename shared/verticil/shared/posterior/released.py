@@ -20,7 +20,6 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,7 +29,7 @@ from verticil.shared.arrays import Counts, Floats, Ints
 from verticil.shared.estimation.design import FamilyDesign
 from verticil.shared.estimation.estimators import em_projection
 from verticil.shared.posterior import unblinding
-from verticil.shared.posterior.chains import Chains, Checkpoint, random_graph, shapes_of, smallest
+from verticil.shared.posterior.chains import Chains, Checkpoint, advance_all, joined, random_graph, shapes_of, smallest
 from verticil.shared.posterior.incomplete import Incomplete, incomplete
 from verticil.shared.posterior.local_scores import dirichlet_score
 from verticil.shared.posterior.parent_sets import Masks, ParentSets
@@ -231,7 +230,7 @@ class ReleasedChains:
         if n_steps <= 0:
             return state
         layout, sets = problem.layout, problem.layout.sets
-        n = self._n_kept(state.done + n_steps) - self._n_kept(state.done)
+        n = plain.n_kept(state.done + n_steps) - plain.n_kept(state.done)
         parents = np.zeros((self.chains, n, sets.n_variables), dtype=np.uint64)
         weight = np.zeros((self.chains, n))
         streams, at, true = state.streams.copy(), state.at.copy(), state.true.copy()
@@ -248,12 +247,7 @@ class ReleasedChains:
                 true[chain], parents[chain], weight[chain],
             )  # fmt: skip
 
-        if self.threads == 1:
-            for chain in range(self.chains):
-                advance(chain)
-        else:
-            with ThreadPoolExecutor(self.threads, thread_name_prefix="chains") as pool:
-                list(pool.map(advance, range(self.chains)))
+        advance_all(advance, self.chains, self.threads)
         return dataclasses.replace(
             state,
             done=state.done + n_steps,
@@ -273,19 +267,11 @@ class ReleasedChains:
         Raises:
             ValueError: there are fewer than four of each chain.
         """
-        parents, weight = _joined(state.kept, self.chains, state.at.shape[1])
-        return GraphSample(
-            parents=parents.reshape(-1, parents.shape[2]),
-            log_weight=weight.reshape(-1),
-            chain=np.repeat(np.arange(self.chains, dtype=np.int16), weight.shape[1]),
-            steps=state.done,
-            burn_in=self._plain.burn_in,
-            every=self._plain.every,
-        )
+        return self._plain.sample_of(state.kept, state.at.shape[1], state.done)
 
     def checkpoint(self, state: ReleasedState) -> Checkpoint:
         """The state as arrays; ``search`` says which settings and which counts it is of."""
-        parents, weight = _joined(state.kept, self.chains, state.at.shape[1])
+        parents, weight = joined(state.kept, self.chains, state.at.shape[1])
         return {
             "search": np.frombuffer(self._mark(state.problem), dtype=np.uint8),
             "done": np.array(state.done),
@@ -319,12 +305,3 @@ class ReleasedChains:
 
     def _mark(self, problem: Released) -> bytes:
         return hashlib.sha256(repr(self).encode() + problem.digest()).digest()
-
-    def _n_kept(self, done: int) -> int:
-        return max((done - self._plain.burn_in) // self._plain.every, 0)
-
-
-def _joined(pieces: Sequence[tuple[Masks, Floats]], chains: int, d: int) -> tuple[Masks, Floats]:
-    parents = [np.empty((chains, 0, d), dtype=np.uint64), *(piece[0] for piece in pieces)]
-    weight = [np.empty((chains, 0)), *(piece[1] for piece in pieces)]
-    return np.concatenate(parents, axis=1), np.concatenate(weight, axis=1)
