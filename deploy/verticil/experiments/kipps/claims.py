@@ -155,6 +155,8 @@ def _verdict(claim: Claim, rows: Sequence[Row]) -> Verdict:
     if (own := _mean_or_none(claim.of, AUTOENCODER, used, rows)) is not None:
         beside[AUTOENCODER] = own
     ours = " · ".join(f"{name} {number(value)}" for name, value in beside.items())
+    if claim.data is None:
+        ours += f" (mean of {', '.join(used)}; theirs of {paper.TABLES} tables)"
     rivals = {name: value for name, value in means.items() if name != PAPERS}
     worse = [name for name, value in rivals.items() if not _ahead(claim, means[PAPERS], value)]
     reason = ""
