@@ -92,7 +92,7 @@ def _of_times(parts: Mapping[str, Sequence[Runtime]], judge: _Judge) -> Iterator
         "the genetic search describes a data set much faster than the greedy one, also small data sets, and the more the larger",
         f"greedy, in parts of genetic, by k from 1: {told(described)}",
         true=all(ratio > 1 for each in described.values() for ratio in each),
-        reason="where k is small both take fractions of a second here, and the greedy search is as fast or faster",
+        reason="with few columns or a small k both take less than a second here, and there the greedy search is faster",
     )
     growth = {
         part: cells[Method.genetic, degrees[part][-1]].describe / cells[Method.genetic, degrees[part][0]].describe
@@ -175,6 +175,14 @@ def _of_utility(parts: Mapping[str, Sequence[Score]], simulated: frozenset[str],
                 f"original {original:.1f}; furthest {max(apart):.1f} points",
                 true=max(apart) <= CLOSE,
                 reason=f"further off than {CLOSE:g} point",
+            )
+        if part == "table 5" and 3 in degrees:
+            yield judge(
+                "greedy-exceeds-original",
+                "Table V: at k = 3 the greedy search's records are better than real ones by a substantial margin (50.7 and 49.8)",
+                f"{_average(rows, Method.greedy, 3):.1f} and {rows[0].average:.1f}",
+                true=_average(rows, Method.greedy, 3) > rows[0].average,
+                reason="they are no better",
             )
         if degrees[-1] >= 3:
             falls = {
