@@ -63,6 +63,12 @@ def test_an_order_that_is_not_found_names_who_is_in_the_way_and_whether_noise_is
     assert noisy.text == "not found: DPCTGAN, DPWGAN are not lower; noise is the reason: without any, KIPPS has .480"
 
 
+def test_a_quick_run_judges_nothing():
+    found = claims.verdicts(rows({"KIPPS": 0.5, "DPCTGAN": 0.4}), PARTS, quick=True)
+    assert {one.text for one in found} == {"not asked: a quick run has too few records and steps"}
+    assert len(found) == len(CLAIMS)
+
+
 def test_means_are_of_the_tables_on_which_every_way_was_measured():
     """Of another table one way has no figure; the autoencoder is printed and is no rival."""
     beside = {"DPCTGAN": 0.4, "DPWGAN": 0.3, "PATE-GAN": 0.2, "TVAE": 0.1}
@@ -72,7 +78,7 @@ def test_means_are_of_the_tables_on_which_every_way_was_measured():
     assert found.found is True
     assert found.ours.endswith(f"· {AUTOENCODER} .900 (mean of Adult; theirs of five tables)")
     lacking = verdict("overlap", all_ways[:-1])
-    assert lacking.text == "not measured: no table has a figure of all of these ways"
+    assert lacking.text == "not asked: no table has a figure of all of these ways"
     assert (verdict("Kolmogorov", all_ways).found, verdict("Kolmogorov", all_ways).ours) == (None, "–")
 
 
