@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from verticil.experiments.claims import Claim, Verdict
+from verticil.experiments.claims import Claim, verdict_of
 from verticil.experiments.hittmeir.measures import Attack, Score
 from verticil.experiments.hittmeir.paper import TITLES, Found
 from verticil.experiments.hittmeir.scale import Runtime
@@ -46,15 +46,8 @@ def claims(found: Found, *, quick: bool) -> tuple[Claim, ...]:
     """
 
     def judge(name: str, theirs: str, ours: str, *, true: bool, reason: str, cannot: str = "") -> Claim:
-        unable = _QUICK if quick else cannot
-        verdict: Verdict = "not asked" if unable else "found" if true else "not found"
-        return Claim(
-            name=name,
-            theirs=theirs,
-            ours=ours,
-            verdict=verdict,
-            reason=unable or ("" if verdict == "found" else reason),
-        )
+        verdict, why = verdict_of(true=true, reason=reason, cannot=_QUICK if quick else cannot)
+        return Claim(name=name, theirs=theirs, ours=ours, verdict=verdict, reason=why)
 
     return (
         *_of_times({part: found.runtimes[part] for part in _OF_TIMES if part in found.runtimes}, judge),
