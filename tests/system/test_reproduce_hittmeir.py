@@ -50,10 +50,14 @@ def test_every_part_runs_and_is_written(capsys: pytest.CaptureFixture[str], tmp_
         "written:",
     ):
         assert text in shown
-    for text in ("45.9±3.2", "55626 1224", "(66.5)", "57.9", "42.2"):  # theirs
+    for text in ("45.9±3.2", "55626 1224", "66.5 of 5", "57.9", "42.2"):  # theirs
         assert text in shown
     assert answer["simulated"] == ["table 4", "table 7"]
     assert answer["guessed"] == list(paper.GUESSED)
+    assert {claim["verdict"] for claim in answer["claims"]} == {"not asked"}
+    assert len(answer["claims"]) == 13
+    assert "What the paper says of its results" in shown
+    assert "of 4 (49.8 of 5)" in shown  # a quick run has no random forest
     for number in (2, 3, 4):
         rows = answer[f"table_{number}"]["rows"]
         assert {(row["method"], row["k"]) for row in rows} == {(m, k) for m in ("greedy", "genetic") for k in (1, 2)}

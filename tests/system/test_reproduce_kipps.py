@@ -178,10 +178,10 @@ def test_what_is_printed_has_of_each_claim_theirs_ours_and_whether_it_is_found(
     reproduce_kipps._print(["table 1"], rows)
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     start = lines.index("overlap of intervals is highest, tied with PATE-GAN (6.2)")
-    assert " ".join(" ".join(lines[start + 1 : start + 7]).split()).startswith(
+    assert " ".join(" ".join(lines[start + 1 : start + 9]).split()).startswith(
         "theirs: KIPPS 5.688 · DPCTGAN 5.593 · DPWGAN 2.108 · PATE-GAN 5.688 · TVAE 1.249 "
         "ours: KIPPS .350 · DPCTGAN .400 · DPWGAN .300 · PATE-GAN .200 · TVAE .100 · KIPPS, vae .500 "
-        "not found: DPCTGAN is not lower"
+        "(mean of A <table>; theirs of five tables) not found: DPCTGAN is not lower"
     )
     assert not any("membership" in line and "(6.4)" in line for line in lines)
 

@@ -7,6 +7,7 @@ import dataclasses
 import datetime as dt
 import hashlib
 import json
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -268,6 +269,15 @@ def test_who_is_added_or_removed_is_told_no_number_of_people(clinic: Path) -> No
     # The ledger's sum is over people who are replaced, as that of every other run on the table.
     assert found.spending.cost.epsilon == account["epsilon"]
     assert found.spending.total.epsilon == pytest.approx(1.0 + account["epsilon"])
+    shown = (
+        CliRunner()
+        .invoke(
+            app, ["release", "verify", str(clinic / "counted" / "release"), "--ca", str(clinic / "counted" / "ca.crt")]
+        )
+        .output
+    )
+    both = r"by what is published: epsilon 1\.4\d, delta 1e-09 if the person is replaced; epsilon 1\.00, delta 1e-09 if the"
+    assert re.search(both + " person is added or removed", " ".join(shown.split())), shown
     report = (clinic / "counted" / "release" / "report.html").read_text(encoding="utf-8")
     assert "The number of people is counted with noise" in report
     assert "The number of people is public" not in report

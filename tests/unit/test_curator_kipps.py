@@ -86,6 +86,22 @@ def test_without_torch_nothing_is_read_or_charged(clinic: Path, monkeypatch: pyt
     assert not (clinic / "verticil-curator").exists()
 
 
+OF_OTHER_METHODS = '[privbayes]\nneighbours = "add-remove"\n[posterior]\nsteps = 500\n'
+
+
+@pytest.mark.parametrize("parties", [1, 2])
+def test_what_a_study_says_of_other_methods_is_read_here_too(
+    clinic: Path, parties: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, `synthesize` read such a study with every method but this one."""
+    text = STUDY.replace("[[variable]]", "[[party]]\nname = 'insurer'\n[[variable]]", 1)
+    text = text.replace('party = "clinic"\nname = "b"', 'party = "insurer"\nname = "b"')
+    (clinic / "study.toml").write_text((text if parties == 2 else STUDY) + OF_OTHER_METHODS)
+    monkeypatch.setattr(kipps, "find_spec", lambda _name: None)
+    with pytest.raises(Misuse, match="needs torch"):
+        generate(clinic / "people.csv", clinic / "study.toml", out=clinic / "out")
+
+
 @pytest.mark.parametrize("option", ["--compare", "--strict"])
 def test_what_needs_a_network_does_not_go_with_a_generator(clinic: Path, option: str) -> None:
     called = [str(clinic / "people.csv"), "--study", str(clinic / "study.toml"), "--method", "kipps", option]

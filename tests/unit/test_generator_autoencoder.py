@@ -11,38 +11,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.rule_training import KEY, KNOWN, SCHEMA, ZERO, N, event_of, people
 from verticil.gan.settings import AutoencoderSettings, Settings
 from verticil.gan.steps import content_digest
 from verticil.shared.errors import DataFault
-from verticil.shared.knowledge.rules import Condition, Knowledge, Rule, SoftRule
+from verticil.shared.knowledge.rules import Knowledge, SoftRule
 from verticil.shared.knowledge.support import support
-from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.privacy.generator import GeneratorTraining, training_for
+from verticil.shared.model.schema import Variable
+from verticil.shared.privacy.generator import GeneratorTraining
 
-N = 3000
-SCHEMA = Schema(
-    variables=tuple(
-        Variable(name=name, owner="a", labels=tuple(map(str, range(size))))
-        for name, size in (("a", 3), ("b", 3), ("c", 2))
-    )
-)
-ZERO = Condition(variable="a", values=("0",))
-KNOWN = Knowledge(rules=(Rule(name="a 0 has b 0", when=(ZERO,), then=(Condition(variable="b", values=("0",)),)),))
 SETTINGS = AutoencoderSettings(steps=150, batch=100, latent=4, hidden=16, samples=100)
-KEY = bytes(range(32))
 
 
-def people() -> list[np.ndarray]:
-    """Half of them have a = 0, and then b = 0; else b is a coin of three."""
-    draw = np.random.default_rng(8)
-    a = np.where(draw.random(N) < 0.5, 0, draw.integers(1, 3, N))
-    return [
-        column.astype(np.uint8) for column in (a, np.where(a == 0, 0, draw.integers(0, 3, N)), draw.integers(0, 2, N))
-    ]
-
-
-def event(steps: int = SETTINGS.steps, epsilon: float = 5.0) -> GeneratorTraining:
-    return training_for(epsilon, 1e-6, steps=steps, rate=SETTINGS.rate(N), tables=3)
+def event(steps: int | None = None) -> GeneratorTraining:
+    return event_of(SETTINGS, steps=steps)
 
 
 def test_a_digest_names_records_by_their_content():

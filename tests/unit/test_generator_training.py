@@ -12,41 +12,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.rule_training import KEY, KNOWN, SCHEMA, N, event_of, people
 from verticil.gan.settings import Settings
 from verticil.gan.streams import Stream
 from verticil.shared.errors import DataFault
 from verticil.shared.knowledge.rules import Condition, Knowledge, Rule
 from verticil.shared.knowledge.support import support
-from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.privacy.accountant import add_or_remove
-from verticil.shared.privacy.generator import GeneratorTraining, training_for
+from verticil.shared.privacy.generator import GeneratorTraining
 
 pytestmark = pytest.mark.gan
 
-N = 3000
-SCHEMA = Schema(
-    variables=tuple(
-        Variable(name=name, owner="a", labels=tuple(map(str, range(size))))
-        for name, size in (("a", 3), ("b", 3), ("c", 2))
-    )
-)
-ZERO = Condition(variable="a", values=("0",))
-KNOWN = Knowledge(rules=(Rule(name="a 0 has b 0", when=(ZERO,), then=(Condition(variable="b", values=("0",)),)),))
 SETTINGS = Settings(steps=150, batch=100, generator=(32,), critic=(16,))
-KEY = bytes(range(32))
 
 
-def people() -> list[np.ndarray]:
-    """Half of them have a = 0, and then b = 0; else b is a coin of three."""
-    draw = np.random.default_rng(8)
-    a = np.where(draw.random(N) < 0.5, 0, draw.integers(1, 3, N))
-    return [
-        column.astype(np.uint8) for column in (a, np.where(a == 0, 0, draw.integers(0, 3, N)), draw.integers(0, 2, N))
-    ]
-
-
-def event(steps: int = SETTINGS.steps) -> GeneratorTraining:
-    return training_for(5.0, 1e-6, steps=steps, rate=SETTINGS.rate(N), tables=3)
+def event(steps: int | None = None) -> GeneratorTraining:
+    return event_of(SETTINGS, steps=steps)
 
 
 def test_clipped_sums_are_those_of_every_persons_gradient():

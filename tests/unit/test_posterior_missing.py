@@ -142,9 +142,10 @@ def test_a_table_of_completed_records_is_their_count() -> None:
         assert np.array_equal(problem.table(codes, variables), counts.sum(axis=others))
 
 
-def test_the_log_weight_is_that_of_graph_and_completed_records() -> None:
+@pytest.mark.parametrize("score", SCORES)
+def test_the_log_weight_is_that_of_graph_and_completed_records(score: LocalScore) -> None:
     columns, unknown = records()
-    problem = problem_of(columns, unknown, "dirichlet")
+    problem = problem_of(columns, unknown, score)
     found = sampled(problem, CompletingChains(steps=100))
     for draw, cells in list(zip(found.draws.tolist(), found.cells, strict=True))[:3]:
         codes = problem.completed(cells)
@@ -152,7 +153,7 @@ def test_the_log_weight_is_that_of_graph_and_completed_records() -> None:
         for child, parents in enumerate(found.sample.dag(draw).parents):
             members = sorted((*parents, child))
             table = np.moveaxis(problem.table(codes, members), members.index(child), -1)
-            weight += dirichlet_score(table.reshape(-1, table.shape[-1])) - GAMMA * len(parents)
+            weight += SCORES[score](table.reshape(-1, table.shape[-1])) - GAMMA * len(parents)
         assert found.sample.log_weight[draw] == pytest.approx(weight, abs=1e-6)
 
 

@@ -92,3 +92,5 @@ def test_which_columns_are_sampled_with_their_true_counts() -> None:
     jointly = ColumnUnit(variables=(0, 1), domain=((0, 0), (0, 1), (1, 1)), channel=quantize(symmetric(3, flip=0.1)))
     alone = ColumnUnit(variables=(2,), domain=None, channel=CHANNEL)
     assert not can_be_unblinded(family_design([jointly, alone], (2, 2, 2), (0, 1, 2)))
+    backwards = ColumnUnit(variables=(0,), domain=((1,), (0,)), channel=CHANNEL)  # its categories are in another order
+    assert not can_be_unblinded(family_design([backwards, alone], (2, 2, 2), (0, 2)))

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import verticil.api as vt
+from verticil.api.study import resolved
+from verticil.cli.main import main
 from verticil.curator.study import owners_study
 from verticil.shared.errors import Misuse
 from verticil.shared.study import canonical, rules
@@ -107,3 +110,33 @@ def test_a_study_that_nobody_carries_out_alone_refuses_it(tmp_path: Path) -> Non
     (tmp_path / "study.toml").write_text(TEXT + noisy, encoding="utf-8")
     with pytest.raises(Misuse, match="goes with the owner of a whole table"):
         read_study(tmp_path / "study.toml")
+
+
+OWN = TEXT.replace('[[party]]\nname = "b"\n', "").replace('party = "b"', 'party = "a"')
+SAID = '[privbayes]\nneighbours = "add-remove"\n[posterior]\nsteps = 500\n'
+RULE = '[[knowledge.rule]]\nname = "n"\nkind = "implication"\nif = { x = "0" }\nthen = { y = "0" }\n'
+
+
+def test_a_study_of_one_owner_is_read_alike_by_every_command(tmp_path: Path) -> None:
+    """Before, `study check`, `knowledge` and the interface of Python refused what `synthesize` carries out."""
+    (path := tmp_path / "study.toml").write_text(OWN + RULE + SAID, encoding="utf-8")
+    assert main(["study", "check", str(path)]) == 0
+    assert main(["knowledge", "show", str(path)]) == 0
+    study = vt.study.read(path)
+    assert study.resolved == read_study(path, by_owner=True)
+    assert study.check(n=300).table.n == 300
+    for carry_out in (lambda: resolved(study), lambda: resolved(path), lambda: read_study(path)):
+        with pytest.raises(Misuse, match="let the owner"):
+            carry_out()
+
+
+def test_of_several_parties_the_owner_alone_reads_it(tmp_path: Path) -> None:
+    (path := tmp_path / "study.toml").write_text(TEXT + RULE + SAID, encoding="utf-8")
+    assert main(["knowledge", "show", str(path)]) == 0
+    assert main(["study", "check", str(path)]) == 2
+    study = vt.study.read(path)
+    assert resolved(study, by_owner=True) == resolved(path, by_owner=True) == read_study(path, by_owner=True)
+    with pytest.raises(Misuse, match="let the owner"):
+        study.check()
+    with pytest.raises(Misuse, match="let the owner"):
+        vt.simulate(study, {}, unreviewed=True)

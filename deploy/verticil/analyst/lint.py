@@ -132,7 +132,12 @@ def _head(study: Study, n: int | None, today: dt.date | None) -> Iterator[Findin
             f"ask for at least {_SMALL_MINIMUM}",
         )
     if len(study.parties) == 1:
-        yield _warning("one-party", "party", "there is one party, so nothing is linked", "add the other parties")
+        yield _warning(
+            "one-party",
+            "party",
+            "there is one party, so nothing is linked",
+            "add the other parties, or let the owner of the whole table run verticil synthesize",
+        )
 
 
 def _share(study: Study, table: StudyTable) -> Iterator[Finding]:

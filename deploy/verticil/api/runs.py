@@ -138,7 +138,7 @@ def synthesize(
         raise Misuse(
             "USAGE", f"out: got '{out}', expected a folder", hint="release.table() has the records: save those"
         )
-    document = resolved(study)
+    document = resolved(study, by_owner=True)
     with ExitStack() as stack:
         temporary = stack.enter_context(temporary_folder()) if out is None else None
         folder = free_place(Path(out)) if out is not None else Path(str(temporary)) / "made"
@@ -196,7 +196,7 @@ def evaluate(
     """
     from verticil.evaluate import evaluate as evaluated
 
-    given = None if study is None else resolved(study)
+    given = None if study is None else resolved(study, by_owner=True)
     if given is None and isinstance(synthetic, Release):
         given = synthetic.models.study
     if isinstance(synthetic, Release):

@@ -41,7 +41,8 @@ class Study:
     Attributes:
         text: the TOML of ``study.toml``.
         folder: what the file of stated knowledge is relative to.
-        resolved: the study with every default filled in, as programs have it.
+        resolved: the study with every default filled in, as programs have it. What only the owner of a whole table may say in it
+            is read, and refused where parties shall carry it out: by `simulate`, `submit` and, of several parties, `check`.
 
     Raises:
         Misuse: STUDY_INVALID, STUDY_UNSUPPORTED, MATRIX_INVALID, MATRIX_SINGULAR, FILE_MISSING: it is no study.
@@ -54,7 +55,7 @@ class Study:
     def __post_init__(self) -> None:
         from verticil.shared.study.reading import read_study_text
 
-        object.__setattr__(self, "resolved", read_study_text(self.text, self.folder))
+        object.__setattr__(self, "resolved", read_study_text(self.text, self.folder, by_owner=True))
 
     @property
     def id(self) -> str:
@@ -123,7 +124,8 @@ class Study:
 
         if n is not None and n < 1:
             raise Misuse("USAGE", f"n: got {n}, expected 1 or more")
-        return check(self.resolved, n=n, today=utc_now().date())
+        alone = len(self.resolved.parties) == 1
+        return check(resolved(self, by_owner=alone), n=n, today=utc_now().date())
 
     def replace(self, **changes: object) -> Study:
         """Another study with some keys of its file replaced: a table's keys are merged into it, None takes a key out.
@@ -303,10 +305,20 @@ def read(path: Path | str) -> Study:
     return Study(text=toml_text(place, code="STUDY_INVALID"), folder=place.parent)
 
 
-def resolved(given: Study | document.Study | Path | str) -> document.Study:
-    """The study that is given as a value, or the path of its file."""
-    from verticil.shared.study.document import Study as Resolved
+def resolved(given: Study | document.Study | Path | str, *, by_owner: bool = False) -> document.Study:
+    """Return the study that is given as a value, or the path of its file.
 
-    if isinstance(given, Study):
-        return given.resolved
-    return given if isinstance(given, Resolved) else read(given).resolved
+    Args:
+        given: the study.
+        by_owner: the owner of a whole table uses it alone; else what only such an owner may say is refused.
+
+    Raises:
+        Misuse: FILE_MISSING, and as of `Study`.
+    """
+    from verticil.shared.study.document import Study as Resolved
+    from verticil.shared.study.reading import read_study_text
+
+    if isinstance(given, Resolved):
+        return given
+    study = given if isinstance(given, Study) else read(given)
+    return study.resolved if by_owner else read_study_text(study.text, study.folder)

@@ -94,7 +94,7 @@ def show(study: StudyFile, form: FormatOption = Format.text) -> None:
 def _read(path: Path) -> Study:
     from verticil.shared.study.reading import read_study
 
-    study = read_study(path)
+    study = read_study(path, by_owner=True)
     if study.knowledge is None:
         raise Misuse(
             "USAGE", f"{path}: study '{study.id}' states nothing", hint="write [[knowledge.rule]] tables in it"

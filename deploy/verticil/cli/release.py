@@ -19,6 +19,7 @@ from verticil.shared.progress import Meter
 
 if TYPE_CHECKING:
     from verticil.shared.model.schema import Schema
+    from verticil.shared.privacy.statement import AccountStatement
     from verticil.shared.release.verification import VerifiedRelease
     from verticil.shared.study.document import Source
 
@@ -90,6 +91,17 @@ def fetch(
         put(f"release in {out}\nnext: verticil release verify {out} --ca CA_CERTIFICATE")
 
 
+def _both(account: AccountStatement) -> str:
+    """Return what an account costs a person who is replaced and, where tables have noise, one who is added or removed instead."""
+    cost, beside = cost_text(account.cost.epsilon, account.cost.delta), account.beside
+    if beside is None:
+        return cost
+    return (
+        f"{cost} if the person is replaced; {cost_text(beside.epsilon, beside.delta)} if the person is added or removed "
+        "(the noise on tables)"
+    )
+
+
 def _print_verified(verified: VerifiedRelease) -> None:
     signed = (
         f"{verified.statements} parties' signed parameters" if verified.statements else f"{verified.receipts} receipts"
@@ -103,8 +115,7 @@ def _print_verified(verified: VerifiedRelease) -> None:
     if verified.countersigned_by:
         say(f"countersigned before publication by {', '.join(verified.countersigned_by)}")
     for account in verified.accounts:
-        cost = cost_text(account.cost.epsilon, account.cost.delta)
-        say(f"one person, all of it, for {account.reader.words}: {cost}")
+        say(f"one person, all of it, for {account.reader.words}: {_both(account)}")
     if verified.opened:
         say(f"opened tables {verified.opened}: what every party got, and compares before it countersigns")
         say(UNNOTICED, style="dim")

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from verticil.cli.output import Format, emit, errors_console, put, say
-from verticil.cli.reproduce import progress, read_texts, results_table, write_results
+from verticil.cli.reproduce import print_claims, progress, read_texts, results_table, write_results
 from verticil.experiments.figures import Form
-from verticil.experiments.hittmeir import figures, paper
+from verticil.experiments.hittmeir import claims, figures, paper
 from verticil.experiments.hittmeir.datasets import ADULT_SHORT, Texts
 from verticil.experiments.hittmeir.measures import Attack, Correlations, Score
 from verticil.experiments.hittmeir.paper import Found, Printed
@@ -47,6 +47,7 @@ def run_hittmeir(
     with removed_if_empty(folder):
         with progress(errors_console()) as tell:
             found = paper.run(wanted, scale=scale, seed=seed, tell=tell, credit_card=cards)
+        results = claims.claims(found, quick=quick)
         spent = {"cpu_seconds": time.process_time() - used, "wall_seconds": time.monotonic() - begun}
         payload: dict[str, object] = {
             "paper": "hittmeir",
@@ -54,6 +55,7 @@ def run_hittmeir(
             "scale": dataclasses.asdict(scale),
             "spent": spent,
             **_payload(found),
+            "claims": [claim.document() for claim in results],
             "guessed": list(paper.GUESSED),
         }
         files = write_results(folder, payload, _images(found))
@@ -63,6 +65,7 @@ def run_hittmeir(
     if quick:
         put("[bold]A quick run: few records and generations; its numbers say nothing about the paper's.[/]\n")
     print_found(found)
+    print_claims(results)
     put("\n[bold]What the paper does not say, and what was done[/]")
     for sentence in paper.GUESSED:
         say(f"  {sentence}")
@@ -118,19 +121,20 @@ def _images(found: Found) -> dict[str, bytes]:
         drawn[part] = figures.draw_runtimes(runtimes, title_of(found, part))
     for part, scores in found.scores.items():
         rows = (*scores, *(row for row in found.randomized.get(part, ()) if row.epsilon is not None))
-        theirs = _averages([paper.theirs_of_score(part, row) for row in rows])
+        theirs = [average_theirs(part, row.accuracy, paper.theirs_of_score(part, row)) for row in rows]
         what = "average F2 score" if part == "table 7" else "average accuracy"
         drawn[part] = figures.draw_scores(rows, theirs, title_of(found, part), what)
     for part, attacks in found.attacks.items():
-        theirs = _averages([paper.theirs_of_attack(part, row) for row in attacks])
+        theirs = [average_theirs(part, row.accuracy, paper.theirs_of_attack(part, row)) for row in attacks]
         drawn[part] = figures.draw_attacks(attacks, theirs, title_of(found, part))
     if found.correlations is not None:
         drawn["figure 1"] = figures.draw_correlations(found.correlations, ADULT_SHORT)
     return {f"{part.replace(' ', '-')}.{form}": image for part, forms in drawn.items() for form, image in forms.items()}
 
 
-def _averages(printed: Sequence[Printed | None]) -> list[float | None]:
-    return [None if row is None else row.mean["average"] for row in printed]
+def average_theirs(part: str, ours: Mapping[str, float], theirs: Printed | None) -> float | None:
+    """Return the paper's average beside one of ours; None where it has none, or ours is over others."""
+    return None if theirs is None or len(ours) != paper.n_averaged(part) else theirs.mean["average"]
 
 
 def title_of(found: Found, part: str) -> str:
@@ -193,7 +197,7 @@ def _print_scores(title: str, part: str, rows: Sequence[Score], *, published: bo
         theirs = paper.theirs_of_score(part, row) if published else None
         everything = ", all predictors" + ", the hidden variable too" * (part == "table 12")
         name = _score_name(row) + everything * (row.without != rows[0].without)
-        shown.add_row(name, *_cells(row.accuracy, row.deviation, row.average, theirs))
+        shown.add_row(name, *row_cells(part, row.accuracy, row.deviation, row.average, theirs))
     put(shown)
 
 
@@ -220,7 +224,7 @@ def _print_attacks(title: str, part: str, rows: Sequence[Attack]) -> None:
     )
     for row in rows:
         theirs = paper.theirs_of_attack(part, row)
-        shown.add_row(_attack_name(row), *_cells(row.accuracy, row.deviation, row.average, theirs))
+        shown.add_row(_attack_name(row), *row_cells(part, row.accuracy, row.deviation, row.average, theirs))
     put(shown)
     beside = results_table(
         f"GCAP as the mean share, of records that were used and of others that were not; B of the others "
@@ -245,16 +249,23 @@ def _attack_name(row: Attack) -> str:
     return name if row.epsilon is None else f"{name}, epsilon = {row.epsilon:g}"
 
 
-def _cells(
-    ours: Mapping[str, float], deviation: Mapping[str, float], average: float, theirs: Printed | None
+def row_cells(
+    part: str, ours: Mapping[str, float], deviation: Mapping[str, float], average: float, theirs: Printed | None
 ) -> list[str]:
-    """A row's cells: ours, and in brackets theirs, each with the standard deviation where it has one."""
+    """Return a row's cells: ours, and in brackets theirs, each with the standard deviation where it has one.
+
+    An average over fewer than the paper's says of how many each is.
+    """
     cells: list[str] = []
     for name, value in {**ours, "average": average}.items():
         cell = _with_deviation(value, deviation.get(name))
+        other = name == "average" and len(ours) != paper.n_averaged(part)
+        if other:
+            cell += f" of {len(ours)}"
         if theirs is not None:
             printed = theirs.mean.get(name)
-            cell += " (?)" if printed is None else f" ({_with_deviation(printed, theirs.deviation.get(name))})"
+            marked = f" of {paper.n_averaged(part)}" if other else ""
+            cell += " (?)" if printed is None else f" ({_with_deviation(printed, theirs.deviation.get(name))}{marked})"
         cells.append(cell)
     return cells
 

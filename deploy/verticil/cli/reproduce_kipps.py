@@ -82,7 +82,9 @@ def run_kipps(
                     "figure_3": paper.FIGURE_3,
                     "figure_4": paper.FIGURE_4,
                 },
-                "claims": [{**dataclasses.asdict(one), "text": one.text} for one in claims.verdicts(rows, parts)],
+                "claims": [
+                    {**dataclasses.asdict(one), "text": one.text} for one in claims.verdicts(rows, parts, quick=quick)
+                ],
                 "notes": list(paper.NOTES),
                 "errata": list(paper.ERRATA),
             }
@@ -98,7 +100,7 @@ def run_kipps(
         return
     if quick:
         put("[bold]A quick run: few records and steps; its numbers say little.[/]\n")
-    _print(parts, rows)
+    _print(parts, rows, quick=quick)
     say(f"\n{spent['cpu_seconds']:,.0f} CPU seconds, {spent['wall_seconds']:,.0f} seconds by the clock")
     say(f"written: {', '.join(map(str, files))}")
 
@@ -181,7 +183,7 @@ def _title(part: str, scale: Scale) -> str:
     return f"{tables.TITLES[part]}; ε = {EPSILON:g}, of at most {n_people:,} people"
 
 
-def _print(parts: Sequence[str], rows: Sequence[Row]) -> None:
+def _print(parts: Sequence[str], rows: Sequence[Row], *, quick: bool = False) -> None:
     for part in parts:
         put(f"\n[bold]{tables.TITLES[part]}[/]")
         for shown in tables.of_part(part, rows):
@@ -189,7 +191,7 @@ def _print(parts: Sequence[str], rows: Sequence[Row]) -> None:
             for row in shown.rows:
                 made.add_row(*row)
             put(made)
-    _print_claims(claims.verdicts(rows, parts))
+    _print_claims(claims.verdicts(rows, parts, quick=quick))
     put("\n[bold]What was done otherwise, and what it means[/]")
     for sentence in paper.NOTES:
         say(f"  {sentence}")

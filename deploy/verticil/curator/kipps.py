@@ -120,7 +120,7 @@ def generate(
         DataFault: the table cannot be used; LEARNING_FAILED, too few records keep the rules; STATE_CORRUPT.
         Refusal: BUDGET_EXCEEDED.
     """
-    given = study if isinstance(study, Study) else read_study(Path(study))
+    given = study if isinstance(study, Study) else read_study(Path(study), by_owner=True)
     require_reviewed(given)
     if find_spec("torch") is None:
         raise Misuse(

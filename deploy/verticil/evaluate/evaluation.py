@@ -193,7 +193,7 @@ def evaluate(
     """
     from verticil.shared.study.reading import read_study
 
-    given = study if study is None or isinstance(study, Study) else read_study(Path(study))
+    given = study if study is None or isinstance(study, Study) else read_study(Path(study), by_owner=True)
     tables = dict(synthetic) if isinstance(synthetic, Mapping) else {_named(synthetic): synthetic}
     if not tables:
         raise Misuse("USAGE", "no synthetic table is given, expected at least one")

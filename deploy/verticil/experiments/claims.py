@@ -10,6 +10,19 @@ Verdict = Literal["found", "not found", "not asked"]
 """``not asked``: this run is too small to tell, as with one seed."""
 
 
+def verdict_of(*, true: bool, reason: str, cannot: str = "") -> tuple[Verdict, str]:
+    """Return the verdict of a claim, and its reason.
+
+    Args:
+        true: whether the run bears it out.
+        reason: why not, if it does not.
+        cannot: why the run cannot tell; empty: it can.
+    """
+    if cannot:
+        return "not asked", cannot
+    return ("found", "") if true else ("not found", reason)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """A sentence of a paper, held against a run.

@@ -6,11 +6,13 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from verticil.experiments.claims import Claim, Verdict
+from verticil.experiments.claims import Claim, verdict_of
 from verticil.experiments.ma_sivakumar import Point, Table2, slopes
 
 NEAR_ONE: Final = 0.15
 """How far a slope may be from -1."""
+ENOUGH: Final = 200
+"""Draws of a point with which chance moves a slope by less than that; the paper has 10 runs, and prints no slope."""
 
 
 def claims(table_2: Table2 | None, points: Mapping[str, tuple[Point, ...]]) -> tuple[Claim, ...]:
@@ -27,13 +29,9 @@ def claims(table_2: Table2 | None, points: Mapping[str, tuple[Point, ...]]) -> t
     )
 
 
-def _verdict(*, true: bool, reason: str) -> tuple[Verdict, str]:
-    return ("found", "") if true else ("not found", reason)
-
-
 def _of_table(table: Table2) -> Iterator[Claim]:
     inside = sum(cell.within for cell in table.cells)
-    verdict, reason = _verdict(true=inside == len(table.cells), reason="a mean is further off")
+    verdict, reason = verdict_of(true=inside == len(table.cells), reason="a mean is further off")
     yield Claim(
         name="accurately-learned",
         theirs="parameters are learned accurately, even under moderate randomization (Table 2)",
@@ -44,7 +42,7 @@ def _of_table(table: Table2) -> Iterator[Claim]:
     )
     if table.cells[0].paper_mean is None:
         less = sum(cell.expected_deviation <= cell.central_deviation for cell in table.cells)
-        verdict, reason = _verdict(true=less == len(table.cells), reason="some parameters scatter more")
+        verdict, reason = verdict_of(true=less == len(table.cells), reason="some parameters scatter more")
         yield Claim(
             name="model-1-better",
             theirs="Model I randomizes less, so its results are better than those of Model II",
@@ -60,7 +58,7 @@ def _of_levels(points: tuple[Point, ...]) -> Iterator[Claim]:
     nodes = dict.fromkeys(point.node for point in points)
     curves = {node: sorted((point.p, point.mean) for point in points if point.node == node) for node in nodes}
     rising = all(low[1] < high[1] for curve in curves.values() for low, high in itertools.pairwise(curve))
-    verdict, reason = _verdict(true=rising, reason="a curve falls somewhere")
+    verdict, reason = verdict_of(true=rising, reason="a curve falls somewhere")
     yield Claim(
         name="trade-off",
         theirs="the more randomization, the less accuracy (Figure 4)",
@@ -85,11 +83,13 @@ def _of_sizes(points: tuple[Point, ...]) -> Iterator[Claim]:
         return
     found = {(node, p): slope for node, by_p in slopes(points).items() for p, slope in by_p.items()}
     off = {place: slope for place, slope in found.items() if abs(slope + 1) > NEAR_ONE}
-    verdict, reason = _verdict(
+    runs = min(point.runs for point in points)
+    verdict, reason = verdict_of(
         true=not off,
         reason="further off: "
         + ", ".join(f"{node} at p = {p:g} ({slope:.2f})" for (node, p), slope in off.items())
         + "; estimates of so few people are clipped there, and the order is that of large samples",
+        cannot=f"{runs} draws a point, fewer than {ENOUGH}, leave a slope to chance" if runs < ENOUGH else "",
     )
     yield Claim(
         name="one-over-n",

@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.gan import tvae
-from verticil.gan.conditions import Term, terms
-from verticil.gan.rule_loss import LEAST, broken_loss, with_tensors
+from verticil.gan.conditions import Term
+from verticil.gan.rule_loss import LEAST, broken_loss
 from verticil.gan.settings import AutoencoderSettings
-from verticil.gan.steps import Steps, content_digest
+from verticil.gan.steps import Steps
 from verticil.gan.streams import Stream
 from verticil.gan.training import layers, noisy_shares, one_thread
 from verticil.shared.arrays import Codes
@@ -97,13 +97,8 @@ class Autoencoder(Steps):
     ) -> None:
         import torch  # pyright: ignore[reportMissingImports]
 
-        super().__init__(event, settings, content_digest(codes, schema, knowledge, key))
-        self._codes = np.stack([column.astype(np.int64) for column in codes])
-        self._schema, self._key, self._settings = schema, key, settings
-        self._rules = terms(knowledge, schema)
-        self._tensors = [with_tensors(term) for term in self._rules]
-        self._width = sum(schema.n_states)
-        self._starts = np.concatenate([[0], np.cumsum(schema.n_states)[:-1]])
+        super().__init__(codes, schema, knowledge, event, settings, key=key)
+        self._settings = settings
         shares = np.concatenate(self.counted(codes))
         self._shares = torch.as_tensor(shares)
         first = Stream(key, b"autoencoder")

@@ -15,6 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
+from verticil.gan.conditions import terms
+from verticil.gan.rule_loss import with_tensors
 from verticil.gan.settings import AnySettings, settings_text
 from verticil.shared.arrays import Codes
 from verticil.shared.durable import rename
@@ -53,14 +57,32 @@ class Steps(ABC):
     """A training that is done step by step, and goes on from a checkpoint.
 
     Args:
+        codes: (n,) of each column.
+        schema: the columns.
+        knowledge: what is stated of them; None: nothing.
         event: what the training costs; as many steps as are made.
         settings: the other numbers.
-        records: digest of the records and the rules, see `content_digest`.
+        key: 32 bytes, secret; all noise follows from it.
     """
 
-    def __init__(self, event: GeneratorTraining, settings: AnySettings, records: str) -> None:
-        self._event, self._records = event, records
+    def __init__(
+        self,
+        codes: Sequence[Codes],
+        schema: Schema,
+        knowledge: Knowledge | None,
+        event: GeneratorTraining,
+        settings: AnySettings,
+        *,
+        key: bytes,
+    ) -> None:
+        self._event, self._schema, self._key = event, schema, key
+        self._records = content_digest(codes, schema, knowledge, key)
         self.__settings = settings
+        self._codes = np.stack([column.astype(np.int64) for column in codes])
+        self._rules = terms(knowledge, schema)
+        self._tensors = [with_tensors(term) for term in self._rules]
+        self._width = sum(schema.n_states)
+        self._starts = np.concatenate([[0], np.cumsum(schema.n_states)[:-1]])
 
     @abstractmethod
     def step(self, number: int) -> None:

@@ -27,11 +27,10 @@ from verticil.gan.conditions import (
     Term,
     body_probability,
     parts_of,
-    terms,
 )
 from verticil.gan.rule_loss import LEAST, broken_loss, head_loss, with_tensors
 from verticil.gan.settings import Settings
-from verticil.gan.steps import Steps, content_digest
+from verticil.gan.steps import Steps
 from verticil.gan.streams import Stream
 from verticil.shared.arrays import Codes
 from verticil.shared.channels import discrete_gaussian
@@ -149,20 +148,15 @@ class Training(Steps):
     ) -> None:
         import torch  # pyright: ignore[reportMissingImports]
 
-        super().__init__(event, settings, content_digest(codes, schema, knowledge, key))
-        self._codes = np.stack([column.astype(np.int64) for column in codes])
-        self._schema, self._key, self._settings = schema, key, settings
-        self._rules = terms(knowledge, schema)
+        super().__init__(codes, schema, knowledge, event, settings, key=key)
+        self._settings = settings
         self._parts = self.conditions(knowledge)
-        self._tensors = [with_tensors(term) for term in self._rules]
         self._flagged = [with_tensors(term) for term in self._parts.rules]
         self._groups = [
             Literal(scope=(column,), table=torch.as_tensor(np.eye(int(of.max()) + 1, dtype=np.float64)[of]))
             for column, of in self._parts.groups
         ]
         self._shares = self.counted(codes)
-        self._width = sum(schema.n_states)
-        self._starts = np.concatenate([[0], np.cumsum(schema.n_states)[:-1]])
         first, inputs = Stream(key, b"weights"), self._width + self._parts.size
         self.critic = layers(first, (inputs, *settings.critic, 1))
         self.generator = layers(

@@ -150,6 +150,11 @@ def theirs_of_attack(part: str, row: Attack) -> Printed | None:
     return None if row.epsilon is not None else ATTACKS[part][names[row.published]]
 
 
+def n_averaged(part: str) -> int:
+    """Return over how many classifiers the paper's averages of a part are; with attacks GCAP is one more."""
+    return len(_CLASSIFIERS) + (part in ATTACKS)
+
+
 def _data_set(kind: str, credit_card: Texts | None, *, scale: Scale, seed: int) -> DataSet:
     if kind in _OF_CARD:
         if credit_card is not None:

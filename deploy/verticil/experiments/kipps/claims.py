@@ -7,6 +7,7 @@ no way is called the best. An attack tells two ways apart where they differ by m
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -73,14 +74,15 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """ "found", or "not found" with the reason."""
-        return {True: "found", False: f"not found: {self.reason}", None: f"not measured: {self.reason}"}[self.found]
+        """ "found", or "not found" or "not asked" with the reason."""
+        return {True: "found", False: f"not found: {self.reason}", None: f"not asked: {self.reason}"}[self.found]
 
 
 def _printed(value: Callable[[paper.Printed], float], *names: str) -> dict[str, float]:
     return {name: value(paper.TABLE_1[name]) for name in names}
 
 
+_QUICK: Final = "a quick run has too few records and steps"
 _ALL: Final = ("KIPPS", "DPCTGAN", "DPWGAN", "PATE-GAN", "TVAE")
 _PRIVATE: Final = ("KIPPS", "DPCTGAN", "DPWGAN", "PATE-GAN")
 
@@ -122,14 +124,16 @@ CLAIMS: Final = (
 )  # fmt: skip
 
 
-def verdicts(rows: Sequence[Row], parts: Sequence[str]) -> list[Verdict]:
+def verdicts(rows: Sequence[Row], parts: Sequence[str], *, quick: bool = False) -> list[Verdict]:
     """Hold the claims of some parts against what was measured.
 
     Args:
         rows: the results.
         parts: that were run.
+        quick: the run has few records and steps, so that nothing is judged.
     """
-    return [_verdict(claim, rows) for claim in CLAIMS if claim.part in parts]
+    judged = [_verdict(claim, rows) for claim in CLAIMS if claim.part in parts]
+    return [dataclasses.replace(one, found=None, reason=_QUICK) for one in judged] if quick else judged
 
 
 def shown(found: Sequence[Verdict]) -> Shown:
@@ -155,6 +159,8 @@ def _verdict(claim: Claim, rows: Sequence[Row]) -> Verdict:
     if (own := _mean_or_none(claim.of, AUTOENCODER, used, rows)) is not None:
         beside[AUTOENCODER] = own
     ours = " · ".join(f"{name} {number(value)}" for name, value in beside.items())
+    if claim.data is None:
+        ours += f" (mean of {', '.join(used)}; theirs of {paper.TABLES} tables)"
     rivals = {name: value for name, value in means.items() if name != PAPERS}
     worse = [name for name, value in rivals.items() if not _ahead(claim, means[PAPERS], value)]
     reason = ""

@@ -53,7 +53,7 @@ def render(
             (TITLES[part], base64.b64encode(picture).decode("ascii"), of_part(part, rows))
             for part, picture in pictures.items()
         ],
-        claims=claims.shown(claims.verdicts(rows, list(pictures))),
+        claims=claims.shown(claims.verdicts(rows, list(pictures), quick=quick)),
         notes=paper.NOTES,
         errata=paper.ERRATA,
     )

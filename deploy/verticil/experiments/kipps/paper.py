@@ -25,6 +25,9 @@ class Printed:
     difference: float
 
 
+TABLES: Final = "five"
+"""Over which the paper's means are, opioid prescriptions and recorded traffic among them."""
+
 TABLE_1: Final = {
     "DPCTGAN": Printed(pmse=0.24, chi_square=0.0, ks=0.02, overlap=5.593, difference=0.38),
     "DPWGAN": Printed(pmse=0.24, chi_square=0.02, ks=0.01, overlap=2.108, difference=0.5),
@@ -67,8 +70,9 @@ NOTES: Final = (
     "every program here is ours and none the authors': DPCTGAN is our generator with the condition only, DPWGAN is it without "
     "condition and knowledge, TVAE and PATE-GAN are small ones of our own",
     "what has an epsilon has the same one, for the replacement of one person; TVAE and the generator without noise have none",
-    "opioid prescriptions, one of the paper's five tables, are not public, and neither are its recordings of a home network: in "
-    "their place stands a simulated table, whose figures say nothing about real networks; UNSW-NB15 is read with --unsw FILE",
+    "of opioid prescriptions, one of the paper's five tables, and of its recordings of a few devices' traffic we know no public "
+    "copy: for the recordings stands a simulated table, whose figures say nothing about real networks, for the prescriptions "
+    "none; UNSW-NB15 is read with --unsw FILE",
     "columns are in public bins, in place of modes that are fitted to the data; numbers are drawn evenly within a bin, which "
     "Kolmogorov-Smirnov tests notice where people report round ones",
     "pMSE is that of a classification tree, on as many synthetic as real records, so at most .25; beside it stands what chance "

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from verticil.experiments.claims import Claim, Verdict
+from verticil.experiments.claims import Claim, Verdict, verdict_of
 from verticil.experiments.martins.experiment import Found, Panel
 from verticil.experiments.martins.paper import PNAD_FIGURES, What
 
@@ -48,9 +48,7 @@ def claims(found: Found) -> tuple[Claim, ...]:
 
 def _verdict(replicates: int, *, true: bool, reason: str) -> tuple[Verdict, str]:
     """Return the verdict and its reason; of one replication none."""
-    if replicates < 2:
-        return "not asked", _ONE
-    return ("found", "") if true else ("not found", reason)
+    return verdict_of(true=true, reason=reason, cannot=_ONE if replicates < 2 else "")
 
 
 def _replicates(panels: Sequence[Panel]) -> int:
@@ -223,9 +221,8 @@ def _survey(found: Found) -> Iterator[Claim]:
     top = survey.networks[0][1]
 
     def verdict(*, true: bool, reason: str) -> tuple[Verdict, str]:
-        if survey.stand_in:
-            return "not asked", "the records are a stand-in; --pnad FILE asks it of PNAD"
-        return ("found", "") if true else ("not found", reason)
+        cannot = "the records are a stand-in; --pnad FILE asks it of PNAD" if survey.stand_in else ""
+        return verdict_of(true=true, reason=reason, cannot=cannot)
 
     decided, reason = verdict(
         true=top["P1"] < MOST and top["P1"] > top["P2"], reason="not so by our exact probabilities"

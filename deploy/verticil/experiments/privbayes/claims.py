@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from verticil.experiments.claims import Claim, Verdict
+from verticil.experiments.claims import Claim, Verdict, verdict_of
 from verticil.experiments.privbayes.experiment import Row
 from verticil.experiments.privbayes.lines import PROJECTIONS
 
@@ -48,14 +48,10 @@ def claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
 
 def _verdict(rows: Sequence[Row], *, true: bool, reason: str) -> tuple[Verdict, str]:
     """Return the verdict of a claim about these rows, and its reason."""
+    cannot = _ONE_SEED if any(row.deviation is None for row in rows) else ""
     if not rows:
-        return (
-            "not asked",
-            f"this run has no epsilon that the claim is about (the paper's are {LEAST:g} to {LARGEST:g})",
-        )
-    if any(row.deviation is None for row in rows):
-        return "not asked", _ONE_SEED
-    return ("found", "") if true else ("not found", reason)
+        cannot = f"this run has no epsilon that the claim is about (the paper's are {LEAST:g} to {LARGEST:g})"
+    return verdict_of(true=true, reason=reason, cannot=cannot)
 
 
 def _value(row: Row, score: str = "clustering") -> float:

@@ -52,7 +52,11 @@ def check_posterior(study: Study, *, source: str) -> None:
     rule, where = study.posterior, f"{source}: posterior"
     if not study.samples_graphs:
         if rule != PosteriorRule():
-            fail(where, f"goes with structure.method 'posterior', got '{study.structure.method}'", hint="remove it")
+            fail(
+                where,
+                f"goes with structure.method 'posterior', got '{study.structure.method}'",
+                hint="remove it, or let the owner of the whole table run verticil synthesize --method posterior",
+            )
         return
     for key, (least, most) in _RANGES.items():
         if not least <= (number := getattr(rule, key)) <= most:  # also for NaN

@@ -71,9 +71,9 @@ def read_study(path: Path, *, by_owner: bool = False) -> Study:
     return _study(read_toml(path, code="STUDY_INVALID"), path.parent, by_owner=by_owner)
 
 
-def read_study_text(text: str, folder: Path) -> Study:
+def read_study_text(text: str, folder: Path, *, by_owner: bool = False) -> Study:
     """`read_study` of a text; what it names is relative to `folder`."""
-    return _study(toml_table(text, source="study.toml", code="STUDY_INVALID"), folder)
+    return _study(toml_table(text, source="study.toml", code="STUDY_INVALID"), folder, by_owner=by_owner)
 
 
 def _study(table: Table, folder: Path, *, by_owner: bool = False) -> Study:
@@ -128,7 +128,7 @@ def _check_posterior_table(table: Table, study: Study) -> None:
         table.fail(
             "steps",
             f"[posterior] goes with structure.method 'posterior', got '{study.structure.method}'",
-            hint="remove it",
+            hint="remove it, or let the owner of the whole table run verticil synthesize --method posterior",
         )
     for key in ("gamma", "alpha"):
         if table.has(key) and study.posterior.prior != "penalty":
