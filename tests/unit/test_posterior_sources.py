@@ -219,7 +219,8 @@ def test_statistics_by_name() -> None:
     share = np.mean(columns[0][columns[1] == 1] == 2)
     mle, chi, slope = found.predictive
     assert mle.low < share < mle.high
-    assert len(mle.draws) == 500
+    assert len(mle.draws) == 1000
+    assert all(each.worth.r_hat <= 1.01 and min(each.worth.bulk, each.worth.tail) >= 500 for each in found.predictive)
     assert 0.001 < chi.mean < 1
     assert slope.low < np.polyfit(columns[1], columns[0], 1)[0] < slope.high
     with pytest.raises(ValueError, match="records"):

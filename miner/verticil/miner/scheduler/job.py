@@ -424,6 +424,9 @@ def published_posterior(found: StructurePosterior | None, study: Study) -> Publi
                 mean=told.mean,
                 low=told.low,
                 high=told.high,
+                r_hat=told.worth.r_hat,
+                effective=told.worth.bulk,
+                tail=told.worth.tail,
             )
             for words, told in zip(study.posterior.statistics, found.predictive, strict=True)
         ),

@@ -13,7 +13,7 @@ with probabilities drawn given it, that the sets of records (2, 3) come from: ``
      "graphs": {"distinct": number, "listed": [{"share", "parents": PARENTS}, ..]},
      "networks": {"unit": 2^-24, "listed": [[{"parents": [positions], "probability": rows}, .. one for each variable], ..]},
      "deterministic": [..], "missing": [{"variable", "records"}, ..], "pairs": [..],
-     "predictive": [{"statistic": [words], "mean", "interval", "draws"}, ..]}
+     "predictive": [{"statistic": [words], "mean", "interval", "draws", "r_hat", "effective_draws", "effective_draws_tail"}, ..]}
 
 PARENTS is a list for each variable, in their order, of its parents' positions in `variables`. A network's probabilities are
 tables as in model.json, in whole numbers of units of 2^-24. Edges that are in no graph of the sample are not listed. `missing` is
@@ -52,6 +52,10 @@ MAX_GRAPHS: Final = 1000
 """Distinct graphs that are listed; of more, the most probable ones."""
 LEVEL: Final = 0.98
 """Of the intervals of predicted statistics."""
+LEAST_DRAWS: Final = 500
+"""Independent draws that those of a statistic are to be worth (Martins, Gonçalves & Galletti, section 2.3)."""
+MOST_R_HAT: Final = 1.01
+"""That chains and draws of statistics are held to."""
 
 SOURCES: Final[Mapping[str, str]] = {
     "records": "records as they are: exact scores, and no differential privacy",
@@ -103,6 +107,9 @@ class Predicted:
         words: as the study names it.
         draws: one for each drawn network; NaN: not defined on its records.
         mean, low, high: of those that are defined: mean, and the shortest interval with 98 % of them; NaN: none is.
+        r_hat: rank-normalised split R-hat of the draws, in the order of the chains; NaN: too few are defined. None, as the two
+            that follow: an older release does not say.
+        effective, tail: independent draws that they are worth, in bulk and in the tails.
     """
 
     words: tuple[str, ...]
@@ -110,6 +117,16 @@ class Predicted:
     mean: float
     low: float
     high: float
+    r_hat: float | None = None
+    effective: float | None = None
+    tail: float | None = None
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the draws are worth `LEAST_DRAWS`, and their runs agree; also of an older release, which does not say it."""
+        if self.r_hat is None or self.effective is None or self.tail is None:
+            return True
+        return self.r_hat <= MOST_R_HAT and min(self.effective, self.tail) >= LEAST_DRAWS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -227,6 +244,15 @@ def write(
                 "interval": None if math.isnan(item.low) else [item.low, item.high],
                 "level": LEVEL,
                 "draws": [_number(draw) for draw in item.draws],
+                **{
+                    key: _number(value)
+                    for key, value in (
+                        ("r_hat", item.r_hat),
+                        ("effective_draws", item.effective),
+                        ("effective_draws_tail", item.tail),
+                    )
+                    if value is not None
+                },
             }
             for item in posterior.predictive
         ],
@@ -316,7 +342,7 @@ def read(data: bytes, schema: Schema, deterministic: Sequence[Json] | None = Non
                 edge_difference=_read_number(agreement["edge_difference"]),
                 effective=_read_number(agreement["effective_draws"]),
                 agree=agreement["agree"].boolean(),
-                tail=None if (tail := agreement.get("effective_draws_tail")) is None else _read_number(tail),
+                tail=_optional(agreement, "effective_draws_tail"),
             ),
             edges=tuple(_read_edge(node, positions) for node in root["edges"]),
             consensus=_read_dag(root["consensus"], schema),
@@ -337,6 +363,11 @@ def read(data: bytes, schema: Schema, deterministic: Sequence[Json] | None = Non
 
 def _read_number(node: Node) -> float:
     return math.nan if node.value is None else node.number()
+
+
+def _optional(node: Node, key: str) -> float | None:
+    """The number under a key that older releases lack: then None; NaN where it is null."""
+    return _read_number(node[key]) if key in node.keys() else None  # noqa: SIM118  # a node is no mapping
 
 
 def _share(node: Node) -> float:
@@ -423,4 +454,7 @@ def _read_predicted(node: Node) -> Predicted:
         mean=_read_number(node["mean"]),
         low=ends[0],
         high=ends[1],
+        r_hat=_optional(node, "r_hat"),
+        effective=_optional(node, "effective_draws"),
+        tail=_optional(node, "effective_draws_tail"),
     )
