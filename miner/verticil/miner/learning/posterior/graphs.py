@@ -125,8 +125,9 @@ def mixed_graphs(
 ) -> Sampled:
     """Sample graphs by each of several scores, as many by one as by another, and mix them.
 
-    Every graph of a chain by the first score is followed by one by the second, and so on: then chains can be compared as always.
-    What is compared is the log weight less its mean by the same score.
+    A graph of a chain by each score comes before the second one by any, in an order drawn anew each time: then chains can be
+    compared as always, and a few graphs that are taken evenly are by all scores. What is compared is the log weight less its
+    mean by the same score.
 
     Args:
         parts: scores of families, of replicates.
@@ -155,6 +156,11 @@ def mixed_graphs(
     d, n = samples[0].n_variables, samples[0].n_draws // rule.chains
     masks = np.stack([each.parents.reshape(rule.chains, n, d) for each in samples], axis=2)
     weights = np.stack([(each.log_weight - each.log_weight.mean()).reshape(rule.chains, n) for each in samples], axis=2)
+    # Whoever takes every so many of the graphs is to meet every score, also where that many is a multiple of the scores.
+    order = np.random.default_rng([seed, len(samples)]).permuted(
+        np.tile(np.arange(len(samples)), (rule.chains, n, 1)), axis=2
+    )
+    masks, weights = np.take_along_axis(masks, order[..., None], axis=2), np.take_along_axis(weights, order, axis=2)
     mixed = GraphSample(
         parents=masks.reshape(-1, d),
         log_weight=weights.reshape(-1),
