@@ -348,7 +348,7 @@ def _warnings(study: Study, people: Table, spending: Spending, found: LearnResul
             "more steps, fewer parents (max_parents), or prior = 'penalty'"
         )
     if (published := published_posterior(found.posterior, study)) is not None:
-        yield from posterior_remarks(published)
+        yield from posterior_remarks(published, study.schema.names)
     if study.tables is None:
         yield "no differential privacy: what is published follows from the records as they are, and no epsilon bounds it"
     if study.tables is None or METHODS[study.structure.method].whole_table:

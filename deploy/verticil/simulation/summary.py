@@ -132,7 +132,7 @@ def chains_text(release: Path) -> str:
 
     schema = model_json.read((release / "model.json").read_bytes()).schema
     found = posterior.read(path.read_bytes(), schema)
-    lines = list(posterior_remarks(found))
+    lines = list(posterior_remarks(found, schema.names))
     if not found.agreement.agree:
         far = f"an edge's probability differs by up to {found.agreement.edge_difference:.2g}"
         lines.insert(0, f"the chains that sampled graphs do not agree: {far}; take edges and sets for no posterior")

@@ -33,9 +33,10 @@ from verticil.miner.learning.selection import Candidate, Found, search_columns
 from verticil.miner.learning.strength import EdgeStrength, edge_strengths
 from verticil.miner.learning.structure import Search
 from verticil.miner.learning.tables import FamilyTables
-from verticil.shared.arrays import Codes
+from verticil.shared.arrays import Codes, Counts
 from verticil.shared.errors import DataFault
 from verticil.shared.estimation import parameters
+from verticil.shared.estimation.design import FamilyDesign
 from verticil.shared.joint.estimate import JointEstimate
 from verticil.shared.knowledge.support import Support
 from verticil.shared.model.graph import Dag
@@ -215,7 +216,13 @@ def _posterior(
         columns=columns if plain else None,
         progress=progress,
         missing=None if completed is None else completed.missing(),
+        constant=tuple(v for v in range(len(study.schema)) if _is_constant(*tables.counted((v,)))),
     )
+
+
+def _is_constant(observed: Counts, design: FamilyDesign) -> bool:
+    """Whether all records have one released entry; of sets of entries it is not asked."""
+    return all(axis.is_linear for axis in design.axes) and np.count_nonzero(observed) == 1
 
 
 def _strong(

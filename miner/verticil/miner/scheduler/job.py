@@ -402,6 +402,7 @@ def published_posterior(found: StructurePosterior | None, study: Study) -> Publi
             effective=chains.effective_size,
             agree=chains.agree,
             tail=chains.tail_size,
+            moved=found.moved,
         ),
         edges=tuple(
             Edge(
@@ -431,6 +432,7 @@ def published_posterior(found: StructurePosterior | None, study: Study) -> Publi
             for words, told in zip(study.posterior.statistics, found.predictive, strict=True)
         ),
         missing=found.missing,
+        constant=found.constant,
     )
 
 

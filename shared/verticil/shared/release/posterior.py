@@ -17,7 +17,14 @@ import numpy as np
 
 from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault, GateFailed, Misuse
-from verticil.shared.formats.posterior import FILE, LEAST_DRAWS, MAX_GRAPHS, MOST_R_HAT, PublishedPosterior
+from verticil.shared.formats.posterior import (
+    FILE,
+    LEAST_DRAWS,
+    LEAST_MOVE,
+    MAX_GRAPHS,
+    MOST_R_HAT,
+    PublishedPosterior,
+)
 from verticil.shared.json_document import Json
 from verticil.shared.knowledge.raking import raked
 from verticil.shared.knowledge.support import Support
@@ -80,9 +87,25 @@ def check_sets(study: Study, n_records: int) -> None:
             raise DataFault("LEARNING_FAILED", error.message, hint=error.hint) from None
 
 
-def posterior_remarks(posterior: PublishedPosterior) -> tuple[str, ...]:
-    """What is to be said of a posterior beside whether its chains agree, a sentence each; nothing of an older release."""
-    return tuple(_statistic_remarks(posterior))
+def posterior_remarks(posterior: PublishedPosterior, names: Sequence[str]) -> tuple[str, ...]:
+    """What is to be said of a posterior beside whether its chains agree, a sentence each; nothing of an older release.
+
+    Args:
+        posterior: the posterior.
+        names: of the variables.
+    """
+    found: list[str] = []
+    if posterior.agreement.prior_speaks:
+        found.append(
+            f"the prior speaks: what was learned from moves no arrow's probability by {LEAST_MOVE} or more, so the graphs are "
+            "those that were probable before any data; a larger epsilon or more people would tell something"
+        )
+    found += (
+        f"column '{names[v]}' has one value in all released records: they tell nothing of its arrows, whose probabilities are "
+        "those of the prior and the score"
+        for v in posterior.constant
+    )
+    return (*found, *_statistic_remarks(posterior))
 
 
 def _statistic_remarks(posterior: PublishedPosterior) -> Iterator[str]:

@@ -324,7 +324,7 @@ def verify_release(
         revoked_later=denied.later,
         files=files,
         chains_agree=None if posterior is None else posterior.agreement.agree,
-        posterior_remarks=() if posterior is None else posterior_remarks(posterior),
+        posterior_remarks=() if posterior is None else posterior_remarks(posterior, study.schema.names),
     )
 
 

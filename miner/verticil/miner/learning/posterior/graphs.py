@@ -31,6 +31,7 @@ from verticil.miner.learning.search.protocol import (
 )
 from verticil.shared.model.constraints import Constraints
 from verticil.shared.posterior.chains import Chains, Checkpoint
+from verticil.shared.posterior.influence import edges_moved, most_moved
 from verticil.shared.posterior.parent_sets import ParentSets, parent_sets
 from verticil.shared.posterior.prior import StructurePrior
 from verticil.shared.posterior.released import ReleasedChains, released_counts
@@ -62,11 +63,13 @@ class Sampled:
         sample: the graphs.
         result: the consensus as a search's result: its fitness is the sum of the probabilities of its edges.
         scores: of families; None: they changed with the unknown cells of records.
+        moved: how far what was learned from moves an edge's probability from the prior's, at most (`influence`); None: not asked.
     """
 
     sample: GraphSample
     result: SearchResult
     scores: PosteriorScores | None
+    moved: float | None = None
 
 
 def sampled_graphs(
@@ -104,6 +107,7 @@ def sampled_graphs(
             chains=rule.chains, steps=rule.steps, threads=_threads(), discarded=rule.burn_in, thinning=rule.thinning
         )
         sample = run_chains(chains, sets, seed, progress, interruption)
+        moved = most_moved(sets, prior_of(study))
     else:
         sets = sets_of(None, problem, pairs, study, interruption)
         laid_out = released_counts(*joint, sets, local_score(study.structure.score))
@@ -111,7 +115,9 @@ def sampled_graphs(
             chains=rule.chains, steps=rule.steps, threads=_threads(), discarded=rule.burn_in, thinning=rule.thinning
         )
         sample = run_chains(together, laid_out, seed, progress, interruption)
-    return Sampled(sample=sample, result=consensus(sample, problem, seed=study.structure.seed), scores=scores)
+        moved = edges_moved(sample.edge_probability, sets)
+    result = consensus(sample, problem, seed=study.structure.seed)
+    return Sampled(sample=sample, result=result, scores=scores, moved=moved)
 
 
 def mixed_graphs(
@@ -176,13 +182,12 @@ def sets_of(
     scores: PosteriorScores | None, problem: SearchProblem, pairs: PairScores, study: Study, interruption: Interruption
 ) -> ParentSets:
     """All sets of parents that the study permits; without scores their weights are those of the prior alone."""
-    rule = study.posterior
     return parent_sets(
         scores or (lambda _child, _parents: 0.0),
         problem.n_states,
         max_parents=problem.max_parents,
         max_family_cells=problem.max_family_cells,
-        prior=StructurePrior(gamma=rule.gamma, alpha=rule.alpha) if rule.prior == "penalty" else StructurePrior(),
+        prior=prior_of(study),
         constraints=problem.constraints,
         candidates=candidate_parents(
             problem, pairs, most=MOST_FULL_PLAIN if scores and scores.are_plain else MOST_FULL
@@ -190,6 +195,12 @@ def sets_of(
         count_ahead=None if scores is None else scores.count_ahead,
         cancelled=interruption.check,
     )
+
+
+def prior_of(study: Study) -> StructurePrior:
+    """The prior of graphs that a study names."""
+    rule = study.posterior
+    return StructurePrior(gamma=rule.gamma, alpha=rule.alpha) if rule.prior == "penalty" else StructurePrior()
 
 
 def candidate_parents(

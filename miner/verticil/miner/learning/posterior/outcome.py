@@ -45,6 +45,7 @@ def posterior_of(
     columns: Sequence[AnyCodes] | None,
     progress: Callable[[int], None],
     missing: tuple[tuple[int, int], ...] | None = None,
+    constant: tuple[int, ...] = (),
 ) -> StructurePosterior:
     """Draw networks, and sum them up.
 
@@ -58,7 +59,7 @@ def posterior_of(
         n_records: of a set that a statistic is predicted for, where the study leaves it open.
         columns: the records, where they are as they are: for statistics that compare with them.
         progress: is told the per cent.
-        missing: see `StructurePosterior`.
+        missing, constant: see `StructurePosterior`.
     """
     schema, rule, support = study.schema, study.posterior, study.support()
     wanted = DRAWS + (PREDICTED if rule.statistics else 0) + rule.data_sets
@@ -99,6 +100,8 @@ def posterior_of(
         pairs=bands,
         predictive=predicted,
         missing=missing,
+        moved=sampled.moved,
+        constant=constant,
     )
 
 

@@ -64,6 +64,7 @@ class PosteriorView:
 
     Attributes:
         agree: the chains do.
+        prior_speaks: graphs are about as probable as before any data.
         exact: what was learned from are records as they are.
         source: what it was, in words.
         chains: numbers and lengths, in words.
@@ -84,6 +85,7 @@ class PosteriorView:
     """
 
     agree: bool
+    prior_speaks: bool
     exact: bool
     source: str
     chains: str
@@ -131,6 +133,7 @@ def posterior_view(content: ReleaseContent) -> PosteriorView | None:
     gamma = f"exp(−{rule.gamma:g} p^{rule.alpha:g}) for each column with p parents: fewer arrows"
     return PosteriorView(
         agree=agreement.agree,
+        prior_speaks=agreement.prior_speaks,
         exact=found.source == "records",
         source=SOURCES[found.source],
         chains=f"{found.chains} chains of {found.steps:,} steps, of which the first {found.burn_in:,} were left out",
@@ -147,7 +150,7 @@ def posterior_view(content: ReleaseContent) -> PosteriorView | None:
         hidden=len(links) - len(shown),
         pairs=tuple(_pairs(content, found)),
         statistics=tuple(map(_statistic, found.predictive)),
-        remarks=posterior_remarks(found),
+        remarks=posterior_remarks(found, names),
         sets=len(found.networks),
         each=wording.count(len(content.synthetic), "record"),
         missing=tuple((names[v], wording.count(n, "record")) for v, n in found.missing or ()),
