@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from verticil.miner.learning import counting
 from verticil.miner.learning.held_out import PairCheck, check_pairs, sample_of
 from verticil.miner.learning.joint import asks_for_joint, joint_of_columns
-from verticil.miner.learning.posterior.draws import concentrations, drawing
+from verticil.miner.learning.posterior.draws import concentrations, drawing, drawing_with_counts
 from verticil.miner.learning.posterior.incomplete import (
     pooled_family,
     pooled_marginal,
@@ -200,6 +200,8 @@ def _posterior(
     plain = len(as_they_are) == len(study.schema)
     if completed is not None:
         draw = completed.drawing(study, check)
+    elif sampled.drawn is not None and sampled.scores is not None:
+        draw = drawing_with_counts(sampled.drawn, sampled.scores, study, check)
     elif sampled.scores is not None:
         generator = np.random.Generator(np.random.Philox(key=[study.structure.seed, 4], counter=[0, 0, 0, 2]))
         draw = drawing(sampled.sample, concentrations(sampled.scores, generator), study, check)

@@ -34,7 +34,7 @@ from verticil.shared.posterior.chains import Chains, Checkpoint
 from verticil.shared.posterior.influence import edges_moved, most_moved
 from verticil.shared.posterior.parent_sets import ParentSets, parent_sets
 from verticil.shared.posterior.prior import StructurePrior
-from verticil.shared.posterior.released import ReleasedChains, released_counts
+from verticil.shared.posterior.released import ReleasedChains, ReleasedSample, released_counts
 from verticil.shared.posterior.sample import GraphSample
 from verticil.shared.study.document import Study
 from verticil.shared.study.vocabulary import MAX_EXACT
@@ -64,12 +64,14 @@ class Sampled:
         result: the consensus as a search's result: its fitness is the sum of the probabilities of its edges.
         scores: of families; None: they changed with the unknown cells of records.
         moved: how far what was learned from moves an edge's probability from the prior's, at most (`influence`); None: not asked.
+        drawn: the same graphs with true counts; None: graphs were sampled by scores, or records were completed.
     """
 
     sample: GraphSample
     result: SearchResult
     scores: PosteriorScores | None
     moved: float | None = None
+    drawn: ReleasedSample | None = None
 
 
 def sampled_graphs(
@@ -99,7 +101,7 @@ def sampled_graphs(
         ForeignCheckpoint: the checkpoint is of another sample.
         Misuse: STUDY_UNSUPPORTED, too many sets of parents; STUDY_INVALID, there is no graph.
     """
-    rule = study.posterior
+    rule, drawn = study.posterior, None
     seed, joint = study.structure.seed, scores.joint()
     if joint is None:
         sets = sets_of(scores, problem, pairs, study, interruption)
@@ -114,10 +116,11 @@ def sampled_graphs(
         together = ReleasedChains(
             chains=rule.chains, steps=rule.steps, threads=_threads(), discarded=rule.burn_in, thinning=rule.thinning
         )
-        sample = run_chains(together, laid_out, seed, progress, interruption)
+        drawn = run_chains(together, laid_out, seed, progress, interruption)
+        sample = drawn.sample
         moved = edges_moved(sample.edge_probability, sets)
     result = consensus(sample, problem, seed=study.structure.seed)
-    return Sampled(sample=sample, result=result, scores=scores, moved=moved)
+    return Sampled(sample=sample, result=result, scores=scores, moved=moved, drawn=drawn)
 
 
 def mixed_graphs(
