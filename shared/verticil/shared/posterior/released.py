@@ -44,10 +44,10 @@ MOST_VARIABLES: Final = 5
 _ROUNDS: Final = 0.3
 """Rounds of a step, over what the two noisiest columns leave of a record: a round moves true counts by about that share.
 
-With .1, .3 and 1.0, 2,000 steps of four cells of ``tests/bench/posterior_exact.py`` (three columns) had the effective sizes 27, 84,
+With .1, .3 and 1.0, 2,000 steps of four cells of ``tests/bench/posterior_exact.py`` (three columns) had the sizes 27, 84,
 210 (collider, two categories, epsilon 1.5), 692, 1,823, 4,242 (chain, two, 1.0), 132, 239, 845 (full, three, 1.5), in .1, .2, .7;
-.3, .7, 2.1 and .6, 1.1, 3.8 CPU seconds: about as many a second, and with .1 chains disagreed in two. In the fourth (dependent,
-three, 2.0) a chain that starts with all links does not leave them with any: see the page on posteriors."""
+.3, .7, 2.1 and .6, 1.1, 3.8 CPU seconds: about as many a second. R-hat was above 1.01 in two with .1, in one with .3 and in none
+with 1.0. In the fourth (dependent, three, 2.0) chains hardly leave the links that they begin with: see the page on posteriors."""
 _MOST_WORK: Final = 500
 """Cells that the rounds of a step draw: 4 chains of 20,000 steps take about a minute where this is the bound.
 
