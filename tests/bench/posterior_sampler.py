@@ -26,6 +26,7 @@ from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.estimation.design import ColumnUnit
 from verticil.shared.posterior import kernels
 from verticil.shared.posterior.chains import Chains, reversed_graph, sample_graphs
+from verticil.shared.posterior.diagnostics import MOST_DIFFERENCE, MOST_R_HAT
 from verticil.shared.posterior.parent_sets import ParentSets, parent_sets
 from verticil.shared.posterior.prior import StructurePrior
 
@@ -99,8 +100,8 @@ def whole(network: str, records: int, variables: int, most: float | None) -> lis
     shares = np.stack([edges(sample.parents[sample.chain == chain]) for chain in range(4)])
     apart = float(np.ptp(shares, axis=0).max())
     note = f"{scored:.1f} s of it counts and scores of {len(sets.masks):,} sets; effective size {found.effective_size:,.0f}"
-    bounds = ("-", "-", "-") if most is None else (f"<= {most:.0f}", "< 1.05", "<= .05")
-    met = (spent <= (most or 0), found.r_hat < 1.05, apart <= 0.05)
+    bounds = ("-", "-", "-") if most is None else (f"<= {most:.0f}", f"<= {MOST_R_HAT}", f"<= {MOST_DIFFERENCE}")
+    met = (spent <= (most or 0), found.r_hat <= MOST_R_HAT, apart <= MOST_DIFFERENCE)
     return [
         Figure(name=f"{name}: {what}", ours=value, target=bound, unit=unit, met=None if most is None else ok, note=said)
         for what, value, bound, unit, ok, said in zip(

@@ -139,5 +139,7 @@ def test_where_nothing_is_left_of_the_records_the_prior_speaks() -> None:
     columns = released(study, (1.0, 1.0, 0.0), 500, seed=3)
     found = search_columns(columns, study, progress=lambda *_: None, interruption=UNINTERRUPTED).sampled
     assert found is not None
+    assert found.moved is not None
+    assert found.moved < 0.05
     assert shares(found.sample).max() < 0.1
     assert shares(found.sample).min() > 0.01

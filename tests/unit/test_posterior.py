@@ -11,7 +11,7 @@ from verticil.shared.errors import Misuse
 from verticil.shared.model.constraints import Constraints
 from verticil.shared.model.graph import Dag
 from verticil.shared.posterior.chains import Chains, sample_graphs
-from verticil.shared.posterior.diagnostics import Diagnostics, bulk_size, rank_r_hat, tail_size
+from verticil.shared.posterior.diagnostics import Diagnostics, bulk_size, rank_r_hat, tail_size, worth_of
 from verticil.shared.posterior.exact import exact_posterior
 from verticil.shared.posterior.local_scores import bdeu_score, dirichlet_score
 from verticil.shared.posterior.parent_sets import ParentSets, parent_sets
@@ -330,3 +330,20 @@ def test_graphs_are_kept_only_where_the_weights_are_their_own(monkeypatch: pytes
     assert raised[0] < 0.01
     assert raised[-1] == 1.0
     assert sample.n_draws == 2 * 800
+
+
+def test_draws_of_a_statistic_are_worth_what_their_order_says() -> None:
+    """Independent draws are worth their number; draws that hang together fewer, by a closed form; runs that differ show."""
+    rng = np.random.default_rng(8)
+    free = worth_of(rng.standard_normal(1000), 4)
+    assert free.r_hat <= 1.01
+    assert min(free.bulk, free.tail) > 600
+    noise, slow = rng.standard_normal(1000), np.zeros(1000)
+    for place in range(1, 1000):
+        slow[place] = 0.9 * slow[place - 1] + noise[place]
+    assert worth_of(slow, 4).bulk == pytest.approx(1000 * 0.1 / 1.9, rel=0.6)  # (1 - rho) / (1 + rho)
+    assert worth_of(np.repeat([0.0, 3.0], 500) + noise, 2).r_hat > 1.5
+    lacking = noise.copy()
+    lacking[:100] = np.nan
+    assert worth_of(lacking, 4).bulk < free.bulk
+    assert np.isnan(worth_of(np.full(1000, np.nan), 4).bulk)

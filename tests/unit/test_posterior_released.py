@@ -74,8 +74,12 @@ def test_graphs_have_their_probability_and_a_run_that_goes_on_leaves_the_same() 
     other = again.resume(made, chains.checkpoint(middle))
     while again.progress(other) < 1:
         other = again.step(other)
-    sample = chains.result(state)
-    assert np.array_equal(sample.parents, again.result(other).parents)
+    drawn, repeated = chains.result(state), again.result(other)
+    assert np.array_equal(drawn.true, repeated.true)
+    assert len(drawn.draws) == len(drawn.true) > 500
+    assert (drawn.true.sum(axis=(1, 2, 3)) == COUNTS.sum()).all()
+    sample = drawn.sample
+    assert np.array_equal(sample.parents, repeated.sample.parents)
     exact, apart = by_importance(COUNTS.astype(float), [CHANNEL.probabilities] * 3, "bdeu", draws=20_000, seed=1)
     ours = [(sample.parents == np.array(graph, dtype=np.uint64)).all(axis=1).mean() for graph in graphs()]
     assert 0.5 * np.abs(np.array(ours) - exact).sum() <= 0.03 + apart

@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 import doctest
 import html
+import math
 import re
 
 import pytest
 
 from support.releases import with_posterior
+from verticil.shared.formats import posterior as format_
+from verticil.shared.posterior import diagnostics
+from verticil.shared.release.posterior import posterior_remarks
 from verticil.shared.release.report import posterior as posterior_report
 from verticil.shared.release.report.page import render
 from verticil.shared.release.report.posterior import posterior_view
@@ -82,6 +86,53 @@ def test_statistics_that_are_not_defined_have_empty_cells(content):
     page = words(render(content))
     assert "p-value of the chi-square test of independence of age and smoker 0.4 0.2 to 0.6 1 of 3" in page
     assert "share with smoker = yes 3 of 3" in page
+
+
+def test_a_statistic_whose_draws_are_worth_too_little_is_named(content):
+    """By its number and its column; an older release says nothing of it, and keeps its bytes."""
+    posterior, schema = content.posterior, content.network.schema
+    older = format_.write(posterior, schema, {})
+    assert b'"r_hat":null' not in older
+    assert format_.read(older, schema).predictive[0].effective is None
+    assert posterior_remarks(posterior, schema.names) == ()
+    few = dataclasses.replace(posterior.predictive[0], r_hat=1.034, effective=312.4, tail=801.0)
+    none = dataclasses.replace(posterior.predictive[1], r_hat=math.nan, effective=math.nan, tail=math.nan)
+    made = format_.read(format_.write(dataclasses.replace(posterior, predictive=(few, none)), schema, {}), schema)
+    read = made.predictive[0]
+    assert (read.r_hat, read.effective, read.tail) == (1.034, 312.4, 801.0)
+    first, second = posterior_remarks(made, schema.names)
+    assert first.startswith(
+        "statistic 1, chi-square of age: its draws are worth 312 independent ones, 801 in the tails"
+    )
+    assert "R-hat of 1.034" in first
+    assert second.startswith("statistic 2, mle of smoker: it is defined on too few sets")
+    page = words(render(dataclasses.replace(content, posterior=made)))
+    assert "To be noted: statistic 1, chi-square of age" in page
+    assert "312 (801 in the tails)" in page
+    enough = dataclasses.replace(few, r_hat=1.01, effective=500.0, tail=500.0)
+    assert posterior_remarks(dataclasses.replace(posterior, predictive=(enough,)), schema.names) == ()
+    assert (format_.MOST_R_HAT, format_.LEAST_DRAWS) == (diagnostics.MOST_R_HAT, 500)
+
+
+def test_where_the_prior_speaks_and_where_a_column_is_constant_it_is_said(content):
+    """On the first screen, and with the remarks; not where an arrow moves by .05."""
+    posterior, schema = content.posterior, content.network.schema
+
+    def moved(by: float) -> format_.PublishedPosterior:
+        made = dataclasses.replace(
+            posterior, agreement=dataclasses.replace(posterior.agreement, moved=by), constant=(1,)
+        )
+        return format_.read(format_.write(made, schema, {}), schema)
+
+    prior, constant = posterior_remarks(moved(0.049), schema.names)
+    assert prior.startswith("the prior speaks: what was learned from moves no arrow's probability by 0.05 or more")
+    assert constant.startswith("column 'smoker' has one value in all released records")
+    page = words(render(dataclasses.replace(content, posterior=moved(0.049))))
+    assert page.index("The prior speaks.") < page.index("1. What this is")
+    assert posterior_remarks(moved(0.05), schema.names) == (constant,)
+    assert "The prior speaks" not in words(render(dataclasses.replace(content, posterior=moved(0.05))))
+    assert b"moved_from_prior" not in format_.write(posterior, schema, {})
+    assert b'"constant"' not in format_.write(posterior, schema, {})
 
 
 def test_the_sets_are_explained(content, release_content):

@@ -130,6 +130,8 @@ def _print_verified(verified: VerifiedRelease) -> None:
             "the chains that sampled graphs do not agree: take the probabilities of edges and the sets for no posterior"
         )
         say(agree if verified.chains_agree else disagree, style="" if verified.chains_agree else "yellow")
+    for words in verified.posterior_remarks:
+        say(words, style="yellow")
     if verified.exact_parameters:
         say("the parameters are exact functions of raw data: no differential privacy protects them", style="yellow")
     if verified.simulation:

@@ -327,6 +327,9 @@ def _part_of_it(alpha: float) -> str:
 
 
 def _warnings(study: Study, people: Table, spending: Spending, found: LearnResult) -> Iterator[str]:
+    from verticil.miner.scheduler.job import published_posterior
+    from verticil.shared.release.posterior import posterior_remarks
+
     yield from people.remarks
     yield from delta_warning(people, spending)
     if found.joint is not None and not found.joint.reached:
@@ -344,6 +347,8 @@ def _warnings(study: Study, people: Table, spending: Spending, found: LearnResul
             "the chains that sampled graphs do not agree: take the probabilities of edges and the sets for no posterior; ask for "
             "more steps, fewer parents (max_parents), or prior = 'penalty'"
         )
+    if (published := published_posterior(found.posterior, study)) is not None:
+        yield from posterior_remarks(published, study.schema.names)
     if study.tables is None:
         yield "no differential privacy: what is published follows from the records as they are, and no epsilon bounds it"
     if study.tables is None or METHODS[study.structure.method].whole_table:

@@ -119,7 +119,7 @@ def _statement(release: Path, study: Study) -> Statement | None:
 
 
 def chains_text(release: Path) -> str:
-    """What is to be said of the chains that sampled graphs; empty where they agree, or the study samples none.
+    """What is to be said of the chains that sampled graphs and of what they predict; empty: nothing, or the study samples none.
 
     Args:
         release: the folder of a verified release.
@@ -127,11 +127,16 @@ def chains_text(release: Path) -> str:
     path = release / posterior.FILE
     if not path.exists():
         return ""
-    told = json.loads(path.read_bytes())["diagnostics"]
-    if told["agree"]:
-        return ""
-    far = f"an edge's probability differs by up to {told['edge_difference']:.2g}"
-    return f"the chains that sampled graphs do not agree: {far}; take edges and sets for no posterior"
+    from verticil.shared.formats import model_json
+    from verticil.shared.release.posterior import posterior_remarks
+
+    schema = model_json.read((release / "model.json").read_bytes()).schema
+    found = posterior.read(path.read_bytes(), schema)
+    lines = list(posterior_remarks(found, schema.names))
+    if not found.agreement.agree:
+        far = f"an edge's probability differs by up to {found.agreement.edge_difference:.2g}"
+        lines.insert(0, f"the chains that sampled graphs do not agree: {far}; take edges and sets for no posterior")
+    return "\n".join(lines)
 
 
 def pairs_text(release: Path) -> str:

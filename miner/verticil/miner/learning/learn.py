@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from verticil.miner.learning import counting
 from verticil.miner.learning.held_out import PairCheck, check_pairs, sample_of
 from verticil.miner.learning.joint import asks_for_joint, joint_of_columns
-from verticil.miner.learning.posterior.draws import concentrations, drawing
+from verticil.miner.learning.posterior.draws import concentrations, drawing, drawing_with_counts
 from verticil.miner.learning.posterior.incomplete import (
     pooled_family,
     pooled_marginal,
@@ -33,9 +33,10 @@ from verticil.miner.learning.selection import Candidate, Found, search_columns
 from verticil.miner.learning.strength import EdgeStrength, edge_strengths
 from verticil.miner.learning.structure import Search
 from verticil.miner.learning.tables import FamilyTables
-from verticil.shared.arrays import Codes
+from verticil.shared.arrays import Codes, Counts
 from verticil.shared.errors import DataFault
 from verticil.shared.estimation import parameters
+from verticil.shared.estimation.design import FamilyDesign
 from verticil.shared.joint.estimate import JointEstimate
 from verticil.shared.knowledge.support import Support
 from verticil.shared.model.graph import Dag
@@ -199,6 +200,8 @@ def _posterior(
     plain = len(as_they_are) == len(study.schema)
     if completed is not None:
         draw = completed.drawing(study, check)
+    elif sampled.drawn is not None and sampled.scores is not None:
+        draw = drawing_with_counts(sampled.drawn, sampled.scores, study, check)
     elif sampled.scores is not None:
         generator = np.random.Generator(np.random.Philox(key=[study.structure.seed, 4], counter=[0, 0, 0, 2]))
         draw = drawing(sampled.sample, concentrations(sampled.scores, generator), study, check)
@@ -215,7 +218,13 @@ def _posterior(
         columns=columns if plain else None,
         progress=progress,
         missing=None if completed is None else completed.missing(),
+        constant=tuple(v for v in range(len(study.schema)) if _is_constant(*tables.counted((v,)))),
     )
+
+
+def _is_constant(observed: Counts, design: FamilyDesign) -> bool:
+    """Whether all records have one released entry; of sets of entries it is not asked."""
+    return all(axis.is_linear for axis in design.axes) and np.count_nonzero(observed) == 1
 
 
 def _strong(

@@ -402,6 +402,7 @@ def published_posterior(found: StructurePosterior | None, study: Study) -> Publi
             effective=chains.effective_size,
             agree=chains.agree,
             tail=chains.tail_size,
+            moved=found.moved,
         ),
         edges=tuple(
             Edge(
@@ -424,10 +425,14 @@ def published_posterior(found: StructurePosterior | None, study: Study) -> Publi
                 mean=told.mean,
                 low=told.low,
                 high=told.high,
+                r_hat=told.worth.r_hat,
+                effective=told.worth.bulk,
+                tail=told.worth.tail,
             )
             for words, told in zip(study.posterior.statistics, found.predictive, strict=True)
         ),
         missing=found.missing,
+        constant=found.constant,
     )
 
 

@@ -13,11 +13,13 @@ with probabilities drawn given it, that the sets of records (2, 3) come from: ``
      "graphs": {"distinct": number, "listed": [{"share", "parents": PARENTS}, ..]},
      "networks": {"unit": 2^-24, "listed": [[{"parents": [positions], "probability": rows}, .. one for each variable], ..]},
      "deterministic": [..], "missing": [{"variable", "records"}, ..], "pairs": [..],
-     "predictive": [{"statistic": [words], "mean", "interval", "draws"}, ..]}
+     "predictive": [{"statistic": [words], "mean", "interval", "draws", "r_hat", "effective_draws", "effective_draws_tail"}, ..]}
 
 PARENTS is a list for each variable, in their order, of its parents' positions in `variables`. A network's probabilities are
 tables as in model.json, in whole numbers of units of 2^-24. Edges that are in no graph of the sample are not listed. `missing` is
-there where missing values were unknowns of the sample: of so many records the variable's was drawn. `deterministic` is that of
+there where missing values were unknowns of the sample: of so many records the variable's was drawn. `constant` names variables
+that have one value in all released records, where there are some. `diagnostics` has ``moved_from_prior`` where it is known how
+far what was learned from moves an edge's probability from that before any data. `deterministic` is that of
 model.json, where that has one: the variables that follow from others by what the study states, as nodes of every network. Their
 parents are the same in every graph, so neither `edges` nor PARENTS have them. null: a statistic that is not defined on the
 records. The document is canonical JSON (RFC 8785): the same posterior gives the same bytes.
@@ -52,6 +54,13 @@ MAX_GRAPHS: Final = 1000
 """Distinct graphs that are listed; of more, the most probable ones."""
 LEVEL: Final = 0.98
 """Of the intervals of predicted statistics."""
+LEAST_DRAWS: Final = 500
+"""Independent draws that those of a statistic are to be worth (Martins, Gonçalves & Galletti, section 2.3)."""
+MOST_R_HAT: Final = 1.01
+"""That chains and draws of statistics are held to."""
+LEAST_MOVE: Final = 0.05
+"""By how much what was learned from moves the probability of an arrow, where it tells anything of graphs: chains that differ by
+less are said to agree, so that less cannot be told from nothing."""
 
 SOURCES: Final[Mapping[str, str]] = {
     "records": "records as they are: exact scores, and no differential privacy",
@@ -76,6 +85,7 @@ class Agreement:
         effective: independent draws that they are worth, in bulk.
         agree: whether the sample may be taken for the posterior.
         tail: independent draws that they are worth in the tails of the log weight; None: an older release does not say.
+        moved: how far what was learned from moves an arrow's probability from the prior's, at most; None: it is not known.
     """
 
     r_hat: float
@@ -83,6 +93,12 @@ class Agreement:
     effective: float
     agree: bool
     tail: float | None = None
+    moved: float | None = None
+
+    @property
+    def prior_speaks(self) -> bool:
+        """Whether graphs are about as probable as they were before any data."""
+        return self.moved is not None and self.moved < LEAST_MOVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +119,9 @@ class Predicted:
         words: as the study names it.
         draws: one for each drawn network; NaN: not defined on its records.
         mean, low, high: of those that are defined: mean, and the shortest interval with 98 % of them; NaN: none is.
+        r_hat: rank-normalised split R-hat of the draws, in the order of the chains; NaN: too few are defined. None, as the two
+            that follow: an older release does not say.
+        effective, tail: independent draws that they are worth, in bulk and in the tails.
     """
 
     words: tuple[str, ...]
@@ -110,6 +129,16 @@ class Predicted:
     mean: float
     low: float
     high: float
+    r_hat: float | None = None
+    effective: float | None = None
+    tail: float | None = None
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the draws are worth `LEAST_DRAWS`, and their runs agree; also of an older release, which does not say it."""
+        if self.r_hat is None or self.effective is None or self.tail is None:
+            return True
+        return self.r_hat <= MOST_R_HAT and min(self.effective, self.tail) >= LEAST_DRAWS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -132,6 +161,7 @@ class PublishedPosterior:
         predictive: what the study asks for.
         missing: (variable, records) where missing values were unknowns: of so many records the variable's value was one; None:
             a missing value is a category like another.
+        constant: variables that have one value in all released records.
     """
 
     source: str
@@ -149,6 +179,7 @@ class PublishedPosterior:
     pairs: tuple[PairEstimate, ...] = ()
     predictive: tuple[Predicted, ...] = ()
     missing: tuple[tuple[int, int], ...] | None = None
+    constant: tuple[int, ...] = ()
 
     def edge(self, parent: int, child: int) -> Edge:
         """An edge by its positions; of one that no graph has, the probability is 0."""
@@ -194,6 +225,7 @@ def write(
             "effective_draws": _number(agreement.effective),
             "agree": agreement.agree,
             **({} if agreement.tail is None else {"effective_draws_tail": _number(agreement.tail)}),
+            **({} if agreement.moved is None else {"moved_from_prior": _number(agreement.moved)}),
         },
         "edges": [
             {
@@ -227,6 +259,15 @@ def write(
                 "interval": None if math.isnan(item.low) else [item.low, item.high],
                 "level": LEVEL,
                 "draws": [_number(draw) for draw in item.draws],
+                **{
+                    key: _number(value)
+                    for key, value in (
+                        ("r_hat", item.r_hat),
+                        ("effective_draws", item.effective),
+                        ("effective_draws_tail", item.tail),
+                    )
+                    if value is not None
+                },
             }
             for item in posterior.predictive
         ],
@@ -235,6 +276,8 @@ def write(
         document["deterministic"] = list(deterministic)
     if posterior.missing is not None:
         document["missing"] = [{"variable": names[v], "records": records} for v, records in posterior.missing]
+    if posterior.constant:
+        document["constant"] = [names[v] for v in posterior.constant]
     return rfc8785.dumps(cast("dict[str, object]", document))  # type: ignore[arg-type]  # as in model_json
 
 
@@ -316,7 +359,8 @@ def read(data: bytes, schema: Schema, deterministic: Sequence[Json] | None = Non
                 edge_difference=_read_number(agreement["edge_difference"]),
                 effective=_read_number(agreement["effective_draws"]),
                 agree=agreement["agree"].boolean(),
-                tail=None if (tail := agreement.get("effective_draws_tail")) is None else _read_number(tail),
+                tail=_optional(agreement, "effective_draws_tail"),
+                moved=_optional(agreement, "moved_from_prior"),
             ),
             edges=tuple(_read_edge(node, positions) for node in root["edges"]),
             consensus=_read_dag(root["consensus"], schema),
@@ -330,6 +374,9 @@ def read(data: bytes, schema: Schema, deterministic: Sequence[Json] | None = Non
             missing=None
             if (missing := root.get("missing")) is None
             else tuple((_position(node["variable"], positions), node["records"].integer()) for node in missing),
+            constant=()
+            if (constant := root.get("constant")) is None
+            else tuple(_position(node, positions) for node in constant),
         )
     except ValueError as error:
         raise GateFailed("RELEASE_INVALID", f"{FILE}: {error}") from None
@@ -337,6 +384,11 @@ def read(data: bytes, schema: Schema, deterministic: Sequence[Json] | None = Non
 
 def _read_number(node: Node) -> float:
     return math.nan if node.value is None else node.number()
+
+
+def _optional(node: Node, key: str) -> float | None:
+    """The number under a key that older releases lack: then None; NaN where it is null."""
+    return _read_number(node[key]) if key in node.keys() else None  # noqa: SIM118  # a node is no mapping
 
 
 def _share(node: Node) -> float:
@@ -423,4 +475,7 @@ def _read_predicted(node: Node) -> Predicted:
         mean=_read_number(node["mean"]),
         low=ends[0],
         high=ends[1],
+        r_hat=_optional(node, "r_hat"),
+        effective=_optional(node, "effective_draws"),
+        tail=_optional(node, "effective_draws_tail"),
     )

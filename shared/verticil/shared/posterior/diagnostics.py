@@ -23,6 +23,8 @@ from verticil.shared.arrays import Floats
 
 MOST_R_HAT: Final = 1.01
 MOST_DIFFERENCE: Final = 0.05
+_RUNS: Final = 4
+"""Runs that the draws of a statistic are cut into, at most; their halves are what R-hat compares."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,38 @@ class Diagnostics:
     effective_size: float
     tail_size: float
     agree: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worth:
+    """What the draws of a statistic are worth, in the order of the chains; NaN where they are too few to say.
+
+    Attributes:
+        r_hat: between their runs.
+        bulk, tail: how many independent draws tell as much of the middle, and of the 5 % and 95 % quantiles.
+    """
+
+    r_hat: float
+    bulk: float
+    tail: float
+
+
+def worth_of(draws: Floats, chains: int) -> Worth:
+    """Compare the draws of a statistic along and between chains.
+
+    They are cut into as many runs as there are chains, at most four: of more, neighbours stand in one run. What is not defined
+    is left out, and runs are cut to the shortest. 1,000 independent draws have an R-hat above 1.01 in .2 % of statistics, and
+    sizes below 500 in less than .1 % (1,000 samples of normal draws, in two and in four runs).
+
+    Args:
+        draws: (m,), chain after chain; NaN where the statistic is not defined.
+        chains: that they come from.
+    """
+    runs = [run[~np.isnan(run)] for run in np.array_split(draws, min(chains, _RUNS))]
+    if (n := min(map(len, runs))) < 4:
+        return Worth(r_hat=np.nan, bulk=np.nan, tail=np.nan)
+    traces = np.stack([run[:n] for run in runs])
+    return Worth(r_hat=rank_r_hat(traces), bulk=bulk_size(traces), tail=tail_size(traces))
 
 
 def rank_r_hat(traces: Floats) -> float:

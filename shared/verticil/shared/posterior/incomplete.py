@@ -47,7 +47,7 @@ _ROUND: Final = 2**13
 _LONGEST: Final = 16
 """A round has the steps from one kept graph to the next once for every `_ROUND` looks that its counts cost, at most so often."""
 _SWEEPS: Final = 4
-_COMPLETED: Final = 500
+_COMPLETED: Final = 1000
 """Times that the drawn cells are kept, in all chains together; fewer where they are many."""
 _MOST_BYTES: Final = 2**26
 _MOST_CELLS: Final = 2**25

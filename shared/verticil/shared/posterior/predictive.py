@@ -17,6 +17,7 @@ from verticil.shared.arrays import Floats
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Family, Network
 from verticil.shared.model.schema import Schema
+from verticil.shared.posterior.diagnostics import Worth, worth_of
 from verticil.shared.posterior.hpd import LEVEL, hpd
 from verticil.shared.posterior.sample import GraphSample
 from verticil.shared.posterior.statistics import Records, Statistic
@@ -47,10 +48,11 @@ class Predictive:
     """What a statistic of synthetic records is, over the posterior.
 
     Attributes:
-        draws: (m,); NaN where it was not defined.
+        draws: (m,), chain after chain; NaN where it was not defined.
         mean: of those that are defined; NaN where none is.
         low, high: ends of the interval of highest density.
         level: of the interval.
+        worth: how many independent draws they are worth.
     """
 
     draws: Floats
@@ -58,14 +60,15 @@ class Predictive:
     low: float
     high: float
     level: float
+    worth: Worth
 
     @classmethod
-    def of(cls, draws: Floats, *, level: float = LEVEL) -> Predictive:
-        """Sum up some draws."""
+    def of(cls, draws: Floats, *, chains: int = 1, level: float = LEVEL) -> Predictive:
+        """Sum up the draws of some chains, one chain after the other."""
         low, high = hpd(draws, level)
         known = draws[~np.isnan(draws)]
         mean = float(known.mean()) if len(known) else math.nan
-        return cls(draws=draws, mean=mean, low=low, high=high, level=level)
+        return cls(draws=draws, mean=mean, low=low, high=high, level=level, worth=worth_of(draws, chains))
 
 
 def chosen_graphs(sample: GraphSample, m: int) -> tuple[Dag, ...]:
@@ -174,19 +177,22 @@ def predictive(
     n_records: int,
     generator: np.random.Generator,
     draw: Callable[[Network, int, np.random.Generator], Records] = draw_records,
+    *,
+    chains: int = 1,
 ) -> tuple[Predictive, ...]:
     """The posterior predictive distribution of some statistics: one set of records from each network, kept no longer than needed.
 
     Args:
-        networks: drawn from the posterior.
+        networks: drawn from the posterior, chain after chain.
         statistics: functions of records.
         n_records: of a set.
         generator: of the records.
         draw: so many records of a network.
+        chains: that the networks come from.
     """
     draws = [
         [statistic(records) for statistic in statistics]
         for records in (draw(network, n_records, generator) for network in networks)
     ]
     table = np.array(draws, dtype=np.float64).reshape(len(draws), len(statistics))
-    return tuple(Predictive.of(column) for column in table.T)
+    return tuple(Predictive.of(column, chains=chains) for column in table.T)

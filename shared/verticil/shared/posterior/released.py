@@ -10,6 +10,8 @@ structure: no score of a single family has that, because what one noisy column s
 
 It holds where each record has one entry in every column, and the joint table of all columns is small: `can_be_unblinded`.
 
+With some of the graphs the true counts are kept that they were drawn with: given both, probabilities are Dirichlet.
+
 States, starts and checkpoints are as in `chains`: random numbers come from the seed and the chain alone, and a run that goes on
 leaves the same graphs. Chains start apart: from counts without any dependence, from the corrected ones, and from mixtures.
 """
@@ -24,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from verticil.shared.arrays import Counts, Floats, Ints
 from verticil.shared.estimation.design import FamilyDesign
@@ -39,9 +42,18 @@ from verticil.shared.posterior.sample import GraphSample
 MOST_CELLS: Final = 2**10
 MOST_VARIABLES: Final = 5
 _ROUNDS: Final = 0.3
-"""Rounds of a step, over what the two noisiest columns leave of a record: a round moves true counts by about that share."""
+"""Rounds of a step, over what the two noisiest columns leave of a record: a round moves true counts by about that share.
+
+With .1, .3 and 1.0, 2,000 steps of four cells of ``tests/bench/posterior_exact.py`` (three columns) had the sizes 27, 84,
+210 (collider, two categories, epsilon 1.5), 692, 1,823, 4,242 (chain, two, 1.0), 132, 239, 845 (full, three, 1.5), in .1, .2, .7;
+.3, .7, 2.1 and .6, 1.1, 3.8 CPU seconds: about as many a second. R-hat was above 1.01 in two with .1, in one with .3 and in none
+with 1.0. In the fourth (dependent, three, 2.0) chains hardly leave the links that they begin with: see the page on posteriors."""
 _MOST_WORK: Final = 500
-"""Cells that the rounds of a step draw: 4 chains of 20,000 steps take about a minute where this is the bound."""
+"""Cells that the rounds of a step draw: 4 chains of 20,000 steps take about a minute where this is the bound.
+
+Of the same four cells 2,000 was the same as 500 in all, and 100 bound one: full, effective size 195 in place of 239."""
+_DRAWN: Final = 1000
+"""Times that true counts are kept, in all chains together; fewer of each of many chains."""
 _BLOCK: Final = 2**23  # cells that all chains draw between two states: some tenths of a second
 
 
@@ -167,6 +179,7 @@ class ReleasedState:
         at: (chains, d), where each variable's set is listed.
         true: (chains, C), the true counts.
         kept: the graphs kept so far, (chains, n, d), and their log weights, (chains, n), in pieces.
+        kept_true: true counts that were drawn with some of them, (chains, q, C), int32, in pieces.
     """
 
     problem: Released
@@ -175,6 +188,22 @@ class ReleasedState:
     at: Ints
     true: Ints
     kept: tuple[tuple[Masks, Floats], ...] = ()
+    kept_true: tuple[NDArray[np.int32], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ReleasedSample:
+    """Graphs, and with some of them the true counts that they were drawn with.
+
+    Attributes:
+        sample: the graphs.
+        draws: (q,), ascending: places in the sample.
+        true: (q, K_1, .., K_d), int32: the true counts of each.
+    """
+
+    sample: GraphSample
+    draws: Ints
+    true: NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +261,7 @@ class ReleasedChains:
         layout, sets = problem.layout, problem.layout.sets
         n = plain.n_kept(state.done + n_steps) - plain.n_kept(state.done)
         parents = np.zeros((self.chains, n, sets.n_variables), dtype=np.uint64)
-        weight = np.zeros((self.chains, n))
+        weight, drawn = np.zeros((self.chains, n)), np.zeros((self.chains, n, len(problem.released)), dtype=np.int64)
         streams, at, true = state.streams.copy(), state.at.copy(), state.true.copy()
         d = sets.n_variables
         shapes = shapes_of(min(plain.together, d))
@@ -244,10 +273,12 @@ class ReleasedChains:
                 sets.masks, sets.log_weight, layout.whole, layout.rest, layout.whole_term, layout.rest_term, layout.pseudo,
                 layout.term_key, layout.term_pseudo, problem.steps_in, layout.n_states, problem.index, layout.places,
                 problem.channels, problem.released, problem.surrogate, problem.evidence, streams[chain], at[chain],
-                true[chain], parents[chain], weight[chain],
+                true[chain], parents[chain], weight[chain], drawn[chain],
             )  # fmt: skip
 
         advance_all(advance, self.chains, self.threads)
+        numbers = plain.n_kept(state.done) + 1 + np.arange(n)
+        some = drawn[:, numbers % self._apart() == 0].astype(np.int32)
         return dataclasses.replace(
             state,
             done=state.done + n_steps,
@@ -255,19 +286,34 @@ class ReleasedChains:
             at=at,
             true=true,
             kept=(*state.kept, (parents, weight)),
+            kept_true=(*state.kept_true, some),
         )
+
+    def _apart(self) -> int:
+        """Of how many graphs one has its true counts kept."""
+        return max(math.ceil(self._plain.kept * self.chains / max(_DRAWN, 2 * self.chains)), 1)
 
     def progress(self, state: ReleasedState) -> float:
         """Share of the rounds that is done."""
         return state.done / self.steps
 
-    def result(self, state: ReleasedState) -> GraphSample:
-        """The graphs kept so far. Their log weight is that of the graph and the true counts together.
+    def result(self, state: ReleasedState) -> ReleasedSample:
+        """The graphs and true counts kept so far. Their log weight is that of the graph and the true counts together.
 
         Raises:
             ValueError: there are fewer than four of each chain.
         """
-        return self._plain.sample_of(state.kept, state.at.shape[1], state.done)
+        sample = self._plain.sample_of(state.kept, state.at.shape[1], state.done)
+        true = self._joined_true(state)
+        apart, q = self._apart(), true.shape[1]
+        draws = np.arange(self.chains)[:, None] * (sample.n_draws // self.chains) + apart * np.arange(1, q + 1) - 1
+        shape = tuple(state.problem.layout.n_states.tolist())
+        return ReleasedSample(sample=sample, draws=draws.reshape(-1), true=true.reshape(self.chains * q, *shape))
+
+    def _joined_true(self, state: ReleasedState) -> NDArray[np.int32]:
+        """(chains, q, C), the pieces as one."""
+        nothing = np.empty((self.chains, 0, len(state.problem.released)), dtype=np.int32)
+        return np.concatenate([nothing, *state.kept_true], axis=1)
 
     def checkpoint(self, state: ReleasedState) -> Checkpoint:
         """The state as arrays; ``search`` says which settings and which counts it is of."""
@@ -280,6 +326,7 @@ class ReleasedChains:
             "true": state.true.copy(),
             "kept_parents": parents,
             "kept_weight": weight,
+            "kept_true": self._joined_true(state),
         }
 
     def resume(self, problem: Released, checkpoint: Checkpoint) -> ReleasedState:
@@ -288,7 +335,7 @@ class ReleasedChains:
         Raises:
             ValueError: it is of other settings or other counts, or incomplete.
         """
-        names = ("search", "done", "streams", "at", "true", "kept_parents", "kept_weight")
+        names = ("search", "done", "streams", "at", "true", "kept_parents", "kept_weight", "kept_true")
         if missing := [name for name in names if name not in checkpoint]:
             raise ValueError(f"the checkpoint lacks {', '.join(missing)}")
         if checkpoint["search"].tobytes() != self._mark(problem):
@@ -301,6 +348,7 @@ class ReleasedChains:
             at=checkpoint["at"].astype(np.int64),
             true=checkpoint["true"].astype(np.int64),
             kept=(kept,),
+            kept_true=(checkpoint["kept_true"].astype(np.int32),),
         )
 
     def _mark(self, problem: Released) -> bytes:

@@ -33,6 +33,9 @@ class StructurePosterior:
         predictive: of the statistics that the study names, in their order.
         missing: (variable, records whose value is missing) of each variable whose missing values were unknowns of the sample;
             None: a missing value is a category like another.
+        moved: how far what was learned from moves an edge's probability from the prior's, at most (`influence`); None: of noisy
+            tables and of missing values that were drawn it is not known.
+        constant: variables that have one value in all released records.
     """
 
     sample: GraphSample
@@ -42,3 +45,5 @@ class StructurePosterior:
     pairs: tuple[PairEstimate, ...] = ()
     predictive: tuple[Predictive, ...] = ()
     missing: tuple[tuple[int, int], ...] | None = None
+    moved: float | None = None
+    constant: tuple[int, ...] = ()

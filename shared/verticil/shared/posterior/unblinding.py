@@ -292,6 +292,7 @@ def rounds(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positions a
     true: Ints,
     kept_parents: Masks,
     kept_weight: Floats,
+    kept_true: Ints,
 ) -> None:
     """Several steps of one chain.
 
@@ -311,6 +312,7 @@ def rounds(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positions a
         at: (d,): where the set of each variable is listed; changed.
         true: (C,); changed.
         kept_parents, kept_weight: (n, d) and (n,), zero; written: the graphs that these rounds keep.
+        kept_true: (n, C); written: the true counts that each of them was drawn with.
     """
     d, n_sets = len(n_states), len(listed)
     counts, theta, shares = np.zeros(places[-1], dtype=np.int64), np.zeros((d, places[-1])), np.empty(len(true))
@@ -350,7 +352,9 @@ def rounds(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positions a
             1, step, burn_in if keeps else step + 1, every, shapes, nearby, starts, masks, fraction, power, log_weight, stream,
             parents, children, now, kept_parents[draw : draw + 1], kept_weight[draw : draw + 1],
         )  # fmt: skip
-        draw += keeps
+        if keeps:
+            kept_true[draw] = true
+            draw += 1
         for v in range(d):
             at[v] = order[now[v]]
         log_shares[:] = 0.0

@@ -8,7 +8,8 @@ records, can be held against the one network that it is said to be drawn from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +17,14 @@ import numpy as np
 
 from verticil.shared.arrays import Codes
 from verticil.shared.errors import DataFault, GateFailed, Misuse
-from verticil.shared.formats.posterior import FILE, MAX_GRAPHS, PublishedPosterior
+from verticil.shared.formats.posterior import (
+    FILE,
+    LEAST_DRAWS,
+    LEAST_MOVE,
+    MAX_GRAPHS,
+    MOST_R_HAT,
+    PublishedPosterior,
+)
 from verticil.shared.json_document import Json
 from verticil.shared.knowledge.raking import raked
 from verticil.shared.knowledge.support import Support
@@ -77,6 +85,40 @@ def check_sets(study: Study, n_records: int) -> None:
             )
         except Misuse as error:
             raise DataFault("LEARNING_FAILED", error.message, hint=error.hint) from None
+
+
+def posterior_remarks(posterior: PublishedPosterior, names: Sequence[str]) -> tuple[str, ...]:
+    """What is to be said of a posterior beside whether its chains agree, a sentence each; nothing of an older release.
+
+    Args:
+        posterior: the posterior.
+        names: of the variables.
+    """
+    found: list[str] = []
+    if posterior.agreement.prior_speaks:
+        found.append(
+            f"the prior speaks: what was learned from moves no arrow's probability by {LEAST_MOVE} or more, so the graphs are "
+            "those that were probable before any data; a larger epsilon or more people would tell something"
+        )
+    found += (
+        f"column '{names[v]}' has one value in all released records: they tell nothing of its arrows, whose probabilities are "
+        "those of the prior and the score"
+        for v in posterior.constant
+    )
+    return (*found, *_statistic_remarks(posterior))
+
+
+def _statistic_remarks(posterior: PublishedPosterior) -> Iterator[str]:
+    for number, item in enumerate(posterior.predictive, 1):
+        if item.is_enough or item.r_hat is None or item.effective is None or item.tail is None:
+            continue
+        if math.isnan(item.effective):
+            told = "it is defined on too few sets to say what its draws are worth"
+        else:
+            worth = f"{item.effective:,.0f} independent ones, {item.tail:,.0f} in the tails"
+            r_hat = f"{item.r_hat:.3f}" if math.isfinite(item.r_hat) else "not defined"
+            told = f"its draws are worth {worth} ({LEAST_DRAWS} are asked for), with an R-hat of {r_hat} (at most {MOST_R_HAT})"
+        yield f"statistic {number}, {item.words[0]} of {item.words[1]}: {told}; more steps help"
 
 
 def set_records(network: Network, study: Study, n: int, number: int) -> pd.DataFrame:

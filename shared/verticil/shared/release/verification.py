@@ -66,7 +66,7 @@ from verticil.shared.release.evidence import (
     utc_time,
 )
 from verticil.shared.release.figures import check_figures
-from verticil.shared.release.posterior import check_posterior_file
+from verticil.shared.release.posterior import check_posterior_file, posterior_remarks
 from verticil.shared.release.protocols import release_protocol
 from verticil.shared.release.synthetic import FALSE_ALARMS, record_fault
 from verticil.shared.study import canonical
@@ -110,6 +110,7 @@ class VerifiedRelease:
         revoked_later: signers whose certificates were revoked after they had signed, in words.
         files: names of all files, the manifest and its signature excepted.
         chains_agree: of a study that samples graphs: whether its chains do; None: it samples none.
+        posterior_remarks: what else is to be said of its posterior, see `posterior.posterior_remarks`.
     """
 
     publisher: str
@@ -136,6 +137,7 @@ class VerifiedRelease:
     revoked_later: tuple[str, ...]
     files: tuple[str, ...]
     chains_agree: bool | None = None
+    posterior_remarks: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Json]:
         """What ``verticil release verify --format json`` says of it."""
@@ -162,6 +164,7 @@ class VerifiedRelease:
             "revoked_later": list(self.revoked_later),
             "exact_parameters": self.exact_parameters,
             **({} if self.chains_agree is None else {"chains_agree": self.chains_agree}),
+            **({"posterior_remarks": list(self.posterior_remarks)} if self.posterior_remarks else {}),
             "simulation": self.simulation,
             "seed_derived": self.seed_derived,
             "files": list(self.files),
@@ -321,6 +324,7 @@ def verify_release(
         revoked_later=denied.later,
         files=files,
         chains_agree=None if posterior is None else posterior.agreement.agree,
+        posterior_remarks=() if posterior is None else posterior_remarks(posterior, study.schema.names),
     )
 
 

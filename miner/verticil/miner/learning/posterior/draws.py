@@ -4,11 +4,14 @@ With a the prior's count of a cell, that of the score (1 / cells with BDeu, else
 + N) with
 
     records         N the counts;
+    few randomized  N the true counts that the graph was drawn with (`verticil.shared.posterior.released`): families hang
+                    together as the records have it;
     randomized      N drawn by data augmentation (`verticil.shared.posterior.randomized`); where that is not possible, or too much
                     work, f N^, the EM's counts times what is left of each record;
     noisy tables    N such that means and variances are those of the family's estimate by the joint model (`matched_counts`).
 
-A variable that the graph leaves without parents keeps the uncertainty of its own table; families are drawn independently.
+A variable that the graph leaves without parents keeps the uncertainty of its own table; but for few randomized columns, families
+are drawn independently.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.miner.learning.posterior.scores import PosteriorScores
-from verticil.shared.arrays import Floats
+from verticil.shared.arrays import Floats, Ints
 from verticil.shared.knowledge.raking import raked
 from verticil.shared.knowledge.support import Support
 from verticil.shared.model.elimination import TooWideError, network_pair
@@ -30,6 +33,7 @@ from verticil.shared.model.network import Family, Network, PairEstimate
 from verticil.shared.model.schema import Schema
 from verticil.shared.posterior.predictive import chosen_graphs, drawn_family
 from verticil.shared.posterior.randomized import can_be_augmented, drawn_counts, matched_counts
+from verticil.shared.posterior.released import ReleasedSample
 from verticil.shared.posterior.sample import GraphSample
 from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study.document import Study
@@ -118,6 +122,44 @@ def drawing(sample: GraphSample, of: Concentrations, study: Study, check: Callab
         return drawn if allowed is None else [within(each, allowed.reshape(each.shape)) for each in drawn]
 
     return lambda m, generator: networks(chosen_graphs(sample, m), checked, study.schema, generator=generator)
+
+
+def spread(n: int, m: int) -> list[int]:
+    """m of n, evenly; with fewer than m some stand there more than once."""
+    return [(2 * i + 1) * n // (2 * m) for i in range(m)]
+
+
+def drawing_with_counts(
+    found: ReleasedSample, scores: PosteriorScores, study: Study, check: Callable[[], None]
+) -> Drawing:
+    """Networks with graphs of a sample, and with the true counts that each was drawn with.
+
+    Args:
+        found: graphs and true counts.
+        scores: say the prior's count of a cell.
+        study: its variables, and what it states of all records.
+        check: called before each network is drawn; may raise.
+    """
+    support, schema = study.support(), study.schema
+
+    def family(child: int, parents: tuple[int, ...], true: Ints, generator: np.random.Generator) -> Family:
+        axes = (*parents, child)
+        table = true.sum(axis=tuple(v for v in range(len(schema)) if v not in axes))
+        order = sorted(axes)
+        counts = table.transpose([order.index(v) for v in axes]).reshape(-1, schema[child].n_states)
+        concentration = counts + scores.pseudo(counts.size)
+        if (allowed := support.zeros(axes)) is not None:
+            concentration = within(concentration, allowed.reshape(counts.shape))
+        return drawn_family(child, parents, concentration, generator)
+
+    def draw(m: int, generator: np.random.Generator) -> Iterator[Network]:
+        for place in spread(len(found.draws), m):
+            check()
+            graph, true = found.sample.dag(int(found.draws[place])), found.true[place].astype(np.int64)
+            families = tuple(family(child, parents, true, generator) for child, parents in enumerate(graph.parents))
+            yield Network(schema=schema, dag=graph, families=families)
+
+    return draw
 
 
 def pair_bands(

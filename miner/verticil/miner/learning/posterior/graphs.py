@@ -31,9 +31,10 @@ from verticil.miner.learning.search.protocol import (
 )
 from verticil.shared.model.constraints import Constraints
 from verticil.shared.posterior.chains import Chains, Checkpoint
+from verticil.shared.posterior.influence import edges_moved, most_moved
 from verticil.shared.posterior.parent_sets import ParentSets, parent_sets
 from verticil.shared.posterior.prior import StructurePrior
-from verticil.shared.posterior.released import ReleasedChains, released_counts
+from verticil.shared.posterior.released import ReleasedChains, ReleasedSample, released_counts
 from verticil.shared.posterior.sample import GraphSample
 from verticil.shared.study.document import Study
 from verticil.shared.study.vocabulary import MAX_EXACT
@@ -62,11 +63,15 @@ class Sampled:
         sample: the graphs.
         result: the consensus as a search's result: its fitness is the sum of the probabilities of its edges.
         scores: of families; None: they changed with the unknown cells of records.
+        moved: how far what was learned from moves an edge's probability from the prior's, at most (`influence`); None: not asked.
+        drawn: the same graphs with true counts; None: graphs were sampled by scores, or records were completed.
     """
 
     sample: GraphSample
     result: SearchResult
     scores: PosteriorScores | None
+    moved: float | None = None
+    drawn: ReleasedSample | None = None
 
 
 def sampled_graphs(
@@ -96,7 +101,7 @@ def sampled_graphs(
         ForeignCheckpoint: the checkpoint is of another sample.
         Misuse: STUDY_UNSUPPORTED, too many sets of parents; STUDY_INVALID, there is no graph.
     """
-    rule = study.posterior
+    rule, drawn = study.posterior, None
     seed, joint = study.structure.seed, scores.joint()
     if joint is None:
         sets = sets_of(scores, problem, pairs, study, interruption)
@@ -104,14 +109,18 @@ def sampled_graphs(
             chains=rule.chains, steps=rule.steps, threads=_threads(), discarded=rule.burn_in, thinning=rule.thinning
         )
         sample = run_chains(chains, sets, seed, progress, interruption)
+        moved = most_moved(sets, prior_of(study))
     else:
         sets = sets_of(None, problem, pairs, study, interruption)
         laid_out = released_counts(*joint, sets, local_score(study.structure.score))
         together = ReleasedChains(
             chains=rule.chains, steps=rule.steps, threads=_threads(), discarded=rule.burn_in, thinning=rule.thinning
         )
-        sample = run_chains(together, laid_out, seed, progress, interruption)
-    return Sampled(sample=sample, result=consensus(sample, problem, seed=study.structure.seed), scores=scores)
+        drawn = run_chains(together, laid_out, seed, progress, interruption)
+        sample = drawn.sample
+        moved = edges_moved(sample.edge_probability, sets)
+    result = consensus(sample, problem, seed=study.structure.seed)
+    return Sampled(sample=sample, result=result, scores=scores, moved=moved, drawn=drawn)
 
 
 def mixed_graphs(
@@ -125,8 +134,9 @@ def mixed_graphs(
 ) -> Sampled:
     """Sample graphs by each of several scores, as many by one as by another, and mix them.
 
-    Every graph of a chain by the first score is followed by one by the second, and so on: then chains can be compared as always.
-    What is compared is the log weight less its mean by the same score.
+    A graph of a chain by each score comes before the second one by any, in an order drawn anew each time: then chains can be
+    compared as always, and a few graphs that are taken evenly are by all scores. What is compared is the log weight less its
+    mean by the same score.
 
     Args:
         parts: scores of families, of replicates.
@@ -155,6 +165,11 @@ def mixed_graphs(
     d, n = samples[0].n_variables, samples[0].n_draws // rule.chains
     masks = np.stack([each.parents.reshape(rule.chains, n, d) for each in samples], axis=2)
     weights = np.stack([(each.log_weight - each.log_weight.mean()).reshape(rule.chains, n) for each in samples], axis=2)
+    # Whoever takes every so many of the graphs is to meet every score, also where that many is a multiple of the scores.
+    order = np.random.default_rng([seed, len(samples)]).permuted(
+        np.tile(np.arange(len(samples)), (rule.chains, n, 1)), axis=2
+    )
+    masks, weights = np.take_along_axis(masks, order[..., None], axis=2), np.take_along_axis(weights, order, axis=2)
     mixed = GraphSample(
         parents=masks.reshape(-1, d),
         log_weight=weights.reshape(-1),
@@ -170,13 +185,12 @@ def sets_of(
     scores: PosteriorScores | None, problem: SearchProblem, pairs: PairScores, study: Study, interruption: Interruption
 ) -> ParentSets:
     """All sets of parents that the study permits; without scores their weights are those of the prior alone."""
-    rule = study.posterior
     return parent_sets(
         scores or (lambda _child, _parents: 0.0),
         problem.n_states,
         max_parents=problem.max_parents,
         max_family_cells=problem.max_family_cells,
-        prior=StructurePrior(gamma=rule.gamma, alpha=rule.alpha) if rule.prior == "penalty" else StructurePrior(),
+        prior=prior_of(study),
         constraints=problem.constraints,
         candidates=candidate_parents(
             problem, pairs, most=MOST_FULL_PLAIN if scores and scores.are_plain else MOST_FULL
@@ -184,6 +198,12 @@ def sets_of(
         count_ahead=None if scores is None else scores.count_ahead,
         cancelled=interruption.check,
     )
+
+
+def prior_of(study: Study) -> StructurePrior:
+    """The prior of graphs that a study names."""
+    rule = study.posterior
+    return StructurePrior(gamma=rule.gamma, alpha=rule.alpha) if rule.prior == "penalty" else StructurePrior()
 
 
 def candidate_parents(

@@ -20,7 +20,7 @@ from typing import Final, cast
 
 import numpy as np
 
-from verticil.miner.learning.posterior.draws import Drawing
+from verticil.miner.learning.posterior.draws import Drawing, spread
 from verticil.miner.learning.posterior.graphs import Sampled, consensus, run_chains, sets_of
 from verticil.miner.learning.posterior.scores import local_score
 from verticil.miner.learning.scores import PairScores
@@ -59,7 +59,7 @@ class Completed:
 
     def tables(self) -> Iterator[list[Codes]]:
         """Some completed tables, a column for each unit."""
-        for draw in _spread(len(self.found.draws), COMPLETED):
+        for draw in spread(len(self.found.draws), COMPLETED):
             codes = self.problem.completed(self.found.cells[draw])
             columns = [column.copy() for column in self.columns]
             for v, column in enumerate(columns):
@@ -88,7 +88,7 @@ class Completed:
             return sure_family(child, parents, theta.reshape(-1, theta.shape[-1]))
 
         def draw(m: int, generator: np.random.Generator) -> Iterator[Network]:
-            for place in _spread(len(self.found.draws), m):
+            for place in spread(len(self.found.draws), m):
                 check()
                 graph = self.found.sample.dag(int(self.found.draws[place]))
                 codes = p.completed(self.found.cells[place])
@@ -98,11 +98,6 @@ class Completed:
                 yield Network(schema=schema, dag=graph, families=families)
 
         return draw
-
-
-def _spread(n: int, m: int) -> list[int]:
-    """m of n, evenly; with fewer than m some stand there more than once."""
-    return [(2 * i + 1) * n // (2 * m) for i in range(m)]
 
 
 def completed_graphs(

@@ -16,6 +16,7 @@ import numpy as np
 
 from verticil.shared.formats.posterior import SOURCES, Predicted, PublishedPosterior
 from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.posterior import posterior_remarks
 from verticil.shared.release.report import wording
 from verticil.shared.study.posterior import estimated_within
 
@@ -48,12 +49,13 @@ class PairBand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistic:
-    """A predicted statistic in words; empty cells: it is defined on no set."""
+    """A predicted statistic in words; empty cells: it is defined on no set, or an older release does not say it."""
 
     words: str
     mean: str
     interval: str
     undefined: str
+    worth: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,7 @@ class PosteriorView:
 
     Attributes:
         agree: the chains do.
+        prior_speaks: graphs are about as probable as before any data.
         exact: what was learned from are records as they are.
         source: what it was, in words.
         chains: numbers and lengths, in words.
@@ -73,6 +76,7 @@ class PosteriorView:
         hidden: links that are not shown.
         pairs: see `PairBand`.
         statistics: those that the study names.
+        remarks: what is to be said beside, see `posterior.posterior_remarks`.
         sets: M.
         each: records of each set.
         missing: columns whose missing values were drawn with the graphs, and of how many records each.
@@ -81,6 +85,7 @@ class PosteriorView:
     """
 
     agree: bool
+    prior_speaks: bool
     exact: bool
     source: str
     chains: str
@@ -95,6 +100,7 @@ class PosteriorView:
     hidden: int
     pairs: tuple[PairBand, ...]
     statistics: tuple[Statistic, ...]
+    remarks: tuple[str, ...]
     sets: int
     each: str
     missing: tuple[tuple[str, str], ...]
@@ -106,6 +112,11 @@ class PosteriorView:
 def _size(draws: float) -> str:
     """Return how many independent draws there are, in words."""
     return f"{draws:,.0f}" if math.isfinite(draws) else "none"
+
+
+def _worth(bulk: float, tail: float | None) -> str:
+    """Return how many there are in bulk, and in the tails, in words."""
+    return _size(bulk) + ("" if tail is None else f" ({_size(tail)} in the tails)")
 
 
 def posterior_view(content: ReleaseContent) -> PosteriorView | None:
@@ -122,6 +133,7 @@ def posterior_view(content: ReleaseContent) -> PosteriorView | None:
     gamma = f"exp(−{rule.gamma:g} p^{rule.alpha:g}) for each column with p parents: fewer arrows"
     return PosteriorView(
         agree=agreement.agree,
+        prior_speaks=agreement.prior_speaks,
         exact=found.source == "records",
         source=SOURCES[found.source],
         chains=f"{found.chains} chains of {found.steps:,} steps, of which the first {found.burn_in:,} were left out",
@@ -131,14 +143,14 @@ def posterior_view(content: ReleaseContent) -> PosteriorView | None:
         else "R-hat of their log weight and least sure links",
         limit="below 1.05" if agreement.tail is None else "at most 1.01",
         difference=f"{100 * agreement.edge_difference:.1f} percentage points",
-        effective=_size(agreement.effective)
-        + ("" if agreement.tail is None else f" ({_size(agreement.tail)} in the tails)"),
+        effective=_worth(agreement.effective, agreement.tail),
         graphs=f"{wording.count(found.distinct, 'different graph')} among {found.n_graphs:,}; the most frequent one has {first}",
         prior="all graphs alike" if rule.prior == "uniform" else gamma,
         links=shown,
         hidden=len(links) - len(shown),
         pairs=tuple(_pairs(content, found)),
         statistics=tuple(map(_statistic, found.predictive)),
+        remarks=posterior_remarks(found, names),
         sets=len(found.networks),
         each=wording.count(len(content.synthetic), "record"),
         missing=tuple((names[v], wording.count(n, "record")) for v, n in found.missing or ()),
@@ -229,4 +241,5 @@ def _statistic(item: Predicted) -> Statistic:
         mean=f"{item.mean:.4g}" if known else "",
         interval=f"{item.low:.4g} to {item.high:.4g}" if known else "",
         undefined=f"{undefined:,} of {len(item.draws):,}" if undefined else "",
+        worth="" if item.effective is None or item.tail is None else _worth(item.effective, item.tail),
     )
