@@ -43,8 +43,8 @@ from types import FrameType
 from typing import Any
 from unittest import mock
 
-# Every life is a fork of this process; what is imported here (and what the undisturbed life imported, see `Federation.import_ahead`)
-# need not be imported five hundred times.
+# Every life is a fork of this process; what is imported here need not be imported five hundred times. What the undisturbed life
+# needed besides is imported by `Federation.import_ahead`.
 import pandas as pd  # noqa: F401
 import pyarrow.parquet as pq  # noqa: F401
 
