@@ -257,17 +257,16 @@ class Function:
         for node in self.nodes:
             if not isinstance(node, ast.expr | ast.AugAssign):
                 continue
-            text = ast.unparse(node)
             if isinstance(node, ast.Name | ast.Attribute) and origin_of(resolved(node, bound) or ""):
-                yield node.lineno, "primitive", text
+                yield node.lineno, "primitive", ast.unparse(node)
             if isinstance(node, ast.Call):
                 yield from self._call(node, bound)
             if (isinstance(node, ast.BinOp) and self._adds(node.left, node.right)) or (
                 isinstance(node, ast.AugAssign) and self._adds(node.target, node.value)
             ):
-                yield node.lineno, "arithmetic", text
+                yield node.lineno, "arithmetic", ast.unparse(node)
             if isinstance(node, ast.Compare) and self._orders(node):
-                yield node.lineno, "comparison", text
+                yield node.lineno, "comparison", ast.unparse(node)
             if (
                 isinstance(node, ast.Attribute)
                 and isinstance(node.ctx, ast.Load)
@@ -275,31 +274,30 @@ class Function:
                 and self.is_asked(node.value)
                 and not any(node is other for other in told)
             ):
-                yield node.lineno, "quoted", text
+                yield node.lineno, "quoted", ast.unparse(node)
 
     def _call(self, node: ast.Call, bound: Mapping[str, str]) -> Iterator[tuple[int, str, str]]:
-        text = ast.unparse(node)
         called = name_of(node.func)
         if called in {"import_module", "__import__"} and any(
             isinstance(item, ast.Constant) and str(item.value).startswith(CHANNELS) for item in node.args
         ):
-            yield node.lineno, "primitive", text
+            yield node.lineno, "primitive", ast.unparse(node)
         if (
             called in {"getattr", "attrgetter", "vars"}
             and node.args
             and (resolved(node.args[0], bound) or "").startswith(CHANNELS)
         ):
-            yield node.lineno, "primitive", text
+            yield node.lineno, "primitive", ast.unparse(node)
         arguments = [*node.args, *(item.value for item in node.keywords)]
         if called in MATHEMATICS and (
             any(map(self.is_figure, arguments))
             or (called.startswith("log") and any("gamma" in parts(name_of(a)) for a in arguments))
         ):
-            yield node.lineno, "arithmetic", text
+            yield node.lineno, "arithmetic", ast.unparse(node)
         if (called == "reduce" or (called == "sum" and isinstance(node.func, ast.Attribute))) and any(
             map(self.is_figure, [*arguments, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])])
         ):
-            yield node.lineno, "arithmetic", text
+            yield node.lineno, "arithmetic", ast.unparse(node)
 
     def _adds(self, left: ast.expr, right: ast.expr) -> bool:
         """Text that is put together, or repeated, is no arithmetic; a list of figures that grows is none yet."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -28,7 +27,7 @@ def until(ready: Callable[[], bool], *, seconds: float = PATIENCE_SECONDS) -> No
     end = time.monotonic() + seconds
     while not ready():
         assert time.monotonic() < end
-        os.sched_yield()
+        time.sleep(0.05)
 
 
 def healthy(config: Path, capsys: pytest.CaptureFixture[str]) -> bool:

@@ -124,7 +124,7 @@ def until(config: Path, done: Callable[[Any], bool]) -> Any:
     end = time.monotonic() + PATIENCE_SECONDS
     while not done(found := status(load_party(config)).studies[0]):
         assert time.monotonic() < end, found
-        time.sleep(0.05)
+        time.sleep(0.2)
     return found
 
 

@@ -14,7 +14,7 @@ import pytest
 from support import PATIENCE_SECONDS
 
 PARTIES = {"census_bureau", "employer", "tax_office"}
-COMMAND = [sys.executable, "-m", "verticil.cli", "demo", "--model", "masked", "--rows", "2000", "--seed", "3"]
+COMMAND = [sys.executable, "-m", "verticil.cli", "demo", "--model", "masked", "--rows", "1000", "--seed", "3"]
 
 
 def run(folder: Path, *more: str, seconds: float = 2 * PATIENCE_SECONDS) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def run(folder: Path, *more: str, seconds: float = 2 * PATIENCE_SECONDS) -> dict
 
 def test_the_demonstration_of_masked_tables_publishes_and_verifies(tmp_path: Path) -> None:
     result = run(tmp_path)
-    assert (result["verified"], result["common_records"]) == (True, 2000)
+    assert (result["verified"], result["common_records"]) == (True, 1000)
     assert result["epsilon_per_person"] == 78.0  # the floor: 13 columns at 6, for a dealer with the partner it dealt to
     assert set(result["peak_memory_mib"]) == {"miner", *PARTIES}
     release = tmp_path / "out" / "release"
@@ -57,7 +57,7 @@ def test_the_demonstration_of_masked_tables_publishes_and_verifies(tmp_path: Pat
 @pytest.mark.slow
 def test_no_party_has_to_listen(tmp_path: Path) -> None:
     result = run(tmp_path, "--relay", "--keep")
-    assert (result["relay"], result["common_records"]) == (True, 2000)
+    assert (result["relay"], result["common_records"]) == (True, 1000)
     federation = tmp_path / "out" / "federation"
     assert all("serving peers" not in (federation / f"{name}.log").read_text(encoding="utf-8") for name in PARTIES)
 

@@ -17,7 +17,7 @@ from support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "deploy" / "docs"
-TOUR = [ROOT / "README.md", DOCS / "tour.md", DOCS / "joining.md", DOCS / "measured.md"]
+TOUR = [ROOT / "README.md", DOCS / "tour.md", DOCS / "joining.md"]
 """In the order in which a reader comes by them: what a page made is there on the next."""
 OTHERS = sorted({*DOCS.glob("*.md"), ROOT / ".github" / "CONTRIBUTING.md"} - set(TOUR))
 RUN_ELSEWHERE = {
@@ -26,6 +26,7 @@ RUN_ELSEWHERE = {
     "alone.md": "test_alone_page.py",
     "evaluation.md": "test_evaluation_page.py",
     "knowledge.md": "test_knowledge_page.py",
+    "measured.md": "test_reproduce.py",
     "posterior.md": "test_posterior_nodes.py",
     "python.md": "test_tutorial.py",
     "tables.md": "../unit/test_party_config.py",
@@ -45,7 +46,7 @@ def blocks(kind: str) -> list[tuple[str, str]]:
 
 def test_every_block_is_run_by_something() -> None:
     assert len(FENCE.findall(text_of(TOUR))) == len(BLOCK.findall(text_of(TOUR)))
-    assert len(blocks("run")) == 13
+    assert len(blocks("run")) == 11
     for page in OTHERS:
         if FENCE.search(page.read_text(encoding="utf-8")):
             assert (Path(__file__).parent / RUN_ELSEWHERE[page.name]).is_file(), page
@@ -69,7 +70,7 @@ def test_the_two_commands_install_what_they_then_run() -> None:
 
 @pytest.mark.timeout(900)  # the work of many tests
 def test_the_tour(tmp_path: Path, write_federation_tables: Callable[..., dict[str, Path]]) -> None:
-    write_federation_tables(tmp_path, 4000)
+    write_federation_tables(tmp_path, 1500)
     ports = {written: str(free_port()) for written in ("8443", "8444", "8445")}  # the README's may be taken here
     lines = ["set -euxo pipefail", "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT"]
     for language, body in blocks("run"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ from verticil.experiments.randomization import (
     true_table,
 )
 from verticil.shared.channels.transition import binary, identity, quantize, symmetric
+
+PAGE = (Path(__file__).resolve().parents[2] / "deploy" / "docs" / "measured.md").read_text(encoding="utf-8")
+TYPED = re.findall(r"^<!-- run -->\n```sh\nverticil (reproduce .*)\n```$", PAGE, re.MULTILINE)
 
 # Standard deviations x 100 in the order of the printed lists.
 SIMULATED = {
@@ -175,6 +179,19 @@ def test_figure_5_is_drawn_the_same_twice() -> None:
     assert len(points) == 3 * 2 * 4
     assert draw_figure_5(points, "svg") == draw_figure_5(points, "svg")
     assert draw_figure_5(points, "png").startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(("words", "title"), list(zip(TYPED, ["Table 2", "Table IX"], strict=True)))
+def test_a_command_of_the_page_runs(
+    words: str, title: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(words.split()) == 0
+    assert title in capsys.readouterr().out
+
+
+def test_the_page_has_no_command_that_is_not_run() -> None:
+    assert len(TYPED) == len(re.findall(r"^```\w+$", PAGE, re.MULTILINE))
 
 
 def test_text_shows_theirs_beside_ours_and_the_errata(capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,9 +34,16 @@ DATA = Path(__file__).resolve().parents[1] / "data"
 SCHEMA = {"before": 4, "before_2": 5, "before_3": 6}
 RECORDED = {version: json.loads((DATA / version / "recorded.json").read_text(encoding="utf-8")) for version in SCHEMA}
 every_version = pytest.mark.parametrize("version", SCHEMA)
-oldest_and_newest = pytest.mark.parametrize(  # the oldest goes through what is done to the one between, too
-    "version", ["before", pytest.param("before_2", marks=pytest.mark.slow), "before_3"]
-)
+
+
+def one_version(by_default: str) -> pytest.MarkDecorator:
+    """Every version; those that are not named with the long tests: each state is opened by a test here anyway."""
+    slow = pytest.mark.slow
+    return pytest.mark.parametrize(
+        "version", [pytest.param(name, marks=() if name == by_default else slow) for name in SCHEMA]
+    )
+
+
 PASSPHRASE = "four words of passphrase"
 
 
@@ -103,7 +110,19 @@ def opened(made: Provisioned, version: str, model: str, capsys: pytest.CaptureFi
         assert stands(recorded["shown"], shown(made, capsys))
 
 
-@oldest_and_newest
+@every_version
+@pytest.mark.parametrize("model", ["central", "peer"])
+def test_a_state_opens_with_the_same_accounts(
+    model: str,
+    version: str,
+    unpack_before: Callable[..., Provisioned],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    opened(unpack_before(model, tmp_path / model, version), version, model, capsys)
+
+
+@one_version("before")  # the oldest goes through what is done to the later ones, too
 def test_a_study_with_a_miner_goes_on_and_every_column_is_that_of_the_program_before(
     version: str,
     take_over: Callable[[Provisioned], Any],
@@ -134,7 +153,7 @@ def test_a_study_with_a_miner_goes_on_and_every_column_is_that_of_the_program_be
     assert verify_release(release, ca_certificate=made.ca_certificate.read_bytes()).n_common == 280
 
 
-@oldest_and_newest
+@one_version("before_3")  # the one whose noise is drawn otherwise today
 def test_a_study_between_peers_goes_on_and_every_column_is_that_of_the_program_before(
     version: str,
     take_over: Callable[[Provisioned], Any],

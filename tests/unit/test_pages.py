@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ DOCS = ROOT / "deploy" / "docs"
 NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 
 
+@functools.cache
 def names_in(path: Path) -> set[str]:
     return {
         node.name
@@ -78,6 +80,7 @@ def room_of(module: str) -> str:
     return parts[0]
 
 
+@functools.cache
 def rooms(wing: str) -> dict[str, set[str]]:
     """Room -> the rooms of the same wing that it imports."""
     found: dict[str, set[str]] = {}

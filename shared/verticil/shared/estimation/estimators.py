@@ -32,6 +32,7 @@ distributions that have nothing there, and the other two rescale what is left to
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -308,10 +309,22 @@ def along(tables: Floats, matrices: Sequence[Floats | None]) -> Floats:
     """`axes.apply_axes` for m designs with r tables each, (m, r, ..): every design with matrices of its own, (m, S, T)."""
     for place, matrix in enumerate(matrices):
         if matrix is not None:
-            moved = np.moveaxis(tables, place + 2, -1)
+            there, back = _to_the_end(tables.ndim, place + 2)
+            moved = tables.transpose(there)
             product = moved.reshape(len(moved), -1, moved.shape[-1]) @ matrix
-            tables = np.moveaxis(product.reshape(*moved.shape[:-1], -1), -1, place + 2)
+            tables = product.reshape(*moved.shape[:-1], -1).transpose(back)
     return tables
+
+
+@functools.cache
+def _to_the_end(n_axes: int, axis: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the order of axes with one of them last, and the order that undoes it, which `np.moveaxis` finds anew each time.
+
+    >>> _to_the_end(4, 1)
+    ((0, 2, 3, 1), (0, 3, 1, 2))
+    """
+    others = [place for place in range(n_axes) if place != axis]
+    return (*others, axis), (*range(axis), n_axes - 1, *range(axis, n_axes - 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
