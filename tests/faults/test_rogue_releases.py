@@ -23,9 +23,8 @@ from verticil.party.protocol.central import upload
 from verticil.party.site import Site
 from verticil.shared.errors import PeerFault
 from verticil.shared.record import canonical_json
-from verticil.shared.release import bundle, records, synthesis
+from verticil.shared.release import bundle, download, records, synthesis
 from verticil.shared.study.states import State
-from verticil.shared.transport import fetch
 from verticil.shared.transport.chunks import make_chunks, plain_data
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
@@ -88,7 +87,7 @@ async def test_what_is_no_release_of_the_study_is_not_fetched(
 ) -> None:
     lie = FETCHED[name]
     if lie.change is one_byte:
-        monkeypatch.setattr(fetch, "_STREAM_SECONDS", 0.2)
+        monkeypatch.setattr(download, "STREAM_SECONDS", 0.2)
     async with nodes.rogue_miner(tmp_path, pki, federation=deciding.Publishing) as rogue:
         federation, north = rogue.federation, rogue.federation.tasks["north"]
         rogue.lie = lie

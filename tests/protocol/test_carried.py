@@ -44,11 +44,11 @@ from verticil.shared.identity.identity import Identity, Role
 from verticil.shared.identity.pki import load_credentials, utc_now
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.installation import make_sealing_key, public_sealing_key
+from verticil.shared.release.download import fetch_release
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.shared.transport.fetch import fetch_release
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
 from verticil.shared.transport.sealing import load_sealing_key
 from verticil.simulation.chaos import essence

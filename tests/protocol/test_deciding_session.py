@@ -30,12 +30,12 @@ from verticil.shared.errors import GateFailed, Misuse, PeerFault, Refusal
 from verticil.shared.identity.pki import utc_now
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.record import encode
+from verticil.shared.release.download import fetch_release
 from verticil.shared.release.evidence import Countersignature
 from verticil.shared.release.shares import model_shares
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.states import State
-from verticil.shared.transport.fetch import fetch_release
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 pki, federation, manual = session.pki, session.federation, session.manual

@@ -54,6 +54,7 @@ from verticil.shared.identity.signing import SigningKey, verify_signed
 from verticil.shared.membership.revocation import DenyList
 from verticil.shared.model.schema import Schema
 from verticil.shared.record import encode
+from verticil.shared.release.download import fetch_release
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import Approval, declared_units
@@ -63,7 +64,6 @@ from verticil.shared.study.document import (
     Unit,
 )
 from verticil.shared.study.states import State
-from verticil.shared.transport.fetch import fetch_release
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 

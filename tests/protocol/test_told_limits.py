@@ -132,7 +132,7 @@ def test_repeated_garbage_is_counted_and_a_day_has_one_line_of_it(manual, pki):
 
 
 async def test_a_stream_that_never_ends_has_a_deadline(monkeypatch):
-    monkeypatch.setattr(fetch, "_STREAM_SECONDS", 0.05)
+    monkeypatch.setattr(fetch, "STREAM_SECONDS", 0.05)
 
     async def trickle(_offset: int):
         yield peer_pb2.Part(size=10**6, sha256=bytes(32))

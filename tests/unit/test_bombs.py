@@ -84,7 +84,7 @@ OWN: Final = {
     "shared.release.bundle._read_manifest": "a manifest that was written here a moment ago",
     "shared.release.protocol": "templates of the package",
     "shared.transport.chunks._inflated": "inflates no more than a chunk has (tests/unit/test_chunks.py)",
-    "shared.transport.fetch.fetch_release": _FETCHED,
+    "shared.release.download.fetch_release": _FETCHED,
     "shared.vitals": "the node's own state, and the kernel's",
     "party.audit": "the site's own configuration, which was read with a limit",
     "party.backup": "the site's own log",

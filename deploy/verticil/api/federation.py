@@ -149,7 +149,7 @@ class Federation:
         """
         from verticil.analyst.federation import find_study
         from verticil.shared.config import load_federation
-        from verticil.shared.transport.fetch import fetch_release
+        from verticil.shared.release.download import fetch_release
 
         with ExitStack() as stack:
             temporary = stack.enter_context(temporary_folder()) if out is None else None

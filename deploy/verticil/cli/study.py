@@ -579,8 +579,8 @@ def _in_the_federation(study: Study, out: Path, federation: Path, certificate: P
     """Submit, follow, fetch, verify."""
     from verticil.analyst.lint import refuse_hopeless
     from verticil.shared.config import load_federation
+    from verticil.shared.release.download import fetch_release
     from verticil.shared.release.verification import verify_release
-    from verticil.shared.transport.fetch import fetch_release
     from verticil.simulation.analyst import follow_study
 
     refuse_hopeless(study)

@@ -209,9 +209,9 @@ async def run_federation(
     """
     from verticil.shared.config import load_federation
     from verticil.shared.identity.pki import load_credentials, utc_now
+    from verticil.shared.release.download import fetch_release
     from verticil.shared.study.canonical import to_bytes
     from verticil.shared.study.protocols import protocol_of
-    from verticil.shared.transport.fetch import fetch_release
     from verticil.shared.transport.in_memory import InMemoryControl
     from verticil.simulation.analyst import follow_study
     from verticil.wire.v1 import control_pb2

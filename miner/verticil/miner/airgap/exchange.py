@@ -54,13 +54,13 @@ from verticil.shared.disk import write_fault
 from verticil.shared.durable import remove_tree
 from verticil.shared.errors import Misuse, PeerFault, VerticilError
 from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.release.download import CHANGED, fetch_release
 from verticil.shared.study.names import chosen
 from verticil.shared.study.protocols import is_masked
 from verticil.shared.study.states import State, is_final
 from verticil.shared.table import is_name
 from verticil.shared.transport.chunks import make_chunks, plain_data
 from verticil.shared.transport.errors_on_wire import from_detail, to_detail
-from verticil.shared.transport.fetch import CHANGED, fetch_release
 from verticil.shared.transport.in_memory import InMemoryCoordinator
 from verticil.shared.transport.interface import Coordinator
 from verticil.shared.transport.version import PROTOCOL_VERSION

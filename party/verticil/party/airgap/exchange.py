@@ -68,10 +68,10 @@ from verticil.shared.identity.identity import Role
 from verticil.shared.identity.pki import load_credentials, utc_now
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.membership.revocation import FILE_NAME, DenyList
+from verticil.shared.release.download import fetch_release
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import State, is_final
 from verticil.shared.transport.errors_on_wire import from_detail, to_detail
-from verticil.shared.transport.fetch import fetch_release
 from verticil.shared.transport.interface import AnsweredLater
 from verticil.shared.transport.version import PROTOCOL_VERSION
 from verticil.wire.v1 import carried_pb2, coordinator_pb2

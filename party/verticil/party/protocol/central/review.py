@@ -79,6 +79,7 @@ from verticil.shared.model.joint import JointModel
 from verticil.shared.model.network import Family, Network
 from verticil.shared.record import encode
 from verticil.shared.release.bundle import release_limits
+from verticil.shared.release.download import CHANGED, fetch_release
 from verticil.shared.release.evidence import Countersignature
 from verticil.shared.release.shares import model_shares
 from verticil.shared.release.synthetic import record_fault
@@ -87,7 +88,6 @@ from verticil.shared.study.document import Study
 from verticil.shared.study.prior import estimator_of, prior_mass
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import State
-from verticil.shared.transport.fetch import CHANGED, fetch_release
 from verticil.shared.transport.interface import Coordinator
 
 _HINT = "the daemon fetches it: verticil party status"
