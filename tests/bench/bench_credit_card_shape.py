@@ -25,15 +25,8 @@ from verticil.shared.model.network import Network
 from verticil.shared.model.rounding import round_network
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release.synthesis import sample_codes
-from verticil.shared.study.document import (
-    GeneticRule,
-    LinkageRule,
-    ParameterRule,
-    ReleaseRule,
-    StructureRule,
-    Study,
-    Unit,
-)
+from verticil.shared.study.document import GeneticRule, LinkageRule, ParameterRule, ReleaseRule, StructureRule, Study
+from verticil.shared.study.unit import Unit
 
 N_RECORDS = 284_807
 N_STATES = (*(10 + v % 11 for v in range(30)), 2)

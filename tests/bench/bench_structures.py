@@ -27,15 +27,8 @@ from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Network
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release.synthesis import sample_codes
-from verticil.shared.study.document import (
-    GeneticRule,
-    LinkageRule,
-    ParameterRule,
-    ReleaseRule,
-    StructureRule,
-    Study,
-    Unit,
-)
+from verticil.shared.study.document import GeneticRule, LinkageRule, ParameterRule, ReleaseRule, StructureRule, Study
+from verticil.shared.study.unit import Unit
 
 SEEDS = range(5)
 CHILD_RECORDS = 50_000

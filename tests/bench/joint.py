@@ -54,15 +54,8 @@ from verticil.shared.privacy.privbayes import noise_for
 from verticil.shared.privbayes.fitting import fit
 from verticil.shared.release.joint_records import joint_codes
 from verticil.shared.release.synthesis import sample_codes
-from verticil.shared.study.document import (
-    GeneticRule,
-    LinkageRule,
-    ParameterRule,
-    ReleaseRule,
-    StructureRule,
-    Study,
-    Unit,
-)
+from verticil.shared.study.document import GeneticRule, LinkageRule, ParameterRule, ReleaseRule, StructureRule, Study
+from verticil.shared.study.unit import Unit
 
 DELTA = 1e-9
 PREDICTED = (0.7, 1.3)

@@ -46,8 +46,9 @@ from verticil.shared.model.elimination import conditioned
 from verticil.shared.model.network import Network
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release.synthesis import sample_chunks, sample_codes
-from verticil.shared.study.document import ParameterRule, ReleaseRule, Study, Unit
+from verticil.shared.study.document import ParameterRule, ReleaseRule, Study
 from verticil.shared.study.reading import read_study
+from verticil.shared.study.unit import Unit
 
 Given = Mapping[str, Sequence[str]]
 Epsilons = Sequence[float | None]

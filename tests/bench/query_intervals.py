@@ -27,7 +27,8 @@ from verticil.shared.model.network import Family, Network
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release import query as asked
 from verticil.shared.release.synthesis import sample_codes
-from verticil.shared.study.document import ReleaseRule, StructureRule, Study, Unit
+from verticil.shared.study.document import ReleaseRule, StructureRule, Study
+from verticil.shared.study.unit import Unit
 
 PARENTS = ((), (0,), (0, 1), (2,), (2, 3))
 STATES = (2, 3, 3, 2, 2)

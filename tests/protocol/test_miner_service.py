@@ -58,12 +58,9 @@ from verticil.shared.release.download import fetch_release
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import Approval, declared_units
-from verticil.shared.study.document import (
-    PublishRule,
-    QuorumRule,
-    Unit,
-)
+from verticil.shared.study.document import PublishRule, QuorumRule
 from verticil.shared.study.states import State
+from verticil.shared.study.unit import Unit
 from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 

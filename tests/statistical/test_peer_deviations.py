@@ -20,9 +20,10 @@ from verticil.party.dataset.perturb import perturb
 from verticil.party.protocol.peer.learner import learn_families
 from verticil.shared.channels.transition import identity, quantize
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.study.document import ParameterRule, Unit
+from verticil.shared.study.document import ParameterRule
 from verticil.shared.study.peer import reads
 from verticil.shared.study.protocols import sent_units
+from verticil.shared.study.unit import Unit
 
 RUNS = 300
 TOLERANCE = 0.25

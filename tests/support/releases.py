@@ -36,10 +36,10 @@ from verticil.shared.study.document import (
     ShareRule,
     StructureRule,
     Study,
-    Unit,
 )
 from verticil.shared.study.peer import reads
 from verticil.shared.study.structure_document import Structure, given_structure
+from verticil.shared.study.unit import Unit
 
 HARD_LABELS = (
     "<=50K",

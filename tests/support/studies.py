@@ -9,15 +9,8 @@ from typing import Any
 
 from verticil.shared.channels.transition import identity, quantize, symmetric
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.study.document import (
-    GeneticRule,
-    LinkageRule,
-    ParameterRule,
-    ReleaseRule,
-    StructureRule,
-    Study,
-    Unit,
-)
+from verticil.shared.study.document import GeneticRule, LinkageRule, ParameterRule, ReleaseRule, StructureRule, Study
+from verticil.shared.study.unit import Unit
 
 
 def numbered(n_states: Sequence[int], owner: str = "a") -> tuple[Variable, ...]:

@@ -43,10 +43,11 @@ from verticil.shared.identity.identity import Role
 from verticil.shared.identity.pki import load_credentials, utc_now
 from verticil.shared.model.schema import Missing, Schema, Variable
 from verticil.shared.study import canonical
-from verticil.shared.study.document import Study, Unit
+from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.rules import bin_labels
 from verticil.shared.study.states import State
+from verticil.shared.study.unit import Unit
 from verticil.shared.transport.client import Connection, GrpcControl
 from verticil.wire.v1 import control_pb2
 

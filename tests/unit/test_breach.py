@@ -26,9 +26,9 @@ from verticil.shared.channels.transition import blocks, quantize, symmetric, two
 from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import check_own_part, parse_approval
-from verticil.shared.study.document import TwoLevel
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
+from verticil.shared.study.unit import TwoLevel
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 RULE = Breach(prior=0.1, posterior=0.5)

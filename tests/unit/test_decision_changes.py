@@ -24,8 +24,9 @@ from verticil.shared.knowledge.rules import Knowledge
 from verticil.shared.model.schema import Missing, Schema
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval
-from verticil.shared.study.document import PublishRule, Study, Unit
+from verticil.shared.study.document import PublishRule, Study
 from verticil.shared.study.states import State
+from verticil.shared.study.unit import Unit
 from verticil.shared.view import document
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)

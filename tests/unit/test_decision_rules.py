@@ -22,8 +22,9 @@ from verticil.shared.errors import Misuse, Refusal
 from verticil.shared.model.schema import Missing, Schema
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval
-from verticil.shared.study.document import ShareRule, Unit
+from verticil.shared.study.document import ShareRule
 from verticil.shared.study.states import State
+from verticil.shared.study.unit import Unit
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 SOURCES = {"age": "AGE", "smoker": "smoker"}

@@ -23,8 +23,9 @@ from verticil.shared.release.report.page import render
 from verticil.shared.release.report.probabilities import RowCounts, count_rows
 from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study import canonical
-from verticil.shared.study.document import Study, Unit
+from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
+from verticil.shared.study.unit import Unit
 
 RUNS = 800
 LIMITS = {level: int(binom.isf(5e-7, RUNS, level)) for level in (0.05, 0.5)}

@@ -40,10 +40,10 @@ from verticil.shared.study.document import (
     ShareRule,
     Study,
     TablesRule,
-    Unit,
 )
 from verticil.shared.study.privbayes_rule import PrivBayesRule
 from verticil.shared.study.states import State
+from verticil.shared.study.unit import Unit
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 N = 400

@@ -28,7 +28,8 @@ from verticil.shared.release.bundle import release_limits, write_release
 from verticil.shared.release.report.page import render
 from verticil.shared.release.shares import DIFFERS, WITHIN, pair_accuracy
 from verticil.shared.study import canonical
-from verticil.shared.study.document import CustomRule, Unit
+from verticil.shared.study.document import CustomRule
+from verticil.shared.study.unit import Unit
 
 KINDS = {"mixture": random_mixture, "records": random_records}
 

@@ -22,13 +22,8 @@ from verticil.shared.model.network import Network
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.release.report.wording import remarks
 from verticil.shared.release.synthesis import sample_codes
-from verticil.shared.study.document import (
-    GeneticRule,
-    ParameterRule,
-    PosteriorRule,
-    Study,
-    Unit,
-)
+from verticil.shared.study.document import GeneticRule, ParameterRule, PosteriorRule, Study
+from verticil.shared.study.unit import Unit
 
 N_STATES = (3, 2, 4, 2)  # 0 -> 1 -> 2, and 3 alone
 

@@ -17,8 +17,9 @@ from verticil.shared.channels.subset import subset_selection
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import DataFault, Misuse
 from verticil.shared.model.graph import Dag
-from verticil.shared.study.document import ShareRule, Unit
+from verticil.shared.study.document import ShareRule
 from verticil.shared.study.peer import scored_pairs, shared_tables
+from verticil.shared.study.unit import Unit
 
 KEY = bytes(range(32))
 

@@ -28,7 +28,8 @@ from verticil.shared.channels.subset import subset_selection
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.errors import Misuse, Refusal, VerticilError
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.study.document import Study, Unit
+from verticil.shared.study.document import Study
+from verticil.shared.study.unit import Unit
 
 PARTY = party_toml(per_study=60.0)
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)

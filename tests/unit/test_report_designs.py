@@ -13,7 +13,8 @@ from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.release.report.page import render
 from verticil.shared.study import canonical
-from verticil.shared.study.document import Study, Unit
+from verticil.shared.study.document import Study
+from verticil.shared.study.unit import Unit
 
 
 @pytest.fixture(scope="module")

@@ -31,13 +31,8 @@ from verticil.shared.estimation.design import ColumnUnit
 from verticil.shared.model.graph import Dag
 from verticil.shared.model.network import Network
 from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.study.document import (
-    CustomRule,
-    GeneticRule,
-    OrderRule,
-    Study,
-    Unit,
-)
+from verticil.shared.study.document import CustomRule, GeneticRule, OrderRule, Study
+from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import METHODS
 
 N_STATES = (2, 3, 2, 2, 3, 2)

@@ -22,8 +22,9 @@ from verticil.shared.study.approval import (
     effective_study,
     parse_approval,
 )
-from verticil.shared.study.document import Study, Unit
+from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
+from verticil.shared.study.unit import Unit
 
 PROPOSAL = read_study(Path(__file__).parents[1] / "vectors" / "study_example.toml")
 NOW = dt.datetime(2026, 11, 21, 11, 0, 0, 999, tzinfo=dt.timezone(dt.timedelta(hours=1)))

@@ -17,16 +17,9 @@ from verticil.shared.errors import Misuse, PeerFault
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.record import MAX_BYTES
 from verticil.shared.study import canonical
-from verticil.shared.study.document import (
-    GeneticRule,
-    LinkageRule,
-    ParameterRule,
-    ReleaseRule,
-    StructureRule,
-    Study,
-    Unit,
-)
+from verticil.shared.study.document import GeneticRule, LinkageRule, ParameterRule, ReleaseRule, StructureRule, Study
 from verticil.shared.study.reading import read_study
+from verticil.shared.study.unit import Unit
 
 EXAMPLE = Path(__file__).parents[1] / "vectors" / "study_example.toml"
 

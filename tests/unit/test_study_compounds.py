@@ -22,8 +22,9 @@ from verticil.shared.privacy.study_table import study_table
 from verticil.shared.record import encode
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import Approval, check_approval, check_own_part, declared_units, parse_approval
-from verticil.shared.study.document import Study, Unit
+from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_declarations, read_study
+from verticil.shared.study.unit import Unit
 from verticil.shared.table import Table
 
 HEAD = study_toml(

@@ -16,8 +16,9 @@ from verticil.shared.artifact import pack
 from verticil.shared.channels.transition import binary, blocks, identity, quantize, symmetric
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.privacy.study_table import study_table
-from verticil.shared.study.document import QuorumRule, Study, Unit
+from verticil.shared.study.document import QuorumRule, Study
 from verticil.shared.study.reading import read_study
+from verticil.shared.study.unit import Unit
 
 EXAMPLE = read_study(Path(__file__).parents[1] / "vectors" / "study_example.toml")
 N = 30_647

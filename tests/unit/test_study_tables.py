@@ -27,11 +27,12 @@ from verticil.shared.privacy.events import NoisyTables, from_json, planned, to_j
 from verticil.shared.privacy.plan import budget_plan
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.study import canonical, rules
-from verticil.shared.study.document import QuorumRule, ShareRule, Study, TablesRule, Unit
+from verticil.shared.study.document import QuorumRule, ShareRule, Study, TablesRule
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.sub_model import obstacle
 from verticil.shared.study.table_rules import check_tables
 from verticil.shared.study.tables import tables_noise, tables_of, tables_sigma
+from verticil.shared.study.unit import Unit
 
 RULE = TablesRule(epsilon=1.0, delta=1e-9, three_way=(("income", "age", "weight"),))
 

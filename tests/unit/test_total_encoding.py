@@ -32,7 +32,8 @@ from verticil.party.protocol.randomization import randomize
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.channels.transition import quantize, symmetric
 from verticil.shared.model.schema import Missing, Schema, Variable
-from verticil.shared.study.document import Study, Unit
+from verticil.shared.study.document import Study
+from verticil.shared.study.unit import Unit
 
 PARTY = party_toml(per_study=60.0, lifetime=99.0)
 SECRET = b"s" * 32

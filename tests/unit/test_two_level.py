@@ -23,8 +23,9 @@ from verticil.shared.model.schema import Schema
 from verticil.shared.privacy.study_table import study_table
 from verticil.shared.release.report.page import render
 from verticil.shared.study import canonical
-from verticil.shared.study.document import Study, TwoLevel
+from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
+from verticil.shared.study.unit import TwoLevel
 
 # Recorded before any of these features existed, when bins said that a number outside is an error; a study that was submitted so,
 # and uses none of the features, keeps it.

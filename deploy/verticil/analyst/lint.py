@@ -31,13 +31,14 @@ from verticil.shared.knowledge.reasoning import reach
 from verticil.shared.model.schema import Variable
 from verticil.shared.privacy.figures import delta_words, epsilon_exceeds, share_cost, tables_cost
 from verticil.shared.privacy.study_table import RECORDS_PER_CELL, ColumnRow, StudyTable, family_records, study_table
-from verticil.shared.study.document import Study, Unit
+from verticil.shared.study.document import Study
 from verticil.shared.study.masked import plan_of
 from verticil.shared.study.protocol import Finding
 from verticil.shared.study.protocols import protocol_of, table_deviations
 from verticil.shared.study.review import require_reviewed, review_findings
 from verticil.shared.study.sub_model import obstacle
 from verticil.shared.study.tables import tables_noise
+from verticil.shared.study.unit import Unit
 
 _LARGE_EPSILON: Final = 5.0  # one column; odds x148
 _LARGE_FLOOR: Final = 6.0  # where nobody but a dealer of masks with its partner could read it

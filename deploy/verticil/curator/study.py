@@ -16,16 +16,9 @@ from verticil.shared.errors import Misuse
 from verticil.shared.model.schema import Schema
 from verticil.shared.study import rules
 from verticil.shared.study.curator import counts_people
-from verticil.shared.study.document import (
-    LinkageRule,
-    PosteriorRule,
-    Source,
-    StructureRule,
-    Study,
-    TablesRule,
-    Unit,
-)
+from verticil.shared.study.document import LinkageRule, PosteriorRule, Source, StructureRule, Study, TablesRule
 from verticil.shared.study.privbayes_rule import PrivBayesRule
+from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import METHODS as METHODS_OF_STUDIES
 
 Method = Literal["joint", "network", "privbayes", "posterior", "kipps"]

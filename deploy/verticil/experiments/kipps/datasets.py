@@ -37,7 +37,8 @@ from verticil.shared.knowledge.columns import Columns, columns
 from verticil.shared.knowledge.rules import Condition, Function, Knowledge, Rule, SoftRule
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study.codebook import bin_labels
-from verticil.shared.study.document import StructureRule, Study, Unit
+from verticil.shared.study.document import StructureRule, Study
+from verticil.shared.study.unit import Unit
 
 OWNER: Final = "owner"
 

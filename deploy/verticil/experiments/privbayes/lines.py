@@ -38,7 +38,8 @@ from verticil.shared.privbayes.fitting import Fitted, fit
 from verticil.shared.privbayes.noise import Relation
 from verticil.shared.release.joint_records import joint_codes
 from verticil.shared.release.synthesis import sample_codes
-from verticil.shared.study.document import ReleaseRule, Sampling, StructureRule, Study, Unit
+from verticil.shared.study.document import ReleaseRule, Sampling, StructureRule, Study
+from verticil.shared.study.unit import Unit
 
 DELTA: Final = 1e-9
 

@@ -40,9 +40,9 @@ from verticil.shared.identity.identity import Role
 from verticil.shared.identity.pki import load_credentials, utc_now
 from verticil.shared.identity.signing import SigningKey
 from verticil.shared.record import encode
-from verticil.shared.study.document import Unit
 from verticil.shared.study.protocols import is_masked
 from verticil.shared.study.states import is_final
+from verticil.shared.study.unit import Unit
 
 _LINKAGE: Final = ("pseudonyms", "alignment", "staging", "learning")
 _ROUND_DAYS: Final = dt.timedelta(days=7)

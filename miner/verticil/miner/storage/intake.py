@@ -55,7 +55,8 @@ from verticil.shared.artifact import packed_size, unpacked
 from verticil.shared.errors import PeerFault, Refusal
 from verticil.shared.storage.rows import Cell
 from verticil.shared.study.approval import held_approval
-from verticil.shared.study.document import Study, Unit
+from verticil.shared.study.document import Study
+from verticil.shared.study.unit import Unit
 
 L = TypeVar("L", bound=StoredList)
 

@@ -30,8 +30,9 @@ from verticil.shared.privacy.accountant import compose, cost_of
 from verticil.shared.privacy.accounts import COLUMNS
 from verticil.shared.privacy.events import planned
 from verticil.shared.privacy.figures import epsilon_exceeds
-from verticil.shared.study.document import Study, Unit
+from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import recipients_of, sent_units
+from verticil.shared.study.unit import Unit
 
 RULE_PREFIX: Final = "by rule "
 """How the approver of a rule's approval begins; no person may be called so."""

@@ -19,8 +19,9 @@ from verticil.shared.channels.subset import Subset
 from verticil.shared.channels.transition import SCALE
 from verticil.shared.knowledge.words import stated
 from verticil.shared.model.schema import Variable
-from verticil.shared.study.document import Study, Unit
+from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import recipients_of
+from verticil.shared.study.unit import Unit
 
 _MOST_CELLS: Final = 12
 """Changed cells of one matrix that are said one by one; the rest is counted."""

@@ -9,8 +9,9 @@ from typing import Final
 from verticil.shared.channels import privacy
 from verticil.shared.channels.subset import Subset
 from verticil.shared.privacy.figures import total_epsilon
-from verticil.shared.study.document import Study, TwoLevel
+from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
+from verticil.shared.study.unit import TwoLevel
 
 RECORDS_PER_CELL: Final = 5
 

@@ -30,8 +30,9 @@ from verticil.shared.errors import Misuse, PeerFault, Refusal
 from verticil.shared.record import LATER, Count, Key, Sha256, Within, decode
 from verticil.shared.study import rules
 from verticil.shared.study.canonical import digest
-from verticil.shared.study.document import LeftOut, Study, Unit
+from verticil.shared.study.document import LeftOut, Study
 from verticil.shared.study.sub_model import narrowed
+from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import MAX_SAFE, MAX_TEXT
 from verticil.shared.table import Table
 

@@ -31,9 +31,10 @@ from verticil.shared.masked.triples import row_width
 from verticil.shared.model.graph import Dag
 from verticil.shared.record import encode
 from verticil.shared.study.central import MEMBERS
-from verticil.shared.study.document import MaskedRule, Study, Unit
+from verticil.shared.study.document import MaskedRule, Study
 from verticil.shared.study.protocol import Disclosure, Finding, Protocol, Statement
 from verticil.shared.study.tables import cells_of, tables_of, tables_sigma
+from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import MAX_SAFE, fail
 
 MINER: Final = "miner"

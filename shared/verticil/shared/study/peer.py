@@ -23,8 +23,9 @@ from verticil.shared.errors import Misuse
 from verticil.shared.json_document import Json
 from verticil.shared.model.graph import Dag
 from verticil.shared.study.central import MEMBERS
-from verticil.shared.study.document import ShareRule, Study, Unit
+from verticil.shared.study.document import ShareRule, Study
 from verticil.shared.study.protocol import Disclosure, Finding, Protocol, Statement
+from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import MAX_SAFE, check_privacy, fail, pair_methods
 
 _LINKAGE: Final = {

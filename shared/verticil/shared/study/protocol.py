@@ -17,8 +17,9 @@ from verticil.shared.artifact import packed_size
 from verticil.shared.channels.subset import Subset
 from verticil.shared.json_document import Json
 from verticil.shared.model.graph import Dag
-from verticil.shared.study.document import Study, Unit
+from verticil.shared.study.document import Study
 from verticil.shared.study.tables import tables_deviation, tables_of
+from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import METHODS, fail
 
 

@@ -33,12 +33,12 @@ from verticil.shared.study.document import (
     ShareRule,
     StructureRule,
     Study,
-    Unit,
     schema_of,
 )
 from verticil.shared.study.privbayes_rule import PrivBayesRule
 from verticil.shared.study.protocols import PROTOCOLS, protocol_of
 from verticil.shared.study.schemes import Domain, compound, compound_of, single
+from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import TABLE
 from verticil.shared.table import Table, near_hint
 

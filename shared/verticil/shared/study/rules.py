@@ -24,12 +24,13 @@ from verticil.shared.knowledge.checking import check_knowledge
 from verticil.shared.model.constraints import Constraints
 from verticil.shared.model.schema import Missing, Variable
 from verticil.shared.study.codebook import bin_labels, check_letters, check_text
-from verticil.shared.study.document import StructureRule, Study, Unit
+from verticil.shared.study.document import StructureRule, Study
 from verticil.shared.study.posterior import check_posterior
 from verticil.shared.study.privbayes import check_privbayes
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.schemes import SCHEMES
 from verticil.shared.study.table_rules import check_tables
+from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import (
     MAX_CELLS,
     MAX_COMBINATIONS,

@@ -50,7 +50,7 @@ from verticil.shared.channels.transition import SCALE, Transition
 from verticil.shared.knowledge.rules import Groups, Knowledge
 from verticil.shared.model.schema import Schema, Variable
 from verticil.shared.study import vocabulary
-from verticil.shared.study.document import TwoLevel, Unit
+from verticil.shared.study.unit import TwoLevel, Unit
 from verticil.shared.study.vocabulary import MAX_COMBINATIONS
 from verticil.shared.table import Table, near_hint
 
