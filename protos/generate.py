@@ -2,7 +2,7 @@
 
 Writes the messages of every ``protos/verticil/wire/v1/*.proto`` and their types under ``shared/`` (or `OUT`). The result is
 committed; a test makes it again and compares every byte, so the versions of the generators are pinned in pyproject.toml. There is
-no generated code of services: `verticil.shared.transport.interface` reads them from the descriptors.
+no generated code of services: `verticil.shared.federation.transport.interface` reads them from the descriptors.
 """
 
 from __future__ import annotations

@@ -34,9 +34,9 @@ from support.releases import (
     random_network,
     release_study_of_two,
 )
-from verticil.shared import logs
-from verticil.shared.model.network import Network
-from verticil.shared.model.schema import Variable
+from verticil.shared.core import logs
+from verticil.shared.numerics.model.network import Network
+from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.study.document import Study
 

@@ -1,7 +1,7 @@
 """Every statement of privacy comes from the accountant: nothing else computes, adds, compares or quotes an epsilon or a delta.
 
-Four rules are held against the syntax of every product module outside `verticil.shared.channels` (where mechanisms are measured)
-and `verticil.shared.privacy` (the accountant, and `figures`, its door):
+Four rules are held against the syntax of every product module outside `verticil.shared.mechanisms` (where mechanisms are
+measured) and `verticil.shared.privacy` (the accountant, and `figures`, its door):
 
 - primitive: it gets hold of a function that computes an epsilon, delta, gamma or sigma, by whatever way of importing.
 - arithmetic: it adds, multiplies, takes the logarithm of, or sums what is named an epsilon or a delta, or was just assigned one.
@@ -23,8 +23,8 @@ from pathlib import Path
 
 import pytest
 
-from verticil.shared.channels.gaussian import share_sigma
-from verticil.shared.channels.share_noise import KINDS
+from verticil.shared.mechanisms.gaussian import share_sigma
+from verticil.shared.mechanisms.share_noise import KINDS
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.events import DiscreteGaussianCounts, GaussianCounts, share_event
 from verticil.shared.privacy.figures import share_cost
@@ -33,8 +33,8 @@ from verticil.shared.study.reading import read_study
 
 ROOT = Path(__file__).resolve().parent.parent
 WINGS = ("shared", "party", "miner", "deploy")
-HOUSE = ("verticil.shared.channels", "verticil.shared.privacy")
-CHANNELS = "verticil.shared.channels"
+HOUSE = ("verticil.shared.mechanisms", "verticil.shared.privacy")
+CHANNELS = "verticil.shared.mechanisms"
 
 EXCEPTIONS: Mapping[str, str] = {
     # design-time: looks for a matrix that has a wanted epsilon, and states nothing
@@ -117,7 +117,7 @@ def parts(name: str) -> set[str]:
 
 
 def is_primitive(name: str) -> bool:
-    """Whether a name of `verticil.shared.channels` computes a figure, or is the slack that limits are compared with."""
+    """Whether a name of `verticil.shared.mechanisms` computes a figure, or is the slack that limits are compared with."""
     return name not in NOT_PRIMITIVES and (bool(parts(name) & PRIMITIVE) or name == "column_privacy")
 
 
@@ -414,21 +414,21 @@ def test_no_exception_is_left_that_nothing_needs(product: list[Bypass]) -> None:
     assert set(EXCEPTIONS) - {excepted(item) for item in product} == set()
 
 
-IMPORTS = "from verticil.shared.channels import privacy, gaussian\n"
+IMPORTS = "from verticil.shared.mechanisms import privacy, gaussian\n"
 PLANTED = {
     "a function by name": (
-        "from verticil.shared.channels.privacy import epsilon as strength\n"
+        "from verticil.shared.mechanisms.privacy import epsilon as strength\n"
         "def said(unit): return strength(unit.transition)",
         "primitive",
     ),
     "a function of a module": (IMPORTS + "def said(unit): return privacy.gamma(unit.transition)", "primitive"),
     "a module under another name": (
-        "import verticil.shared.channels.gaussian as noise\ndef said(): return noise.analytic_delta(3.0, 1.0)",
+        "import verticil.shared.mechanisms.gaussian as noise\ndef said(): return noise.analytic_delta(3.0, 1.0)",
         "primitive",
     ),
     "a full name": (
-        "import verticil.shared.channels.gaussian\n"
-        "def said(n): return verticil.shared.channels.gaussian.share_sigma(1.0, 1e-6, n)",
+        "import verticil.shared.mechanisms.gaussian\n"
+        "def said(n): return verticil.shared.mechanisms.gaussian.share_sigma(1.0, 1e-6, n)",
         "primitive",
     ),
     "a second name": (
@@ -441,25 +441,26 @@ PLANTED = {
         "primitive",
     ),
     "an import inside": (
-        "def said():\n    from verticil.shared.channels.loss import GaussianLoss\n    return GaussianLoss(mu=1.0)",
+        "def said():\n    from verticil.shared.mechanisms.loss import GaussianLoss\n    return GaussianLoss(mu=1.0)",
         "primitive",
     ),
     "a table of mechanisms": (
-        "from verticil.shared.channels.share_noise import KINDS as kinds\n"
+        "from verticil.shared.mechanisms.share_noise import KINDS as kinds\n"
         "def said(rule, n): return kinds[rule.noise].sigma(1.0, 1e-6, n)",
         "primitive",
     ),
     "a calibration": (
-        "from verticil.shared.channels import discrete_gaussian\ndef said(): return discrete_gaussian.least_sigma(1.0, 1e-6)",
+        "from verticil.shared.mechanisms import discrete_gaussian\ndef said(): return discrete_gaussian.least_sigma(1.0, 1e-6)",
         "primitive",
     ),
     "an import by text": (
-        "import importlib\ndef said(): return importlib.import_module('verticil.shared.channels.privacy').epsilon",
+        "import importlib\ndef said(): return importlib.import_module('verticil.shared.mechanisms.privacy').epsilon",
         "primitive",
     ),
     "an attribute by text": (IMPORTS + "def said(unit, name): return getattr(privacy, name)(unit)", "primitive"),
     "the tolerance of limits": (
-        "from verticil.shared.channels.privacy import EPSILON_TOLERANCE\ndef said(x, most): return x > most + EPSILON_TOLERANCE",
+        "from verticil.shared.mechanisms.privacy import EPSILON_TOLERANCE\n"
+        "def said(x, most): return x > most + EPSILON_TOLERANCE",
         "primitive",
     ),
     "a sum": ("import math\ndef said(rows): return math.fsum(row.epsilon for row in rows)", "arithmetic"),
@@ -508,7 +509,7 @@ def test_a_planted_bypass_is_found(tmp_path: Path, shape: str, wing: str) -> Non
     (folder / "planted.py").write_text(source + "\n", encoding="utf-8")
     rules = tmp_path / "shared/verticil/shared/study/rules.py"
     rules.parent.mkdir(parents=True)
-    rules.write_text("from verticil.shared.channels.privacy import gamma\n", encoding="utf-8")
+    rules.write_text("from verticil.shared.mechanisms.privacy import gamma\n", encoding="utf-8")
     module = ".".join((folder / "planted").relative_to(tmp_path).parts[1:])
     found = bypasses(sources(tmp_path))
     assert {(item.module, item.rule) for item in found} >= {(module, rule)}
@@ -520,8 +521,8 @@ def test_what_is_allowed_is_not_found() -> None:
     allowed = """
 import datetime as dt
 import math
-from verticil.shared.channels import privacy, gaussian
-from verticil.shared.channels.gaussian import LARGEST_SIGMA, ShareNoise
+from verticil.shared.mechanisms import privacy, gaussian
+from verticil.shared.mechanisms.gaussian import LARGEST_SIGMA, ShareNoise
 from verticil.shared.privacy.figures import epsilon_exceeds, total_epsilon
 
 def later(now, n):

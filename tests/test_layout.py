@@ -21,57 +21,48 @@ Imports = Mapping[str, frozenset[str]]
 
 # Layer 1: values and numerics. Layer 2: protocol, state machines and documents without I/O. Layer 3: edges. Longest prefix wins.
 LAYERS = {
-    "verticil.shared.arrays": 0,
-    "verticil.shared.errors": 0,
-    "verticil.shared.compiled": 0,
-    "verticil.shared.model": 1,
-    "verticil.shared.channels": 1,
-    "verticil.shared.estimation": 1,
-    "verticil.shared.joint": 1,
-    "verticil.shared.knowledge": 1,
-    "verticil.shared.posterior": 1,
+    "verticil.shared.core": 1,
+    "verticil.shared.core.arrays": 0,
+    "verticil.shared.core.errors": 0,
+    "verticil.shared.core.compiled": 0,
+    "verticil.shared.core.logs": 3,
+    "verticil.shared.core.threads": 3,
+    "verticil.shared.core.vitals": 3,
+    "verticil.shared.documents": 1,
+    "verticil.shared.documents.config": 3,
+    "verticil.shared.documents.view": 3,
+    "verticil.shared.documents.foreign_files": 2,
+    "verticil.shared.documents.foreign_files.limits": 0,
+    "verticil.shared.storage": 3,
+    "verticil.shared.mechanisms": 1,
+    "verticil.shared.numerics": 1,
+    "verticil.shared.federation": 3,
+    "verticil.shared.federation.alignment.merkle": 2,
+    "verticil.shared.federation.identity.identity": 2,
+    "verticil.shared.federation.transport.chunks": 2,
     "verticil.shared.masked": 1,
-    "verticil.shared.masked_round": 3,
-    "verticil.shared.masked_round.messages": 2,
-    "verticil.shared.masked_round.documents": 2,
-    "verticil.shared.masked_round.secrets": 2,
-    "verticil.shared.masked_round.pair_work": 2,
-    "verticil.shared.masked_round.tables_work": 2,
-    "verticil.shared.privbayes": 1,
-    "verticil.shared.record": 1,
-    "verticil.shared.registry": 1,
-    "verticil.shared.table": 1,
-    "verticil.shared.artifact": 1,
-    "verticil.shared.json_document": 1,
+    "verticil.shared.masked.round": 3,
+    "verticil.shared.masked.round.messages": 2,
+    "verticil.shared.masked.round.documents": 2,
+    "verticil.shared.masked.round.secrets": 2,
+    "verticil.shared.masked.round.pair_work": 2,
+    "verticil.shared.masked.round.tables_work": 2,
+    "verticil.shared.study": 1,
+    "verticil.shared.study.reading": 3,
+    "verticil.shared.synthesis": 1,
+    "verticil.shared.synthesis.synthetic": 3,
     "verticil.shared.privacy": 1,
-    "verticil.shared.release.synthesis": 1,
-    "verticil.shared.release.sampling_plan": 1,
-    "verticil.shared.release.joint_records": 1,
-    "verticil.shared.release.ordered": 1,
-    "verticil.shared.release.swapping": 1,
-    "verticil.shared.release.ranking": 1,
-    "verticil.shared.release.shares": 1,
-    "verticil.shared.release.within_bins": 1,
-    "verticil.shared.release.written": 1,
+    "verticil.shared.release": 3,
+    "verticil.shared.release.formats": 2,
+    "verticil.shared.release.formats.tables": 3,
     "verticil.party.dataset.encoding": 1,
     "verticil.party.dataset.macs": 1,
     "verticil.party.dataset.perturb": 1,
     "verticil.party.dataset.releases": 1,
     "verticil.party.protocol.peer.learner": 1,
     "verticil.miner.learning": 1,
-    "verticil.shared.evaluation": 1,
+    "verticil.evaluate.measures": 1,
     "verticil.experiments": 1,
-    "verticil.shared.alignment": 2,
-    "verticil.shared.alignment.statements": 3,
-    "verticil.shared.progress": 1,
-    "verticil.shared.study": 1,
-    "verticil.shared.study.reading": 3,
-    "verticil.shared.foreign_files": 2,
-    "verticil.shared.foreign_files.limits": 0,
-    "verticil.shared.formats": 2,
-    "verticil.shared.formats.tables": 3,
-    "verticil.shared.identity.identity": 2,
-    "verticil.shared.transport.chunks": 2,
     "verticil.party.limits.masked": 2,
     "verticil.party.limits.policy": 2,
     "verticil.party.limits.same_people": 2,
@@ -81,23 +72,6 @@ LAYERS = {
     "verticil.party.dataset.linkage": 2,
     "verticil.wire": 2,
     # edges: gRPC, files, databases, clocks, pages, commands
-    "verticil.shared.airgap": 3,
-    "verticil.shared.audit": 3,
-    "verticil.shared.config": 3,
-    "verticil.shared.disk": 3,
-    "verticil.shared.durable": 3,
-    "verticil.shared.identity": 3,
-    "verticil.shared.logs": 3,
-    "verticil.shared.membership": 3,
-    "verticil.shared.relay": 3,
-    "verticil.shared.release": 3,
-    "verticil.shared.nameless": 3,
-    "verticil.shared.sorting": 3,
-    "verticil.shared.storage": 3,
-    "verticil.shared.transport": 3,
-    "verticil.shared.view": 3,
-    "verticil.shared.threads": 3,
-    "verticil.shared.vitals": 3,
     "verticil.party.airgap": 3,
     "verticil.party.audit": 3,
     "verticil.party.backup": 3,
@@ -268,7 +242,7 @@ def beyond_numerics(project: Imports) -> list[str]:
         "verticil.shared",
         "verticil.party.dataset",
         "verticil.miner.learning",
-        "verticil.shared.evaluation",
+        "verticil.evaluate.measures",
     )
     return [
         f"{module} imports {target}"
@@ -279,7 +253,7 @@ def beyond_numerics(project: Imports) -> list[str]:
     ]
 
 
-A_VALUE = {("verticil.shared.record", "pathlib")}
+A_VALUE = {("verticil.shared.documents.record", "pathlib")}
 """A path may be a value of a document; nothing is opened there."""
 
 
@@ -324,18 +298,18 @@ RULES: list[tuple[Callable[[Imports], list[str]], str, str]] = [
     (beyond_numerics, "verticil.experiments.planted", "verticil.miner.daemon"),
     (beyond_numerics, "verticil.experiments.planted", "verticil.cli.main"),
     (impure, "verticil.experiments.planted", "pathlib"),
-    (impure, "verticil.shared.model.planted", "grpc"),
-    (impure, "verticil.shared.model.planted", "asyncio"),
+    (impure, "verticil.shared.numerics.model.planted", "grpc"),
+    (impure, "verticil.shared.numerics.model.planted", "asyncio"),
     (impure, "verticil.miner.learning.planted", "pathlib"),
     (impure, "verticil.miner.learning.planted", "logging"),
     (impure, "verticil.party.dataset.perturb", "verticil.wire.v1.common_pb2"),
-    (upward, "verticil.shared.model.planted", "verticil.shared.config"),
-    (upward, "verticil.shared.study.planted", "verticil.shared.config"),
-    (upward, "verticil.miner.learning.planted", "verticil.shared.formats.bif"),
-    (relative_or_star, "verticil.shared.study.planted", "verticil.shared.errors.*"),
-    (unknown, "verticil.shared.planted", "verticil.shared.errors"),
-    (unknown, "verticil.planted.planted", "verticil.shared.errors"),
-    (with_io, "verticil.shared.formats.planted", "sqlite3"),
+    (upward, "verticil.shared.numerics.model.planted", "verticil.shared.documents.config"),
+    (upward, "verticil.shared.study.planted", "verticil.shared.documents.config"),
+    (upward, "verticil.miner.learning.planted", "verticil.shared.release.formats.bif"),
+    (relative_or_star, "verticil.shared.study.planted", "verticil.shared.core.errors.*"),
+    (unknown, "verticil.shared.planted", "verticil.shared.core.errors"),
+    (unknown, "verticil.planted.planted", "verticil.shared.core.errors"),
+    (with_io, "verticil.shared.release.formats.planted", "sqlite3"),
     (with_io, "verticil.party.limits.policy", "grpc"),
 ]
 
@@ -393,7 +367,7 @@ def test_the_top_level_is_the_agreed_one() -> None:
 
 
 def ways_around_the_seam(source: str) -> list[str]:
-    """Steps by which something becomes durable that do not go through `verticil.shared.durable`."""
+    """Steps by which something becomes durable that do not go through `verticil.shared.storage.durable`."""
     if not re.search(r"COMMIT|fsync|fdatasync|replace|rename", source):  # to parse a file takes longest
         return []
     tree = ast.parse(source)
@@ -715,17 +689,20 @@ ARROWS: Mapping[str, list[str]] = tomllib.loads((ROOT / "tests" / "arrows.toml")
 
 def test_packages_import_only_what_the_table_says(project: dict[str, frozenset[str]]) -> None:
     assert not_in_the_table(project) == []
-    planted = {**project, "verticil.shared.model.planted": frozenset({"verticil.shared.transport.client"})}
-    assert not_in_the_table(planted) == ["shared/model imports shared/transport"]
-    planted = {**project, "verticil.shared.planted": frozenset({"verticil.shared.errors"})}
-    assert not_in_the_table(planted) == ["shared/planted imports shared/errors"]
+    planted = {
+        **project,
+        "verticil.shared.numerics.model.planted": frozenset({"verticil.shared.federation.transport.client"}),
+    }
+    assert not_in_the_table(planted) == ["shared/numerics imports shared/federation"]
+    planted = {**project, "verticil.shared.planted": frozenset({"verticil.shared.core.errors"})}
+    assert not_in_the_table(planted) == ["shared/planted imports shared/core"]
 
 
 def test_the_table_has_no_arrow_that_nothing_needs(project: dict[str, frozenset[str]]) -> None:
     found = arrows(project)
     assert unneeded(found, ARROWS) == []
-    assert unneeded(found, {**ARROWS, "shared/model": [*ARROWS["shared/model"], "shared/transport"]}) == [
-        "shared/model does not import shared/transport"
+    assert unneeded(found, {**ARROWS, "shared/numerics": [*ARROWS["shared/numerics"], "shared/federation"]}) == [
+        "shared/numerics does not import shared/federation"
     ]
 
 

@@ -18,15 +18,15 @@ from verticil.miner.learning.scores import pair_scores
 from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.protocol import SearchProblem, run_search
 from verticil.miner.learning.selection import search_columns
-from verticil.shared.arrays import Codes
-from verticil.shared.channels.transition import identity, quantize
-from verticil.shared.estimation.parameters import family_parameters
-from verticil.shared.model.network import Network
-from verticil.shared.model.rounding import round_network
-from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.release.synthesis import sample_codes
+from verticil.shared.core.arrays import Codes
+from verticil.shared.mechanisms.transition import identity, quantize
+from verticil.shared.numerics.estimation.parameters import family_parameters
+from verticil.shared.numerics.model.network import Network
+from verticil.shared.numerics.model.rounding import round_network
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.document import GeneticRule, LinkageRule, ParameterRule, ReleaseRule, StructureRule, Study
 from verticil.shared.study.unit import Unit
+from verticil.shared.synthesis.synthesis import sample_codes
 
 N_RECORDS = 284_807
 N_STATES = (*(10 + v % 11 for v in range(30)), 2)

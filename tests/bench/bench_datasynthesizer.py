@@ -27,7 +27,7 @@ from other_environment import interpreter
 
 from verticil.experiments.hittmeir import datasets
 from verticil.experiments.hittmeir.synthesizer import Method, Recipe, describe, generate, warm_up
-from verticil.shared.model.network import Network
+from verticil.shared.numerics.model.network import Network
 
 VERSION = "0.1.13"
 CAP = 300.0

@@ -23,7 +23,7 @@ from figure import Figure, not_run
 from verticil.miner.learning.scores import FamilyScores
 from verticil.miner.learning.selection import Found, search_columns
 from verticil.miner.learning.structure import Search
-from verticil.shared.channels.transition import identity, quantize
+from verticil.shared.mechanisms.transition import identity, quantize
 
 DATA: Final = Path(__file__).parents[1] / "data"
 NETWORKS: Final = ("asia", "cancer", "earthquake", "survey", "sachs", "child", "insurance", "alarm", "hailfinder")

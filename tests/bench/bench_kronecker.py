@@ -9,11 +9,11 @@ import numpy as np
 from figure import Figure, cpu_seconds
 from numpy.typing import NDArray
 
-from verticil.shared.channels.transition import Transition, binary, quantize, symmetric
-from verticil.shared.estimation.axes import apply_axes
-from verticil.shared.estimation.design import ColumnUnit, as_design, family_design
-from verticil.shared.estimation.estimators import em_projection
-from verticil.shared.estimation.parameters import family_parameters
+from verticil.shared.mechanisms.transition import Transition, binary, quantize, symmetric
+from verticil.shared.numerics.estimation.axes import apply_axes
+from verticil.shared.numerics.estimation.design import ColumnUnit, as_design, family_design
+from verticil.shared.numerics.estimation.estimators import em_projection
+from verticil.shared.numerics.estimation.parameters import family_parameters
 
 N_RECORDS = 30_000
 

@@ -26,8 +26,8 @@ from pathlib import Path
 from figure import Figure, cpu_seconds, not_run
 from other_environment import interpreter
 
-from verticil.shared.channels import loss
-from verticil.shared.channels.loss import DiscreteGaussianLoss, GaussianLoss, Loss, PureLoss, epsilon_at
+from verticil.shared.mechanisms import loss
+from verticil.shared.mechanisms.loss import DiscreteGaussianLoss, GaussianLoss, Loss, PureLoss, epsilon_at
 
 VERSION = "0.6.0"
 N_COMPOSITIONS = 100

@@ -13,9 +13,9 @@ from figure import Figure, cpu_seconds
 
 from verticil.party.dataset.perturb import perturb_numba, perturb_numpy, record_tags
 from verticil.party.dataset.subsets import select
-from verticil.shared.artifact import pack, unpack
-from verticil.shared.channels.subset import subset_selection
-from verticil.shared.channels.transition import quantize, symmetric
+from verticil.shared.mechanisms.subset import subset_selection
+from verticil.shared.mechanisms.transition import quantize, symmetric
+from verticil.shared.numerics.model.artifact import pack, unpack
 
 N_RECORDS = 4_000_000
 UNIT = "M values / CPU s"

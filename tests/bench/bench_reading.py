@@ -17,9 +17,9 @@ from pyarrow import csv, parquet
 from verticil.party.dataset.source import read_records
 from verticil.party.dataset.sources.server import Server
 from verticil.party.dataset.table import DatasetRule
-from verticil.shared.model.schema import Variable
+from verticil.shared.documents.table import Table
+from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.codebook import codebook_from
-from verticil.shared.table import Table
 
 N_ROWS = 1_000_000
 NAMES = ("id", "c0", "c1", "c2", "c3", "number")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from figure import Figure, cpu_seconds
 
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Family, Network
-from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.release.synthesis import sample_codes
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Family, Network
+from verticil.shared.numerics.model.schema import Schema, Variable
+from verticil.shared.synthesis.synthesis import sample_codes
 
 N_RECORDS = 1_000_000
 N_STATES = (8, 2, 5, 4, 7, 6, 9, 15, 7, 4, 4, 2, 16, 3, 5)

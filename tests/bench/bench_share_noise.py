@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from figure import Figure, cpu_seconds
 
-from verticil.shared.channels.discrete_gaussian import discrete_sigma, draw
-from verticil.shared.channels.gaussian import analytic_sigma, rounded_gaussian
+from verticil.shared.mechanisms.discrete_gaussian import discrete_sigma, draw
+from verticil.shared.mechanisms.gaussian import analytic_sigma, rounded_gaussian
 
 N = 4_000_000
 SIGMAS = (1.0, 10.0, 100.0, 1000.0, 10_000.0)

@@ -21,14 +21,14 @@ from verticil.experiments.hittmeir import datasets
 from verticil.miner.learning.counting import all_pair_tables
 from verticil.miner.learning.selection import CANDIDATES, Found, search_columns
 from verticil.miner.learning.structure import Search
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.estimation import estimators, parameters
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Network
-from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.release.synthesis import sample_codes
+from verticil.shared.mechanisms.transition import quantize, symmetric
+from verticil.shared.numerics.estimation import estimators, parameters
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Network
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.document import GeneticRule, LinkageRule, ParameterRule, ReleaseRule, StructureRule, Study
 from verticil.shared.study.unit import Unit
+from verticil.shared.synthesis.synthesis import sample_codes
 
 SEEDS = range(5)
 CHILD_RECORDS = 50_000

@@ -33,12 +33,12 @@ from other_environment import interpreter
 
 from verticil.evaluate.coding import coding
 from verticil.evaluate.disclosure import guessed_rightly
+from verticil.evaluate.measures import singling_out
+from verticil.evaluate.measures.coded import CodedTable
+from verticil.evaluate.measures.neighbours import UNITS, Points, guesses, linked
+from verticil.evaluate.measures.risks import rate, risk
 from verticil.evaluate.reading import table_of
 from verticil.experiments.hittmeir import datasets
-from verticil.shared.evaluation import singling_out
-from verticil.shared.evaluation.coded import CodedTable
-from verticil.shared.evaluation.neighbours import UNITS, Points, guesses, linked
-from verticil.shared.evaluation.risks import rate, risk
 
 N, PUBLISHED = 800, 1_500
 CATEGORIES, NUMBERS = (3, 5, 2, 4), 4

@@ -29,10 +29,10 @@ from scipy.stats import binom
 
 from verticil.evaluate.coding import coding
 from verticil.evaluate.evaluation import evaluate
+from verticil.evaluate.measures.disclosure import Known, gcap
+from verticil.evaluate.measures.neighbours import guesses, points
 from verticil.evaluate.reading import table_of
 from verticil.experiments.hittmeir import datasets
-from verticil.shared.evaluation.disclosure import Known, gcap
-from verticil.shared.evaluation.neighbours import guesses, points
 
 REAL, HOLDOUT, FRESH = 6_000, 5_000, 6_000
 ATTACKS = ("membership", "attribution", "linkability", "singling_out")

@@ -31,16 +31,16 @@ import pandas as pd
 from other_environment import interpreter
 
 from verticil.evaluate.coding import coding
+from verticil.evaluate.measures.coded import CodedTable
+from verticil.evaluate.measures.disclosure import Known, cap, gcap
+from verticil.evaluate.measures.fidelity import conditional_kullback_leibler, distances, k_marginal
+from verticil.evaluate.measures.propensity import logistic_propensity, tree_propensity
+from verticil.evaluate.measures.regression import agreement, coefficients
+from verticil.evaluate.measures.univariate import univariate
+from verticil.evaluate.measures.utility import ALL_CLASSIFIERS, utility
 from verticil.evaluate.reading import table_of
 from verticil.evaluate.utility import labelled
 from verticil.experiments.hittmeir import datasets
-from verticil.shared.evaluation.coded import CodedTable
-from verticil.shared.evaluation.disclosure import Known, cap, gcap
-from verticil.shared.evaluation.fidelity import conditional_kullback_leibler, distances, k_marginal
-from verticil.shared.evaluation.propensity import logistic_propensity, tree_propensity
-from verticil.shared.evaluation.regression import agreement, coefficients
-from verticil.shared.evaluation.univariate import univariate
-from verticil.shared.evaluation.utility import ALL_CLASSIFIERS, utility
 
 N, CLOSE = 3_000, 1e-9
 LEAST = 300  # records of a category with a coefficient, so many that each is finite; the unit tests have others

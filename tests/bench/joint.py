@@ -35,27 +35,27 @@ import numpy as np
 from joint_data import Columns, Data, Truth
 from numpy.typing import NDArray
 
+from verticil.evaluate.measures.utility import Labelled, utility
 from verticil.experiments.hittmeir.synthesizer import warm_up
 from verticil.miner.learning.learn import learn
 from verticil.miner.learning.whole_rows import fitted
-from verticil.shared.channels import discrete_gaussian
-from verticil.shared.channels.loss import DiscreteGaussianLoss, delta_at
-from verticil.shared.channels.transition import Transition, identity, quantize, symmetric
-from verticil.shared.estimation.design import ColumnUnit
-from verticil.shared.evaluation.utility import Labelled, utility
-from verticil.shared.joint.count import from_columns
-from verticil.shared.joint.estimate import JointEstimate, estimate
-from verticil.shared.joint.noise import noised as with_noise
-from verticil.shared.joint.noisy_tables import NoisyTables, Relation
-from verticil.shared.joint.prediction import Prediction, predict
-from verticil.shared.model.joint import JointModel
-from verticil.shared.model.network import Network
+from verticil.shared.mechanisms import discrete_gaussian
+from verticil.shared.mechanisms.loss import DiscreteGaussianLoss, delta_at
+from verticil.shared.mechanisms.transition import Transition, identity, quantize, symmetric
+from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.joint.count import from_columns
+from verticil.shared.numerics.joint.estimate import JointEstimate, estimate
+from verticil.shared.numerics.joint.noise import noised as with_noise
+from verticil.shared.numerics.joint.noisy_tables import NoisyTables, Relation
+from verticil.shared.numerics.joint.prediction import Prediction, predict
+from verticil.shared.numerics.model.joint import JointModel
+from verticil.shared.numerics.model.network import Network
+from verticil.shared.numerics.privbayes.fitting import fit
 from verticil.shared.privacy.privbayes import noise_for
-from verticil.shared.privbayes.fitting import fit
-from verticil.shared.release.joint_records import joint_codes
-from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study.document import GeneticRule, LinkageRule, ParameterRule, ReleaseRule, StructureRule, Study
 from verticil.shared.study.unit import Unit
+from verticil.shared.synthesis.joint_records import joint_codes
+from verticil.shared.synthesis.synthesis import sample_codes
 
 DELTA = 1e-9
 PREDICTED = (0.7, 1.3)

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from verticil.experiments.hittmeir import datasets
 from verticil.miner.learning.counting import all_pair_tables
 from verticil.party.dataset.encoding import Codebook
-from verticil.shared.model.elimination import summed
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.numerics.model.elimination import summed
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 from verticil.simulation.federations import adult as federation

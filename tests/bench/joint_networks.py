@@ -26,7 +26,7 @@ from joint_data import Truth
 from verticil.miner.learning.blend import blended
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import learn
-from verticil.shared.joint.count import from_columns
+from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.study.document import ReleaseRule
 
 BOUND = 1.03

@@ -1,9 +1,9 @@
 """How near the stop of the joint estimate is to the best stop there was: ``python tests/bench/joint_stop.py``.
 
 A fit goes step by step (a mixture with noise on the tables), or sweep by sweep (weighted records of randomized columns), from
-too little to too much, and `verticil.shared.joint.stopping` says where to stop, from the noise alone. Here the truth is known:
-the people's own tables. Each fit is run again without a stop, to its last step or sweep, and its distance from the truth is
-measured after each. The regret is
+too little to too much, and `verticil.shared.numerics.joint.stopping` says where to stop, from the noise alone. Here the truth is
+known: the people's own tables. Each fit is run again without a stop, to its last step or sweep, and its distance from the truth
+is measured after each. The regret is
 
     distance where it stopped / least distance along the whole of the same path,
 
@@ -30,13 +30,13 @@ from joint import channels_of, estimate_with, estimated, learned, noised, releas
 from joint_data import Data, Truth
 from numpy.typing import NDArray
 
-from verticil.shared.joint import atoms, estimate, mixture, stopping
-from verticil.shared.joint.atoms import Raked
-from verticil.shared.joint.count import from_columns
-from verticil.shared.joint.estimate import JointEstimate
-from verticil.shared.joint.layout import Layout
-from verticil.shared.joint.mixture import Fit
-from verticil.shared.joint.work import Work
+from verticil.shared.numerics.joint import atoms, estimate, mixture, stopping
+from verticil.shared.numerics.joint.atoms import Raked
+from verticil.shared.numerics.joint.count import from_columns
+from verticil.shared.numerics.joint.estimate import JointEstimate
+from verticil.shared.numerics.joint.layout import Layout
+from verticil.shared.numerics.joint.mixture import Fit
+from verticil.shared.numerics.joint.work import Work
 
 MEAN, WORST = 1.05, 1.10
 Arrays = Mapping[str, NDArray[np.generic]]

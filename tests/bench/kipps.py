@@ -21,14 +21,14 @@ import numpy as np
 
 sys.path.append(str(Path(__file__).parents[1]))
 
+from verticil.evaluate.measures.fidelity import distances
 from verticil.experiments.hittmeir import datasets
 from verticil.gan.settings import Settings
 from verticil.gan.streams import Stream
 from verticil.gan.training import Trained, train
-from verticil.shared.arrays import Codes
-from verticil.shared.evaluation.fidelity import distances
-from verticil.shared.knowledge.rules import Condition, Function, Knowledge, Rule
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.core.arrays import Codes
+from verticil.shared.numerics.knowledge.rules import Condition, Function, Knowledge, Rule
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.privacy.generator import training_for
 
 N = 26_048

@@ -23,15 +23,15 @@ import pandas as pd
 
 sys.path.append(str(Path(__file__).parent))
 
+from verticil.evaluate.measures.fidelity import distances
 from verticil.experiments.kipps import datasets
 from verticil.experiments.kipps.datasets import DataSet, recoded
 from verticil.experiments.kipps.experiment import DELTA, EPSILON, FULL
 from verticil.gan import tvae, without
 from verticil.gan.sampling import Generator, sample
 from verticil.gan.settings import AutoencoderSettings, Settings
-from verticil.shared.arrays import Codes
-from verticil.shared.evaluation.fidelity import distances
-from verticil.shared.knowledge.support import support
+from verticil.shared.core.arrays import Codes
+from verticil.shared.numerics.knowledge.support import support
 
 
 def ma2019() -> DataSet:

@@ -37,18 +37,18 @@ from verticil.curator.learning import records_of
 from verticil.experiments.hittmeir import datasets
 from verticil.experiments.hittmeir.synthesizer import warm_up
 from verticil.miner.learning.learn import learn
-from verticil.shared.channels.allocation import equal_contrast
-from verticil.shared.channels.transition import Transition
-from verticil.shared.knowledge.raking import raked
-from verticil.shared.knowledge.rules import Condition, Function, Knowledge, Rule
-from verticil.shared.knowledge.support import function_codes, support
-from verticil.shared.model.elimination import conditioned
-from verticil.shared.model.network import Network
-from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.release.synthesis import sample_chunks, sample_codes
+from verticil.shared.mechanisms.allocation import equal_contrast
+from verticil.shared.mechanisms.transition import Transition
+from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.rules import Condition, Function, Knowledge, Rule
+from verticil.shared.numerics.knowledge.support import function_codes, support
+from verticil.shared.numerics.model.elimination import conditioned
+from verticil.shared.numerics.model.network import Network
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.document import ParameterRule, ReleaseRule, Study
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.unit import Unit
+from verticil.shared.synthesis.synthesis import sample_chunks, sample_codes
 
 Given = Mapping[str, Sequence[str]]
 Epsilons = Sequence[float | None]

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from verticil.shared.model.schema import Variable
+from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.reading import read_study
 from verticil.simulation import simulate
 from verticil.simulation.summary import synthetic_codes

@@ -25,10 +25,10 @@ import joint_data
 from joint_data import Data, Truth
 
 from verticil.analyst.prediction import predicted
-from verticil.shared.joint.count import from_columns
-from verticil.shared.joint.noisy_tables import NoisyTables
-from verticil.shared.joint.prediction import predict
-from verticil.shared.masked.opening import deviation, sigma_each
+from verticil.shared.masked.arithmetic.opening import deviation, sigma_each
+from verticil.shared.numerics.joint.count import from_columns
+from verticil.shared.numerics.joint.noisy_tables import NoisyTables
+from verticil.shared.numerics.joint.prediction import predict
 
 FLOOR = 6.0
 PARTIES = (0,) * 5 + (1,) * 4 + (2,) * 4

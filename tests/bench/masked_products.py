@@ -26,9 +26,9 @@ from figure import Figure, cpu_seconds
 from numpy.typing import NDArray
 
 from support.masked_reference import product
-from verticil.shared.compiled import compiled
-from verticil.shared.masked import field, products, streams
-from verticil.shared.masked.field import P, Words
+from verticil.shared.core.compiled import compiled
+from verticil.shared.masked.arithmetic import field, products, streams
+from verticil.shared.masked.arithmetic.field import P, Words
 
 ADULT = 32_561
 SIZES = ((20, 20, 20, 20, 2), (11, 11, 11, 11), (16, 16, 15, 15))  # 82, 44, 62

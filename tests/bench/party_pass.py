@@ -131,7 +131,7 @@ def randomizing(folder: Path, rows: int, parties: int) -> Callable[[], object]:
     """All columns of all people."""
     from verticil.party.local_dataset import releases_of
     from verticil.party.protocol.randomization import randomize
-    from verticil.shared import artifact
+    from verticil.shared.numerics.model import artifact
 
     holding, config, study = holding_of(folder, 0, parties, rows), config_of(folder, 0), study_of(folder, parties)
     releases = releases_of(config, study, holding, site_secret=SECRET)
@@ -163,8 +163,8 @@ def intersecting(folder: Path, rows: int, parties: int) -> Callable[[], object]:
 def releasing(folder: Path, rows: int, parties: int) -> Callable[[], object]:
     """Records from a network, each column with up to two parents, drawn and written."""
     from support.releases import content_of, random_network, release_study_of_two
-    from verticil.shared.formats.tables import write_csv, write_parquet
-    from verticil.shared.model.schema import Variable
+    from verticil.shared.numerics.model.schema import Variable
+    from verticil.shared.release.formats.tables import write_csv, write_parquet
     from verticil.shared.release.records import released_records
 
     content = content_of(release_study_of_two())

@@ -33,12 +33,12 @@ from verticil.miner.learning.posterior.draws import Concentrations, concentratio
 from verticil.miner.learning.posterior.graphs import Sampled
 from verticil.miner.learning.search.protocol import UNINTERRUPTED
 from verticil.miner.learning.selection import search_columns
-from verticil.shared.arrays import Codes, Floats
-from verticil.shared.channels.gaussian import analytic_sigma
-from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Network
-from verticil.shared.posterior.predictive import chosen_graphs, draw_records, drawn_family
+from verticil.shared.core.arrays import Codes, Floats
+from verticil.shared.mechanisms.gaussian import analytic_sigma
+from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Network
+from verticil.shared.numerics.posterior.predictive import chosen_graphs, draw_records, drawn_family
 from verticil.shared.study.document import PosteriorRule, ReleaseRule, Study
 
 N_STATES = (2, 2, 3, 2, 2, 2, 3, 2)

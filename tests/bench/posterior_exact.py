@@ -25,8 +25,8 @@ from support import studies
 from support.released_posterior import by_augmentation, by_importance, graphs
 from verticil.miner.learning.search.protocol import UNINTERRUPTED
 from verticil.miner.learning.selection import search_columns
-from verticil.shared.arrays import Floats
-from verticil.shared.posterior.local_scores import bdeu_score, dirichlet_score
+from verticil.shared.core.arrays import Floats
+from verticil.shared.numerics.posterior.local_scores import bdeu_score, dirichlet_score
 from verticil.shared.study.document import PosteriorRule, ReleaseRule
 
 MOST, MEAN, LINK, SETTLED, SURE = 0.06, 0.03, 0.05, 0.02, 0.004

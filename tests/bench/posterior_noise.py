@@ -32,10 +32,10 @@ from verticil.miner.learning.posterior.graphs import sampled_graphs
 from verticil.miner.learning.posterior.scores import PosteriorScores
 from verticil.miner.learning.structure import search_problem
 from verticil.miner.learning.tables import FamilyTables
-from verticil.shared.arrays import Floats
-from verticil.shared.channels.gaussian import analytic_sigma
-from verticil.shared.joint.estimate import estimate
-from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.core.arrays import Floats
+from verticil.shared.mechanisms.gaussian import analytic_sigma
+from verticil.shared.numerics.joint.estimate import estimate
+from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
 from verticil.shared.study.document import PosteriorRule, ReleaseRule
 
 N_STATES = (2, 3, 2, 2, 3, 2)

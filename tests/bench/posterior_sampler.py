@@ -22,13 +22,13 @@ from run import report
 from support.posterior import plain_redraw
 from verticil.miner.learning.posterior.scores import PosteriorScores
 from verticil.miner.learning.tables import FamilyTables
-from verticil.shared.channels.transition import identity, quantize
-from verticil.shared.estimation.design import ColumnUnit
-from verticil.shared.posterior import kernels
-from verticil.shared.posterior.chains import Chains, reversed_graph, sample_graphs
-from verticil.shared.posterior.diagnostics import MOST_DIFFERENCE, MOST_R_HAT
-from verticil.shared.posterior.parent_sets import ParentSets, parent_sets
-from verticil.shared.posterior.prior import StructurePrior
+from verticil.shared.mechanisms.transition import identity, quantize
+from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.posterior import kernels
+from verticil.shared.numerics.posterior.chains import Chains, reversed_graph, sample_graphs
+from verticil.shared.numerics.posterior.diagnostics import MOST_DIFFERENCE, MOST_R_HAT
+from verticil.shared.numerics.posterior.parent_sets import ParentSets, parent_sets
+from verticil.shared.numerics.posterior.prior import StructurePrior
 
 REDRAWS = 20
 

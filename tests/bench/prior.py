@@ -49,11 +49,11 @@ from verticil.miner.learning.counting import all_pair_tables
 from verticil.miner.learning.scores import FamilyScores
 from verticil.miner.learning.selection import Found, search_columns
 from verticil.miner.learning.structure import Search, search_problem
-from verticil.shared.channels.transition import identity, quantize
-from verticil.shared.estimation import smaller_families
-from verticil.shared.estimation.design import FamilyDesign
-from verticil.shared.estimation.estimators import em_estimate, em_projection
-from verticil.shared.model.graph import Dag
+from verticil.shared.mechanisms.transition import identity, quantize
+from verticil.shared.numerics.estimation import smaller_families
+from verticil.shared.numerics.estimation.design import FamilyDesign
+from verticil.shared.numerics.estimation.estimators import em_estimate, em_projection
+from verticil.shared.numerics.model.graph import Dag
 
 NETWORKS = ("survey", "sachs", "child", "insurance", "alarm")
 RECORDS = (3_000, 20_000)

@@ -20,15 +20,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from support.releases import release_study_of_two
 from verticil.miner.learning.learn import learn
-from verticil.shared.channels.transition import Transition, identity, quantize, symmetric
-from verticil.shared.model.elimination import derivatives
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Family, Network
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.mechanisms.transition import Transition, identity, quantize, symmetric
+from verticil.shared.numerics.model.elimination import derivatives
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Family, Network
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.release import query as asked
-from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study.document import ReleaseRule, StructureRule, Study
 from verticil.shared.study.unit import Unit
+from verticil.shared.synthesis.synthesis import sample_codes
 
 PARENTS = ((), (0,), (0, 1), (2,), (2, 3))
 STATES = (2, 3, 3, 2, 2)

@@ -43,11 +43,11 @@ from verticil.miner.learning.blend import blended
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import learn
 from verticil.miner.learning.measured import counted_tables
-from verticil.shared.channels.transition import Transition
-from verticil.shared.joint.count import from_columns
-from verticil.shared.joint.estimate import JointEstimate
-from verticil.shared.joint.prediction import predict
-from verticil.shared.model.network import Network
+from verticil.shared.mechanisms.transition import Transition
+from verticil.shared.numerics.joint.count import from_columns
+from verticil.shared.numerics.joint.estimate import JointEstimate
+from verticil.shared.numerics.joint.prediction import predict
+from verticil.shared.numerics.model.network import Network
 from verticil.shared.study.document import ReleaseRule, StructureRule, TablesRule
 
 MEMORY = 2.0

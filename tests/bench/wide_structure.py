@@ -29,7 +29,7 @@ import numpy as np
 from bench_structures import Bif, Codes, randomized, read_bif, right_edges
 
 from support.documents import study_toml
-from verticil.shared.errors import VerticilError
+from verticil.shared.core.errors import VerticilError
 from verticil.shared.study.reading import read_study
 
 HAILFINDER = Path(__file__).parents[1] / "data" / "networks" / "hailfinder.bif"

@@ -20,13 +20,13 @@ from pathlib import Path
 import pytest
 
 from support.line import Line
-from verticil.shared.config import load_federation
-from verticil.shared.errors import VerticilError
-from verticil.shared.identity.pki import load_credentials
+from verticil.shared.core.errors import VerticilError
+from verticil.shared.documents.config import load_federation
+from verticil.shared.federation.identity.pki import load_credentials
+from verticil.shared.federation.transport.client import Connection, GrpcControl
 from verticil.shared.release.download import fetch_release
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport.client import Connection, GrpcControl
 from verticil.simulation.analyst import follow_study
 from verticil.simulation.chaos import charged, differences, essence, keep_port
 from verticil.simulation.processes import Children

@@ -23,45 +23,47 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.decoders import NAMES, RAW, Decoder, harmless, make_decoders
-from verticil.shared.errors import VerticilError
+from verticil.shared.core.errors import VerticilError
 
 EXEMPT: Mapping[str, str] = {
     "shared.privacy.events.from_json": "reads the site's own ledger, written by itself",
     "party.protocol.context.Node.verify": "verifies with verify_signed",
-    "shared.errors.from_code": "takes a code, not a document; from_detail is fuzzed",
+    "shared.core.errors.from_code": "takes a code, not a document; from_detail is fuzzed",
     "party.dataset.releases.Release.from_json": "reads the site's own database, written by itself",
     "party.protocol.peer.artifact_store.ArtifactStore.read": "reads files whose SHA-256 stands in the site's own database",
-    "shared.masked_round.folder.RoundFolder.read": "the node's own files, written by itself",
+    "shared.masked.round.folder.RoundFolder.read": "the node's own files, written by itself",
     "miner.storage.linkage.read_list": "maps a file whose size and SHA-256 were checked before",
-    "shared.identity.authority.open_authority": "the authority's own folder; reads with read_certificates and load_private_key",
+    "shared.federation.identity.authority.open_authority": (
+        "the authority's own folder; reads with read_certificates and load_private_key"
+    ),
     "pki.register.entries": "the authority's own register, whose certificates it verifies",
     "simulation.peers.load_everywhere": "reads with read_study",
-    "shared.airgap.bundle.verify_bundle": "reads with read_statement, and verifies with verify_signed",
+    "shared.federation.airgap.bundle.verify_bundle": "reads with read_statement, and verifies with verify_signed",
     "cli.party_study.load": "reads with read_study",
-    "shared.disk.read_only_fault": "makes an error, and reads nothing",
+    "shared.storage.disk.read_only_fault": "makes an error, and reads nothing",
     "cli.pki.install": "reads with install",
     "cli.release.verify": "reads with verify_release",
-    "shared.artifact.unpacked": "what unpack reads with, part by part",
+    "shared.numerics.model.artifact.unpacked": "what unpack reads with, part by part",
     "shared.study.reading.read_study_text": "is read_study of a text that its own user wrote",
     "shared.release.verification.verify_release_with": "reads with verify_release",
-    "shared.foreign_files.reading.read_at_most": "what others read files with: their bytes, as long as they are few",
+    "shared.documents.foreign_files.reading.read_at_most": "what others read files with: their bytes, as long as they are few",
     "shared.release.evidence.read_document": "what verify_release reads files with: their bytes, as long as they are few",
-    "shared.release.synthetic.read_both": "reads with read_records, and what read_records reads with",
+    "shared.synthesis.synthetic.read_both": "reads with read_records, and what read_records reads with",
     "shared.release.drawing.open_models": "reads with model_json.read and read_joint, and study.canonical.from_bytes",
     "cli.service_unit.install": "writes a unit, and reads none",
     "miner.storage.measured.read_tables": "the miner's own file; tests/unit/test_table_noise.py damages it",
     "curator.reading.read_table": "reads with party.dataset.source.read_records, as a party does",
-    "shared.formats.posterior.read_networks": "reads with read and with model_json.read",
-    "shared.knowledge.reading.read_knowledge": "reads a part of what read_study parsed",
+    "shared.release.formats.posterior.read_networks": "reads with read and with model_json.read",
+    "shared.numerics.knowledge.reading.read_knowledge": "reads a part of what read_study parsed",
     "cli.commands.load": "loads a command of the project",
     "api.release.load": "reads with verify_release, model_json and study.canonical",
     "api.study.read": "reads with read_study_text, which is read_study",
     "cli.reproduce.read_texts": "pandas parses the CSV; each data set checks its columns",
     "cli.reproduce.read_columns": "reads with read_texts",
-    "shared.knowledge.addresses.read_range": "reads a part of what read_study parsed; its caller words the error",
+    "shared.numerics.knowledge.addresses.read_range": "reads a part of what read_study parsed; its caller words the error",
     "gan.conditions.Parts.entries": "takes codes of records that were read and checked, and numbers drawn for them",
     "gan.without._Constant.entries": "draws nothing and reads nothing: the condition vector that is left out",
-    "shared.transport.sealing.load_sealing_key": "the site's own key; reads with load_private_key",
+    "shared.federation.transport.sealing.load_sealing_key": "the site's own key; reads with load_private_key",
 }
 """What looks like a decoder and is none of foreign bytes, and why."""
 
@@ -109,7 +111,9 @@ def test_no_decoder_is_missing() -> None:
 def test_every_example_is_accepted(decoders: dict[str, Decoder]) -> None:
     assert decoders.keys() == set(NAMES)
     for name, decoder in decoders.items():
-        if name != "shared.transport.chunks.plain_data of a zlib stream":  # its checksum is not in the example
+        if (
+            name != "shared.federation.transport.chunks.plain_data of a zlib stream"
+        ):  # its checksum is not in the example
             decoder.decode(decoder.example)
 
 
@@ -216,7 +220,7 @@ def _other_curve(pem: bytes) -> bytes:
 
 
 FOUND: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
-    ("shared.config.read_toml", lambda _: b"x = " + b"[" * 20_000),
+    ("shared.documents.config.read_toml", lambda _: b"x = " + b"[" * 20_000),
     ("shared.study.approval.parse_approval", lambda body: body.replace(b'"index":0', b'"index":9223372036854775808')),
     (
         "shared.study.canonical.from_bytes",
@@ -226,13 +230,13 @@ FOUND: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
         "shared.study.reading.read_study",
         lambda text: re.sub(rb"generations = \d+", b"generations = 1" + b"0" * 400, text),
     ),
-    ("shared.identity.pki.load_private_key", _other_curve),
+    ("shared.federation.identity.pki.load_private_key", _other_curve),
     (
-        "shared.identity.signing.verify_signed",
+        "shared.federation.identity.signing.verify_signed",
         lambda raw: raw.replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x03"),
     ),
     (
-        "shared.identity.pki.load_credentials",
+        "shared.federation.identity.pki.load_credentials",
         lambda _: b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n",
     ),
 )
@@ -248,7 +252,7 @@ def test_what_fuzzing_has_found(name: str, damage: Callable[[bytes], bytes], dec
 
 def test_what_fuzzing_has_found_in_an_audit_log(decoders: dict[str, Decoder]) -> None:
     """A line that is nested too deeply is no event, and hides none."""
-    log = decoders["shared.audit.entries"]
+    log = decoders["shared.federation.audit.entries"]
     assert log.decode(b"[" * 2000 + b"\n" + log.example) == log.decode(log.example)
 
 

@@ -27,13 +27,13 @@ import pytest
 from google.protobuf.message_factory import GetMessageClass
 
 from support import PATIENCE_SECONDS
-from verticil.shared.config import load_federation
-from verticil.shared.errors import VerticilError
-from verticil.shared.identity.pki import Credentials, load_credentials
+from verticil.shared.core.errors import VerticilError
+from verticil.shared.documents.config import load_federation
+from verticil.shared.federation.identity.pki import Credentials, load_credentials
+from verticil.shared.federation.transport.client import CLIENT_OPTIONS, Connection, GrpcControl, GrpcCoordinator
+from verticil.shared.federation.transport.errors_on_wire import ERROR_KEY
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport.client import CLIENT_OPTIONS, Connection, GrpcControl, GrpcCoordinator
-from verticil.shared.transport.errors_on_wire import ERROR_KEY
 from verticil.simulation.provision import Provisioned, copied, set_endpoint
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 

@@ -39,19 +39,19 @@ from verticil.party.protocol.peer.artifact_store import ArtifactStore
 from verticil.party.protocol.peer.service import PeerService
 from verticil.party.protocol.randomization import Spool
 from verticil.party.site import Site
-from verticil.shared.config import load_federation
-from verticil.shared.errors import CODES, PeerFault, VerticilError
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.pki import Credentials, load_credentials, utc_now
-from verticil.shared.identity.signing import SigningKey
+from verticil.shared.core.errors import CODES, PeerFault, VerticilError
+from verticil.shared.documents.config import load_federation
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.pki import Credentials, load_credentials, utc_now
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.transport.authorization import ROLES
+from verticil.shared.federation.transport.client import Connection, GrpcControl, GrpcCoordinator, GrpcPeer
+from verticil.shared.federation.transport.in_memory import InMemoryControl, InMemoryCoordinator, InMemoryPeer
+from verticil.shared.federation.transport.interface import Control, Coordinator, Peer, bind
+from verticil.shared.federation.transport.server import RpcServer
 from verticil.shared.release.statement import software_text
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport.authorization import ROLES
-from verticil.shared.transport.client import Connection, GrpcControl, GrpcCoordinator, GrpcPeer
-from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator, InMemoryPeer
-from verticil.shared.transport.interface import Control, Coordinator, Peer, bind
-from verticil.shared.transport.server import RpcServer
 from verticil.simulation.chaos import charged, differences, essence
 from verticil.simulation.in_process import run_federation, run_peers, serving_miner
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, copied, csv_site, provision

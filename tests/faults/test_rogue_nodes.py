@@ -24,7 +24,7 @@ import pytest
 from support import party_session as session
 from support import peer_session as peers
 from support.rogue_miner import EARLY, ESCAPES, Lie, RogueMiner, ends_well, fields, reply, rows, signed_by
-from verticil.shared.record import canonical_json, encode
+from verticil.shared.documents.record import canonical_json, encode
 from verticil.shared.study import canonical
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State

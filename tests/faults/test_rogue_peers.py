@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from support import peer_session as peers
-from verticil.shared.errors import from_code
-from verticil.shared.identity.signing import SigningKey
+from verticil.shared.core.errors import from_code
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.transport.chunks import make_chunks, plain_data
+from verticil.shared.federation.transport.errors_on_wire import from_detail, to_detail
 from verticil.shared.study.states import State
-from verticil.shared.transport.chunks import make_chunks, plain_data
-from verticil.shared.transport.errors_on_wire import from_detail, to_detail
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 pki = peers.pki

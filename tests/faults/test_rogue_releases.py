@@ -21,11 +21,12 @@ from support import rogue_miner as nodes
 from verticil.miner.scheduler import scheduler
 from verticil.party.protocol.central import upload
 from verticil.party.site import Site
-from verticil.shared.errors import PeerFault
-from verticil.shared.record import canonical_json
-from verticil.shared.release import bundle, download, records, synthesis
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.documents.record import canonical_json
+from verticil.shared.federation.transport.chunks import make_chunks, plain_data
+from verticil.shared.release import bundle, download, records
 from verticil.shared.study.states import State
-from verticil.shared.transport.chunks import make_chunks, plain_data
+from verticil.shared.synthesis import synthesis
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 pki, Lie, rows = nodes.pki, nodes.Lie, nodes.rows

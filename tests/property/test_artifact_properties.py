@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verticil.shared.artifact import pack, packed_size, unpack
-from verticil.shared.errors import PeerFault
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.numerics.model.artifact import pack, packed_size, unpack
 
 
 @st.composite

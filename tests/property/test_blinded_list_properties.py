@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from verticil.party.dataset.blinding import TOKEN_BYTES
 from verticil.party.protocol.peer.lists import POSITION_BYTES, check_steps, list_problem, positions_problem
-from verticil.shared.alignment.statements import check_statement
-from verticil.shared.errors import PeerFault
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.federation.alignment.statements import check_statement
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 TOKENS = st.sampled_from(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from verticil.miner.learning import counting, groups
 from verticil.miner.learning.counting import GROUP_CELLS, all_pair_tables, family_tables, pair_groups
-from verticil.shared.estimation import contingency
+from verticil.shared.numerics.estimation import contingency
 
 STATES = st.one_of(st.integers(1, 6), st.integers(1, 40), st.sampled_from((255, 256, 257, 1000)))
 SHAPES = st.lists(STATES, min_size=1, max_size=9).filter(lambda states: sum(states) < 3000)

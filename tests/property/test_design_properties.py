@@ -11,10 +11,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from verticil.shared.channels import privacy
-from verticil.shared.channels.allocation import equal_contrast
-from verticil.shared.channels.subset import Subset, subset_selection
-from verticil.shared.channels.transition import SCALE, Transition, quantize, symmetric, two_level
+from verticil.shared.mechanisms import privacy
+from verticil.shared.mechanisms.allocation import equal_contrast
+from verticil.shared.mechanisms.subset import Subset, subset_selection
+from verticil.shared.mechanisms.transition import SCALE, Transition, quantize, symmetric, two_level
 
 STEP = 1e-6
 level = st.floats(0.05, 6.0)

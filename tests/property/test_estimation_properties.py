@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from verticil.experiments.accuracy import family_covariance_blocks
-from verticil.shared.channels.subset import subset_selection
-from verticil.shared.channels.transition import SCALE, Transition, identity, quantize
-from verticil.shared.estimation.axes import apply_axes
-from verticil.shared.estimation.design import ColumnUnit, as_design, family_design
-from verticil.shared.estimation.estimators import em_projection
-from verticil.shared.estimation.parameters import family_parameters
+from verticil.shared.mechanisms.subset import subset_selection
+from verticil.shared.mechanisms.transition import SCALE, Transition, identity, quantize
+from verticil.shared.numerics.estimation.axes import apply_axes
+from verticil.shared.numerics.estimation.design import ColumnUnit, as_design, family_design
+from verticil.shared.numerics.estimation.estimators import em_projection
+from verticil.shared.numerics.estimation.parameters import family_parameters
 
 MAX_CELLS = 512
 

@@ -25,7 +25,7 @@ from verticil.party.limits.policy import Policy
 from verticil.party.limits.same_people import SamePeople
 from verticil.party.policy.ledger import Ledger
 from verticil.party.storage.database import Database
-from verticil.shared.errors import Refusal
+from verticil.shared.core.errors import Refusal
 from verticil.shared.privacy.accountant import cost_of, together
 from verticil.shared.privacy.accounts import MINER_ALONE, OTHERS, READERS, Cost, Limits, Reader
 from verticil.shared.privacy.events import DiscreteGaussianCounts, GaussianCounts, PrivacyEvent, RandomizedColumn

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from verticil.shared.channels import loss
-from verticil.shared.channels.loss import (
+from verticil.shared.mechanisms import loss
+from verticil.shared.mechanisms.loss import (
     ApproximateLoss,
     DiscreteGaussianLoss,
     GaussianLoss,

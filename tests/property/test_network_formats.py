@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from verticil.shared.formats.bif import label_map, network_to_bif, network_to_xmlbif
-from verticil.shared.model.rounding import RESOLUTION, round_rows
-from verticil.shared.model.schema import Variable
+from verticil.shared.numerics.model.rounding import RESOLUTION, round_rows
+from verticil.shared.numerics.model.schema import Variable
+from verticil.shared.release.formats.bif import label_map, network_to_bif, network_to_xmlbif
 
 # What a schema accepts: no control characters, nothing blank at the ends. Half of the letters are those that readers trip over.
 LETTERS = st.one_of(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.linking import seeds
 from verticil.miner.storage.linkage import intersect_tokens
 from verticil.party.dataset.blinding import BlindingKey, blind_seeds, blind_tokens
-from verticil.shared.alignment.statements import sender
+from verticil.shared.federation.alignment.statements import sender
 
 KEYS = [BlindingKey(bytes([0x11 * (number + 1)]) * 32) for number in range(4)]
 TABLES = st.lists(

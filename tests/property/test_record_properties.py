@@ -14,9 +14,9 @@ import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from verticil.shared.errors import Misuse, PeerFault
-from verticil.shared.record import LATER, Count, Key, Sha256, Within, decode, encode, keys, read, write
-from verticil.shared.table import Table
+from verticil.shared.core.errors import Misuse, PeerFault
+from verticil.shared.documents.record import LATER, Count, Key, Sha256, Within, decode, encode, keys, read, write
+from verticil.shared.documents.table import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,9 +26,9 @@ from verticil.miner.learning.search.protocol import (
 )
 from verticil.miner.learning.search.tree import TreeSearch
 from verticil.miner.storage.checkpoint import CheckpointFile
-from verticil.shared.errors import Misuse
-from verticil.shared.model.constraints import declared_constraints
-from verticil.shared.model.graph import Dag
+from verticil.shared.core.errors import Misuse
+from verticil.shared.numerics.model.constraints import declared_constraints
+from verticil.shared.numerics.model.graph import Dag
 
 
 def family_value(child: int, parents: tuple[int, ...]) -> float:

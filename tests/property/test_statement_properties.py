@@ -11,7 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from verticil.shared.channels.gaussian import analytic_delta, analytic_sigma, rounded_gaussian_thresholds, whole_numbers
+from verticil.shared.mechanisms.gaussian import (
+    analytic_delta,
+    analytic_sigma,
+    rounded_gaussian_thresholds,
+    whole_numbers,
+)
 from verticil.shared.release.statement import parse_statement, statement_body
 
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.just(math.nan)

@@ -16,8 +16,8 @@ import rfc8785
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.errors import Misuse, PeerFault
+from verticil.shared.core.errors import Misuse, PeerFault
+from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study

@@ -18,7 +18,7 @@ from support import miner_daemon as daemons
 from support.miner_service import make_study
 from verticil.cli.main import main
 from verticil.miner.config import load_miner
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
 
 folder = daemons.folder
 

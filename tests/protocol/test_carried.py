@@ -36,21 +36,21 @@ from verticil.party.daemon import run_party
 from verticil.party.operator.commands import approve, deny, status
 from verticil.party.operator.reports import revoke, verify_audit
 from verticil.party.site import Site as OpenSite
-from verticil.shared.airgap.bundle import BundleEntries
-from verticil.shared.config import RELAY, load_federation
-from verticil.shared.durable import Step, watched
-from verticil.shared.errors import DataFault, GateFailed, Misuse, PeerFault, VerticilError
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.pki import load_credentials, utc_now
-from verticil.shared.identity.signing import SigningKey
-from verticil.shared.membership.installation import make_sealing_key, public_sealing_key
+from verticil.shared.core.errors import DataFault, GateFailed, Misuse, PeerFault, VerticilError
+from verticil.shared.documents.config import RELAY, load_federation
+from verticil.shared.federation.airgap.bundle import BundleEntries
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.pki import load_credentials, utc_now
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.membership.installation import make_sealing_key, public_sealing_key
+from verticil.shared.federation.transport.in_memory import InMemoryControl, InMemoryCoordinator
+from verticil.shared.federation.transport.sealing import load_sealing_key
 from verticil.shared.release.download import fetch_release
 from verticil.shared.release.verification import verify_release
+from verticil.shared.storage.durable import Step, watched
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
-from verticil.shared.transport.sealing import load_sealing_key
 from verticil.simulation.chaos import essence
 from verticil.simulation.in_process import run_federation
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, copied, csv_site, provision

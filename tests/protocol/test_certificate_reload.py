@@ -21,9 +21,9 @@ from support import PATIENCE_SECONDS
 from verticil.miner.rules.certificates import Certificates
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.pki.register import revoke
-from verticil.shared.config import Federation
-from verticil.shared.errors import VerticilError
-from verticil.shared.identity.authority import (
+from verticil.shared.core.errors import VerticilError
+from verticil.shared.documents.config import Federation
+from verticil.shared.federation.identity.authority import (
     certify,
     chain_pem,
     create_authority,
@@ -31,21 +31,21 @@ from verticil.shared.identity.authority import (
     open_authority,
     private_pem,
 )
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.pki import (
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.pki import (
     Credentials,
     certificate_sha256,
     load_credentials,
     read_certificates,
     utc_now,
 )
-from verticil.shared.identity.signing import SigningKey, verify_signed
-from verticil.shared.membership.current import FollowedCredentials
-from verticil.shared.membership.revocation import FILE_NAME, DenyList
-from verticil.shared.transport.channel import served_certificate
-from verticil.shared.transport.client import Connection, GrpcCoordinator
-from verticil.shared.transport.interface import Binding
-from verticil.shared.transport.server import RpcServer
+from verticil.shared.federation.identity.signing import SigningKey, verify_signed
+from verticil.shared.federation.membership.current import FollowedCredentials
+from verticil.shared.federation.membership.revocation import FILE_NAME, DenyList
+from verticil.shared.federation.transport.channel import served_certificate
+from verticil.shared.federation.transport.client import Connection, GrpcCoordinator
+from verticil.shared.federation.transport.interface import Binding
+from verticil.shared.federation.transport.server import RpcServer
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 LOOK_SECONDS = 5.0

@@ -30,16 +30,16 @@ from verticil.party.operator import commands, reports
 from verticil.party.operator.purging import purge
 from verticil.party.protocol.ledger_reconciliation import proven
 from verticil.party.site import Site
-from verticil.shared.errors import GateFailed, Misuse, Refusal
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.pki import load_credentials, utc_now
-from verticil.shared.identity.signing import SigningKey
+from verticil.shared.core.errors import GateFailed, Misuse, Refusal
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.pki import load_credentials, utc_now
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.transport.in_memory import InMemoryControl, InMemoryCoordinator
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.events import GaussianCounts
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
 from verticil.simulation.provision import DEMO_LIMITS, Provisioned, csv_site, provision
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 

@@ -25,17 +25,17 @@ from verticil.party.operator.commands import countersign, look
 from verticil.party.operator.pending_studies import inbox
 from verticil.party.operator.view_model import COUNTS_TELL
 from verticil.party.site import Site
-from verticil.shared.artifact import pack, unpack
-from verticil.shared.errors import GateFailed, Misuse, PeerFault, Refusal
-from verticil.shared.identity.pki import utc_now
-from verticil.shared.identity.signing import SigningKey
-from verticil.shared.record import encode
+from verticil.shared.core.errors import GateFailed, Misuse, PeerFault, Refusal
+from verticil.shared.documents.record import encode
+from verticil.shared.federation.identity.pki import utc_now
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.numerics.model.artifact import pack, unpack
 from verticil.shared.release.download import fetch_release
 from verticil.shared.release.evidence import Countersignature
-from verticil.shared.release.shares import model_shares
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.states import State
+from verticil.shared.synthesis.shares import model_shares
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 pki, federation, manual = session.pki, session.federation, session.manual

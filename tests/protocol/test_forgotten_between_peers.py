@@ -18,12 +18,12 @@ from verticil.party.config import load_party
 from verticil.party.daemon import run_party
 from verticil.party.policy.ledger_rows import LedgerRow
 from verticil.party.site import Site
-from verticil.shared.errors import PeerFault, Refusal
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.signing import SigningKey
+from verticil.shared.core.errors import PeerFault, Refusal
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.transport.in_memory import InMemoryPeer
+from verticil.shared.federation.transport.interface import Peer, Service
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport.in_memory import InMemoryPeer
-from verticil.shared.transport.interface import Peer, Service
 from verticil.simulation.in_process import run_peers
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision
 from verticil.wire.v1 import common_pb2, peer_pb2

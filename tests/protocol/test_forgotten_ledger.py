@@ -32,9 +32,9 @@ from verticil.party.protocol.randomization import enter_in_ledger
 from verticil.party.site import Site
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import Artifact
-from verticil.shared import durable
-from verticil.shared.errors import Refusal
+from verticil.shared.core.errors import Refusal
 from verticil.shared.privacy.events import RandomizedColumn
+from verticil.shared.storage import durable
 from verticil.shared.study.reading import read_study
 from verticil.simulation.in_process import run_federation, run_peers
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision

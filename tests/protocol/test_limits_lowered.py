@@ -11,7 +11,7 @@ from support import party_session as session
 from verticil.party.operator import commands
 from verticil.party.protocol.central import study as steps
 from verticil.party.site import Site
-from verticil.shared.errors import PeerFault
+from verticil.shared.core.errors import PeerFault
 from verticil.shared.study.states import State
 
 pki, manual = session.pki, session.manual

@@ -32,16 +32,16 @@ from verticil.party.site import init_state
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import SiteSecret
 from verticil.party.storage.studies import PartyState
-from verticil.shared.alignment.statements import blinded_body
-from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.identity.authority import create_authority, issue
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.signing import SigningKey
+from verticil.shared.core.errors import PeerFault, VerticilError
+from verticil.shared.federation.alignment.statements import blinded_body
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.transport.chunks import make_chunks
+from verticil.shared.federation.transport.in_memory import InMemoryControl, InMemoryCoordinator
 from verticil.shared.study import canonical
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.shared.transport.chunks import make_chunks
-from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
 from verticil.wire.v1 import control_pb2, coordinator_pb2
 
 NAMES = ("north", "south", "east", "west")

@@ -16,17 +16,17 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from support.masked_nodes import MINER, Keys, Nodes, plan_for, random_tables
-from verticil.shared import record
-from verticil.shared.errors import PeerFault, Refusal
-from verticil.shared.identity.authority import issue
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.signing import SigningKey
-from verticil.shared.masked.check import RUNS
-from verticil.shared.masked_round.documents import Hello, Statement
-from verticil.shared.masked_round.messages import Kind, Message, checks_of, pairs_of
-from verticil.shared.masked_round.pair_work import PairWork
-from verticil.shared.masked_round.secrets import draw
-from verticil.shared.masked_round.tables_work import ShareMaker, noise_of
+from verticil.shared.core.errors import PeerFault, Refusal
+from verticil.shared.documents import record
+from verticil.shared.federation.identity.authority import issue
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.masked.arithmetic.check import RUNS
+from verticil.shared.masked.round.documents import Hello, Statement
+from verticil.shared.masked.round.messages import Kind, Message, checks_of, pairs_of
+from verticil.shared.masked.round.pair_work import PairWork
+from verticil.shared.masked.round.secrets import draw
+from verticil.shared.masked.round.tables_work import ShareMaker, noise_of
 from verticil.wire.v1 import common_pb2
 
 SIZES = {"north": (2, 3), "south": (4,), "east": (5, 2)}

@@ -31,24 +31,24 @@ from verticil.miner.rules.rounds import Sealing
 from verticil.miner.scheduler.job import Job, LearningJob, Progress
 from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.metrics import miner_gauges
-from verticil.shared import durable
-from verticil.shared.airgap.bundle import BundleEntries
-from verticil.shared.alignment.statements import common_body
-from verticil.shared.errors import Misuse, PeerFault
-from verticil.shared.formats.deletion import parse_deletion
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.signing import verify_signed
-from verticil.shared.masked.plan import Plan
-from verticil.shared.masked_round.mail import Credentials
-from verticil.shared.masked_round.messages import Kind, messages_of
-from verticil.shared.masked_round.round import Round
+from verticil.shared.core.errors import Misuse, PeerFault
+from verticil.shared.federation.airgap.bundle import BundleEntries
+from verticil.shared.federation.alignment.statements import common_body
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.signing import verify_signed
+from verticil.shared.federation.transport import fetch
+from verticil.shared.federation.transport.chunks import make_chunks
+from verticil.shared.federation.transport.fetch import fetch_file
+from verticil.shared.federation.transport.in_memory import InMemoryCoordinator
+from verticil.shared.masked.arithmetic.plan import Plan
+from verticil.shared.masked.round.mail import Credentials
+from verticil.shared.masked.round.messages import Kind, messages_of
+from verticil.shared.masked.round.round import Round
+from verticil.shared.release.formats.deletion import parse_deletion
+from verticil.shared.storage import durable
 from verticil.shared.study.document import MaskedRule, QuorumRule, Study, TablesRule
 from verticil.shared.study.masked import plan_of
 from verticil.shared.study.states import State
-from verticil.shared.transport import fetch
-from verticil.shared.transport.chunks import make_chunks
-from verticil.shared.transport.fetch import fetch_file
-from verticil.shared.transport.in_memory import InMemoryCoordinator
 from verticil.wire.v1 import carried_pb2, common_pb2, coordinator_pb2, peer_pb2
 
 __all__ = ["keys"]

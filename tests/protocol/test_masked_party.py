@@ -41,23 +41,23 @@ from verticil.party.site import Site, init_state
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import SiteSecret
 from verticil.party.storage.studies import PartyState, StudyRecord
-from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.identity.authority import create_authority, issue
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.signing import SigningKey
-from verticil.shared.identity.spoken import spoken
-from verticil.shared.masked_round.messages import IN_SLOTS, Kind, messages_of
-from verticil.shared.masked_round.tables_work import tables_from
-from verticil.shared.membership.installation import make_sealing_key, public_sealing_key
+from verticil.shared.core.errors import PeerFault, VerticilError
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.identity.spoken import spoken
+from verticil.shared.federation.membership.installation import make_sealing_key, public_sealing_key
+from verticil.shared.federation.transport import fetch
+from verticil.shared.federation.transport.chunks import make_chunks
+from verticil.shared.federation.transport.in_memory import InMemoryControl, InMemoryCoordinator, InMemoryPeer
+from verticil.shared.federation.transport.sealing import load_sealing_key
+from verticil.shared.masked.round.messages import IN_SLOTS, Kind, messages_of
+from verticil.shared.masked.round.tables_work import tables_from
 from verticil.shared.study import canonical
 from verticil.shared.study.masked import plan_of
 from verticil.shared.study.protocols import table_deviations
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.shared.transport import fetch
-from verticil.shared.transport.chunks import make_chunks
-from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator, InMemoryPeer
-from verticil.shared.transport.sealing import load_sealing_key
 from verticil.wire.v1 import control_pb2, peer_pb2
 
 NAMES = ("north", "south", "west")

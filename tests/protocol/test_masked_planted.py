@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from support.masked_nodes import MINER, Keys, Nodes, plan_for, random_tables
-from verticil.shared.errors import PeerFault
-from verticil.shared.masked.derivation import RoundName
-from verticil.shared.masked.field import P
-from verticil.shared.masked_round import secrets
-from verticil.shared.masked_round.messages import Kind, Message, checks_of, messages_of, pairs_of
-from verticil.shared.masked_round.pair_work import PairWork
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.masked.arithmetic.derivation import RoundName
+from verticil.shared.masked.arithmetic.field import P
+from verticil.shared.masked.round import secrets
+from verticil.shared.masked.round.messages import Kind, Message, checks_of, messages_of, pairs_of
+from verticil.shared.masked.round.pair_work import PairWork
 
 SIZES = {"north": (2, 3), "south": (4,), "east": (5, 2)}
 N = 40

@@ -18,15 +18,16 @@ import pytest
 from scipy import stats
 
 from support.masked_nodes import MINER, Keys, Nodes, Table, fixed_random, plan_for, random_tables
-from verticil.shared import durable, record
-from verticil.shared.errors import PeerFault, Refusal, VerticilError
-from verticil.shared.masked.derivation import RoundName
-from verticil.shared.masked.field import P
-from verticil.shared.masked.plan import Plan
-from verticil.shared.masked_round import pair_work, tables_work
-from verticil.shared.masked_round.contents import Contents
-from verticil.shared.masked_round.messages import About, Kind, Message, messages_of, pairs_of
-from verticil.shared.masked_round.round import Round, end_round
+from verticil.shared.core.errors import PeerFault, Refusal, VerticilError
+from verticil.shared.documents import record
+from verticil.shared.masked.arithmetic.derivation import RoundName
+from verticil.shared.masked.arithmetic.field import P
+from verticil.shared.masked.arithmetic.plan import Plan
+from verticil.shared.masked.round import pair_work, tables_work
+from verticil.shared.masked.round.contents import Contents
+from verticil.shared.masked.round.messages import About, Kind, Message, messages_of, pairs_of
+from verticil.shared.masked.round.round import Round, end_round
+from verticil.shared.storage import durable
 
 SIZES = {"north": (2, 3), "south": (4,), "east": (5, 2), "west": (3,), "mid": (6,)}
 PARTIES = tuple(SIZES)

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from support.masked_nodes import MINER, Keys, Nodes, plan_for, random_tables
-from verticil.shared.errors import PeerFault
-from verticil.shared.masked.check import RUNS
-from verticil.shared.masked.field import P
-from verticil.shared.masked.plan import Plan
-from verticil.shared.masked_round import triple_work
-from verticil.shared.masked_round.messages import SACRIFICE, Kind, Message, messages_of, triples_of
-from verticil.shared.masked_round.secrets import SETS, CheckSecrets
-from verticil.shared.masked_round.triple_work import TripleWork
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.masked.arithmetic.check import RUNS
+from verticil.shared.masked.arithmetic.field import P
+from verticil.shared.masked.arithmetic.plan import Plan
+from verticil.shared.masked.round import triple_work
+from verticil.shared.masked.round.messages import SACRIFICE, Kind, Message, messages_of, triples_of
+from verticil.shared.masked.round.secrets import SETS, CheckSecrets
+from verticil.shared.masked.round.triple_work import TripleWork
 
 SIZES = {"north": (2,), "south": (4,), "east": (3,)}
 TABLE = 3  # behind the three pairs

@@ -26,14 +26,14 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from scipy import stats
 
 from support.masked_nodes import MINER, Keys, Nodes, Table, fixed_random, plan_for, random_tables
-from verticil.shared import record
-from verticil.shared.masked import streams
-from verticil.shared.masked.check import RUNS
-from verticil.shared.masked.derivation import Hasher, Of, RoundName
-from verticil.shared.masked.field import P
-from verticil.shared.masked_round import tables_work
-from verticil.shared.masked_round.documents import Hello, Opened, Packets, Statement, TripleStatement
-from verticil.shared.masked_round.messages import (
+from verticil.shared.documents import record
+from verticil.shared.masked.arithmetic import streams
+from verticil.shared.masked.arithmetic.check import RUNS
+from verticil.shared.masked.arithmetic.derivation import Hasher, Of, RoundName
+from verticil.shared.masked.arithmetic.field import P
+from verticil.shared.masked.round import tables_work
+from verticil.shared.masked.round.documents import Hello, Opened, Packets, Statement, TripleStatement
+from verticil.shared.masked.round.messages import (
     SACRIFICE,
     Check,
     Kind,
@@ -45,9 +45,9 @@ from verticil.shared.masked_round.messages import (
     pairs_of,
     triples_of,
 )
-from verticil.shared.masked_round.pair_work import PairWork, RowsWork
-from verticil.shared.masked_round.secrets import SETS, PairSecrets, Secrets, shared_toss_name, toss_name
-from verticil.shared.masked_round.triple_work import SUMS, TripleWork
+from verticil.shared.masked.round.pair_work import PairWork, RowsWork
+from verticil.shared.masked.round.secrets import SETS, PairSecrets, Secrets, shared_toss_name, toss_name
+from verticil.shared.masked.round.triple_work import SUMS, TripleWork
 from verticil.wire.v1 import common_pb2
 
 SIZES = {"north": (16, 3), "south": (14,), "east": (5, 18)}

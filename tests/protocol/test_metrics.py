@@ -12,16 +12,21 @@ import pytest
 
 from support import PATIENCE_SECONDS
 from support.ports import free_port
-from verticil.shared import logs
-from verticil.shared.config import Federation, read_toml
-from verticil.shared.errors import Misuse, PeerFault
-from verticil.shared.identity.authority import create_authority, issue
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.pki import Credentials, certificate_sha256, load_credentials, read_certificates
-from verticil.shared.transport.client import REQUEST_ID, Connection, GrpcControl
-from verticil.shared.transport.interface import Control, bind
-from verticil.shared.transport.metrics import Gauge, Metrics, metrics_address
-from verticil.shared.transport.server import RpcServer
+from verticil.shared.core import logs
+from verticil.shared.core.errors import Misuse, PeerFault
+from verticil.shared.documents.config import Federation, read_toml
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.pki import (
+    Credentials,
+    certificate_sha256,
+    load_credentials,
+    read_certificates,
+)
+from verticil.shared.federation.transport.client import REQUEST_ID, Connection, GrpcControl
+from verticil.shared.federation.transport.interface import Control, bind
+from verticil.shared.federation.transport.metrics import Gauge, Metrics, metrics_address
+from verticil.shared.federation.transport.server import RpcServer
 from verticil.wire.v1 import control_pb2
 
 

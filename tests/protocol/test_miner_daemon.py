@@ -19,11 +19,13 @@ from verticil.miner.service.metrics import miner_gauges
 from verticil.miner.service.node import MinerNode
 from verticil.miner.storage.audit import MinerAudit
 from verticil.miner.storage.records import StoredSignature
-from verticil.shared.errors import DataFault, PeerFault, VerticilError
-from verticil.shared.identity.pki import load_credentials
-from verticil.shared.identity.signing import SigningKey
-from verticil.shared.model.schema import Variable
-from verticil.shared.record import encode
+from verticil.shared.core.errors import DataFault, PeerFault, VerticilError
+from verticil.shared.documents.record import encode
+from verticil.shared.federation.identity.pki import load_credentials
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.transport.client import GrpcControl, GrpcCoordinator
+from verticil.shared.federation.transport.health import check_health
+from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study import canonical
 from verticil.shared.study.document import (
     GeneticRule,
@@ -31,8 +33,6 @@ from verticil.shared.study.document import (
     Study,
 )
 from verticil.shared.study.peer import scored_pairs
-from verticil.shared.transport.client import GrpcControl, GrpcCoordinator
-from verticil.shared.transport.health import check_health
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 
 folder = miner_daemon.folder

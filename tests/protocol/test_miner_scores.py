@@ -25,14 +25,18 @@ from verticil.miner.service.scores import MAX_INFORMATION
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.records import Failure, StoredSignature
 from verticil.miner.storage.scores import ScoreTable
-from verticil.shared.config import Federation
-from verticil.shared.errors import DataFault, Misuse, VerticilError
-from verticil.shared.identity.authority import create_authority, issue
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.pki import certificate_sha256, load_credentials, read_certificates
-from verticil.shared.identity.signing import SigningKey, verify_signed
-from verticil.shared.model.schema import Variable
-from verticil.shared.record import encode
+from verticil.shared.core.errors import DataFault, Misuse, VerticilError
+from verticil.shared.documents.config import Federation
+from verticil.shared.documents.record import encode
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.pki import certificate_sha256, load_credentials, read_certificates
+from verticil.shared.federation.identity.signing import SigningKey, verify_signed
+from verticil.shared.federation.transport.client import Connection, GrpcCoordinator
+from verticil.shared.federation.transport.in_memory import InMemoryControl, InMemoryCoordinator
+from verticil.shared.federation.transport.interface import Coordinator, bind
+from verticil.shared.federation.transport.server import RpcServer
+from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study import canonical
 from verticil.shared.study.document import (
     GeneticRule,
@@ -41,10 +45,6 @@ from verticil.shared.study.document import (
 )
 from verticil.shared.study.peer import scored_pairs
 from verticil.shared.study.structure_document import Structure, parse_structure
-from verticil.shared.transport.client import Connection, GrpcCoordinator
-from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
-from verticil.shared.transport.interface import Coordinator, bind
-from verticil.shared.transport.server import RpcServer
 from verticil.wire.v1 import control_pb2, coordinator_pb2
 
 PARTIES = ("north", "south", "west")

@@ -44,16 +44,17 @@ from verticil.miner.config import Limits
 from verticil.miner.scheduler.job import ColumnFile, Job, LearningJob, Progress
 from verticil.miner.scheduler.learning import InlineLearning, SpawnedLearning, WorkerDied
 from verticil.pki.register import revoke
-from verticil.shared.airgap.bundle import BundleEntries
-from verticil.shared.artifact import pack
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.errors import VerticilError
-from verticil.shared.identity.authority import create_authority, issue, open_authority
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.signing import SigningKey, verify_signed
-from verticil.shared.membership.revocation import DenyList
-from verticil.shared.model.schema import Schema
-from verticil.shared.record import encode
+from verticil.shared.core.errors import VerticilError
+from verticil.shared.documents.record import encode
+from verticil.shared.federation.airgap.bundle import BundleEntries
+from verticil.shared.federation.identity.authority import create_authority, issue, open_authority
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.signing import SigningKey, verify_signed
+from verticil.shared.federation.membership.revocation import DenyList
+from verticil.shared.federation.transport.in_memory import InMemoryControl, InMemoryCoordinator
+from verticil.shared.mechanisms.transition import quantize, symmetric
+from verticil.shared.numerics.model.artifact import pack
+from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.release.download import fetch_release
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
@@ -61,7 +62,6 @@ from verticil.shared.study.approval import Approval, declared_units
 from verticil.shared.study.document import PublishRule, QuorumRule
 from verticil.shared.study.states import State
 from verticil.shared.study.unit import Unit
-from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 
 federation, keys = miner_service.federation, miner_service.keys

@@ -9,7 +9,7 @@ from pathlib import Path
 from support.miner_service import Federation, Keys, keys, make_study
 from verticil.miner.scheduler.job import CountingJob, Job, LearningJob, Progress
 from verticil.miner.scheduler.learning import InlineLearning, WorkerDied
-from verticil.shared.record import encode
+from verticil.shared.documents.record import encode
 from verticil.shared.study.document import TablesRule
 from verticil.shared.study.states import State
 

@@ -65,19 +65,19 @@ from verticil.party.site import Site
 from verticil.party.storage.secret import SiteSecret
 from verticil.pki.register import revoke, sign_request
 from verticil.pki.request import create_request
-from verticil.shared.errors import DataFault, PeerFault, Refusal, VerticilError, from_code
-from verticil.shared.identity.authority import create_authority, open_authority
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.pki import utc_now
-from verticil.shared.identity.signing import SigningKey
-from verticil.shared.membership.installation import install
-from verticil.shared.membership.revocation import make_list, number_of, parse_list
+from verticil.shared.core.errors import DataFault, PeerFault, Refusal, VerticilError, from_code
+from verticil.shared.documents.view import document
+from verticil.shared.federation.identity.authority import create_authority, open_authority
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.pki import utc_now
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.membership.installation import install
+from verticil.shared.federation.membership.revocation import make_list, number_of, parse_list
+from verticil.shared.federation.transport.chunks import plain_data
+from verticil.shared.federation.transport.interface import Coordinator
 from verticil.shared.study.peer import readers
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.shared.transport.chunks import plain_data
-from verticil.shared.transport.interface import Coordinator
-from verticil.shared.view import document
 from verticil.wire.v1 import common_pb2, control_pb2, peer_pb2
 
 federation, manual, pki = party_session.federation, party_session.manual, party_session.pki
@@ -558,7 +558,7 @@ def _shift(part) -> None:
 
 
 def make_chunk(data: bytes, offset: int):
-    from verticil.shared.transport.chunks import make_chunks
+    from verticil.shared.federation.transport.chunks import make_chunks
 
     for chunk in make_chunks(data):
         chunk.offset = offset

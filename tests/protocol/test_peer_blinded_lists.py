@@ -27,14 +27,14 @@ from verticil.party.protocol.peer import lists as passing
 from verticil.party.protocol.peer.artifact_store import Kind
 from verticil.party.protocol.peer.lists import accepted_rows
 from verticil.party.protocol.peer.publication import release_folder
-from verticil.shared import durable
-from verticil.shared.alignment.statements import blinded_body
-from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.core.errors import PeerFault, VerticilError
+from verticil.shared.federation.alignment.statements import blinded_body
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.transport.fetch import fetch_bytes, send_parts
+from verticil.shared.storage import durable
 from verticil.shared.study.canonical import from_bytes
 from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.states import State
-from verticil.shared.transport.fetch import fetch_bytes, send_parts
 from verticil.wire.v1 import peer_pb2
 
 pki, make = session.pki, session.make

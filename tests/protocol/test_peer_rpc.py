@@ -25,19 +25,24 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from support import PATIENCE_SECONDS
-from verticil.shared.config import Federation
-from verticil.shared.errors import PeerFault, Refusal, VerticilError
-from verticil.shared.identity.authority import create_authority, issue
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.pki import Credentials, certificate_sha256, load_credentials, read_certificates
-from verticil.shared.transport import fetch
-from verticil.shared.transport.chunks import CHUNK_LIMIT, STREAM_LIMIT
-from verticil.shared.transport.client import Connection, GrpcPeer
-from verticil.shared.transport.errors_on_wire import retriable
-from verticil.shared.transport.fetch import fetch_bytes, fetch_file, send_parts
-from verticil.shared.transport.in_memory import InMemoryPeer
-from verticil.shared.transport.interface import Peer, bind
-from verticil.shared.transport.server import RpcServer
+from verticil.shared.core.errors import PeerFault, Refusal, VerticilError
+from verticil.shared.documents.config import Federation
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.pki import (
+    Credentials,
+    certificate_sha256,
+    load_credentials,
+    read_certificates,
+)
+from verticil.shared.federation.transport import fetch
+from verticil.shared.federation.transport.chunks import CHUNK_LIMIT, STREAM_LIMIT
+from verticil.shared.federation.transport.client import Connection, GrpcPeer
+from verticil.shared.federation.transport.errors_on_wire import retriable
+from verticil.shared.federation.transport.fetch import fetch_bytes, fetch_file, send_parts
+from verticil.shared.federation.transport.in_memory import InMemoryPeer
+from verticil.shared.federation.transport.interface import Peer, bind
+from verticil.shared.federation.transport.server import RpcServer
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 BOB = Identity.parse("verticil://fed/party/bob")

@@ -42,24 +42,25 @@ from verticil.party.site import Site
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import PartyState
 from verticil.pki.register import revoke
-from verticil.shared import artifact, durable
-from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
-from verticil.shared.formats.deletion import parse_peer_deletion
-from verticil.shared.identity.authority import issue, open_authority
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.pki import read_certificates
-from verticil.shared.identity.signing import SigningKey
-from verticil.shared.membership.revocation import DenyList
-from verticil.shared.record import encode
+from verticil.shared.core.errors import Misuse, PeerFault, Refusal, VerticilError
+from verticil.shared.documents.record import encode
+from verticil.shared.federation.identity.authority import issue, open_authority
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.pki import read_certificates
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.membership.revocation import DenyList
+from verticil.shared.federation.transport.authorization import NOT_LET_IN
+from verticil.shared.federation.transport.in_memory import InMemoryCoordinator, InMemoryPeer
+from verticil.shared.numerics.model import artifact
+from verticil.shared.release.formats.deletion import parse_peer_deletion
 from verticil.shared.release.verification import verify_release
+from verticil.shared.storage import durable
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.canonical import from_bytes
 from verticil.shared.study.peer import scored_pairs
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
 from verticil.shared.study.structure_document import given_structure
-from verticil.shared.transport.authorization import NOT_LET_IN
-from verticil.shared.transport.in_memory import InMemoryCoordinator, InMemoryPeer
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
 exchanging, make, pki, published = peer_session.exchanging, peer_session.make, peer_session.pki, peer_session.published

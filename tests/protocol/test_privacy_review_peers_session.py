@@ -9,9 +9,9 @@ import pytest
 from support import peer_session as session
 from verticil.party.operator import commands
 from verticil.party.protocol.peer.artifact_store import Kind
-from verticil.shared import artifact
-from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.identity.signing import SigningKey
+from verticil.shared.core.errors import PeerFault, VerticilError
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.numerics.model import artifact
 from verticil.shared.study.canonical import from_bytes
 from verticil.shared.study.states import State
 from verticil.shared.study.structure_document import structure_body

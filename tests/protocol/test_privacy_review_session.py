@@ -15,7 +15,7 @@ from support import party_session as session
 from verticil.party import daemon
 from verticil.party.operator import commands
 from verticil.party.site import Site
-from verticil.shared.identity.pki import utc_now
+from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.study.states import State
 from verticil.wire.v1 import common_pb2
 

@@ -1,7 +1,8 @@
 """One study over real gRPC with mutual TLS whose miner goes away in the middle of an upload; what it shows is told once, below.
 
 Miner and parties run in one event loop, so that what may not happen on a loop can be looked for: every step to the disk is seen
-by `verticil.shared.durable`, and every callback's own CPU time is taken (of the thread, so that a busy machine changes nothing).
+by `verticil.shared.storage.durable`, and every callback's own CPU time is taken (of the thread, so that a busy machine changes
+nothing).
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
 from verticil.party import daemon
 from verticil.party.config import load_party
-from verticil.shared import durable
-from verticil.shared.identity.pki import load_credentials
-from verticil.shared.identity.signing import SigningKey
+from verticil.shared.federation.identity.pki import load_credentials
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.transport.client import Connection, GrpcControl
+from verticil.shared.federation.transport.interface import Control, Coordinator, bind
+from verticil.shared.federation.transport.server import RpcServer
+from verticil.shared.storage import durable
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport.client import Connection, GrpcControl
-from verticil.shared.transport.interface import Control, Coordinator, bind
-from verticil.shared.transport.server import RpcServer
 from verticil.simulation.analyst import follow_study
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision, set_endpoint
 from verticil.wire.v1 import control_pb2

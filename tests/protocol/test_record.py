@@ -29,17 +29,17 @@ from verticil.party.daemon import run_party
 from verticil.party.operator import commands, reports
 from verticil.party.protocol.context import StudyContext
 from verticil.party.site import Site
-from verticil.shared.errors import DataFault, PeerFault, Refusal
-from verticil.shared.formats.deletion import parse_deletion
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.pki import load_credentials, utc_now
-from verticil.shared.identity.signing import SigningKey
-from verticil.shared.record import encode
+from verticil.shared.core.errors import DataFault, PeerFault, Refusal
+from verticil.shared.documents.record import encode
+from verticil.shared.documents.view import document
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.pki import load_credentials, utc_now
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.transport.in_memory import InMemoryControl, InMemoryCoordinator
+from verticil.shared.release.formats.deletion import parse_deletion
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
-from verticil.shared.view import document
 from verticil.simulation.provision import DEMO_LIMITS, Provisioned, csv_site, provision
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 
@@ -324,7 +324,7 @@ def released(federation: Federation, digest: bytes, name: str) -> dict[str, list
     import numpy as np
 
     from verticil.party.dataset.linkage import common_from_bitmap
-    from verticil.shared.sorting import ascending
+    from verticil.shared.storage.sorting import ascending
 
     with Site.open(federation.config(name)) as site:
         record = site.state.study(digest)

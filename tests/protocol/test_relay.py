@@ -21,14 +21,14 @@ from verticil.miner.rules.leases import Changes
 from verticil.miner.service.relay import Relay
 from verticil.party.protocol.relay.client import RelayClient, RelayPeer
 from verticil.party.protocol.relay.server import MESSAGES_IN_FLIGHT, RelayServer
-from verticil.shared.errors import PeerFault, Refusal, VerticilError
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.transport.authorization import ROLES, RefusedCall
-from verticil.shared.transport.chunks import CHUNK_LIMIT
-from verticil.shared.transport.fetch import fetch_bytes, send_parts
-from verticil.shared.transport.in_memory import InMemoryCoordinator
-from verticil.shared.transport.interface import Peer
-from verticil.shared.transport.sealing import PIECE_LIMIT, Seals
+from verticil.shared.core.errors import PeerFault, Refusal, VerticilError
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.transport.authorization import ROLES, RefusedCall
+from verticil.shared.federation.transport.chunks import CHUNK_LIMIT
+from verticil.shared.federation.transport.fetch import fetch_bytes, send_parts
+from verticil.shared.federation.transport.in_memory import InMemoryCoordinator
+from verticil.shared.federation.transport.interface import Peer
+from verticil.shared.federation.transport.sealing import PIECE_LIMIT, Seals
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2, relay_pb2
 
 NAMES = ("alice", "bob", "eve")

@@ -20,15 +20,20 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2
 
 from support import PATIENCE_SECONDS
-from verticil.shared.config import Federation
-from verticil.shared.errors import VerticilError
-from verticil.shared.identity.authority import create_authority, issue
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.pki import Credentials, certificate_sha256, load_credentials, read_certificates
-from verticil.shared.transport.authorization import ROLES, RefusedCall, check_access
-from verticil.shared.transport.client import client_channel
-from verticil.shared.transport.interface import Binding
-from verticil.shared.transport.server import RpcServer
+from verticil.shared.core.errors import VerticilError
+from verticil.shared.documents.config import Federation
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.pki import (
+    Credentials,
+    certificate_sha256,
+    load_credentials,
+    read_certificates,
+)
+from verticil.shared.federation.transport.authorization import ROLES, RefusedCall, check_access
+from verticil.shared.federation.transport.client import client_channel
+from verticil.shared.federation.transport.interface import Binding
+from verticil.shared.federation.transport.server import RpcServer
 from verticil.wire.v1 import control_pb2, coordinator_pb2, peer_pb2
 
 SERVICES: list[ServiceDescriptor] = [

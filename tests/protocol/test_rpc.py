@@ -22,20 +22,26 @@ from grpc._cython import cygrpc
 
 from support import PATIENCE_SECONDS
 from support.ports import free_port
-from verticil.shared.config import Federation
-from verticil.shared.errors import CODES, InternalFault, Misuse, PeerFault, Refusal, VerticilError
-from verticil.shared.identity.authority import create_authority, issue
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.pki import Credentials, certificate_sha256, load_credentials, read_certificates, utc_now
-from verticil.shared.transport.authorization import ROLES
-from verticil.shared.transport.channel import diagnose
-from verticil.shared.transport.chunks import STREAM_LIMIT, ChunkReader, make_chunks
-from verticil.shared.transport.client import CLIENT_OPTIONS, Connection, GrpcControl, GrpcCoordinator
-from verticil.shared.transport.errors_on_wire import retriable
-from verticil.shared.transport.health import check_health
-from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
-from verticil.shared.transport.interface import MESSAGE_LIMIT, Control, Coordinator, bind
-from verticil.shared.transport.server import SERVER_OPTIONS, RpcServer
+from verticil.shared.core.errors import CODES, InternalFault, Misuse, PeerFault, Refusal, VerticilError
+from verticil.shared.documents.config import Federation
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.pki import (
+    Credentials,
+    certificate_sha256,
+    load_credentials,
+    read_certificates,
+    utc_now,
+)
+from verticil.shared.federation.transport.authorization import ROLES
+from verticil.shared.federation.transport.channel import diagnose
+from verticil.shared.federation.transport.chunks import STREAM_LIMIT, ChunkReader, make_chunks
+from verticil.shared.federation.transport.client import CLIENT_OPTIONS, Connection, GrpcControl, GrpcCoordinator
+from verticil.shared.federation.transport.errors_on_wire import retriable
+from verticil.shared.federation.transport.health import check_health
+from verticil.shared.federation.transport.in_memory import InMemoryControl, InMemoryCoordinator
+from verticil.shared.federation.transport.interface import MESSAGE_LIMIT, Control, Coordinator, bind
+from verticil.shared.federation.transport.server import SERVER_OPTIONS, RpcServer
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2, peer_pb2
 
 CANARY = "canary-7f3a"

@@ -34,7 +34,7 @@ from verticil.party.protocol.planning import StoppedError
 from verticil.party.protocol.randomization import enter_in_ledger
 from verticil.party.protocol.round_charge import PARTIES, charge_linkage, charge_round, linkage_releases
 from verticil.party.site import Site
-from verticil.shared.errors import VerticilError
+from verticil.shared.core.errors import VerticilError
 from verticil.shared.privacy.accounts import NOTHING
 from verticil.shared.study.states import State
 

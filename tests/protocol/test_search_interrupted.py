@@ -21,8 +21,8 @@ from verticil.miner.scheduler import learning
 from verticil.miner.scheduler.job import ColumnFile, LearningJob, StructureJob, job_from
 from verticil.miner.scheduler.learning import InlineLearning, SpawnedLearning, WorkerDied
 from verticil.miner.storage.checkpoint import CheckpointFile
-from verticil.shared.model.schema import Variable
-from verticil.shared.record import encode
+from verticil.shared.documents.record import encode
+from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study import canonical
 from verticil.shared.study.document import (
     GeneticRule,

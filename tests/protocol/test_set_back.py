@@ -18,7 +18,7 @@ from support.set_back import LOSSES, SetBack, charges, rows
 from verticil.party.config import load_party
 from verticil.party.operator.purging import purge
 from verticil.party.protocol.registry import PROTOCOLS
-from verticil.shared.errors import Refusal
+from verticil.shared.core.errors import Refusal
 
 TABLES = "[tables]\nepsilon = 3.0\ndelta = 1e-6\n"
 GIVEN = '[structure]\nmethod = "given"\nparents = { insurer_x = ["clinic_x"] }\n'

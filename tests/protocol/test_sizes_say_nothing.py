@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from support.stepping import NAMES, REVIEWED, Stepped
-from verticil.shared.identity.padding import padded
+from verticil.shared.federation.identity.padding import padded
 from verticil.wire.v1 import common_pb2
 
 LAST = {
@@ -82,7 +82,7 @@ def test_a_signed_document_is_as_long_as_with_the_widest_numbers(length: int) ->
 
 
 def test_no_size_is_left_out_by_the_length_of_a_length() -> None:
-    from verticil.shared.identity.padding import _fields_of
+    from verticil.shared.federation.identity.padding import _fields_of
 
     for size in itertools.chain(range(2, 400), range(16_380, 16_400)):
         assert common_pb2.Signed(padding=_fields_of(size)).ByteSize() == size

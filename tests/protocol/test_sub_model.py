@@ -16,13 +16,13 @@ from support import miner_service as service
 from verticil.miner.rules.quorum import at_deadline
 from verticil.miner.storage.records import StudyRecord
 from verticil.party.dataset.linkage import order_key, order_tree
-from verticil.shared import durable
-from verticil.shared.alignment.statements import common_body
-from verticil.shared.errors import DataFault, GateFailed, VerticilError
-from verticil.shared.model.schema import Schema
-from verticil.shared.record import canonical_json
+from verticil.shared.core.errors import DataFault, GateFailed, VerticilError
+from verticil.shared.documents.record import canonical_json
+from verticil.shared.federation.alignment.statements import common_body
+from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.release.bundle import sign_release
 from verticil.shared.release.verification import verify_release
+from verticil.shared.storage import durable
 from verticil.shared.study import canonical
 from verticil.shared.study.document import CustomRule, LeftOut, PublishRule, QuorumRule, Study
 from verticil.shared.study.states import State

@@ -27,12 +27,12 @@ from verticil.party.policy.ledger import Ledger
 from verticil.party.site import Site
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import PartyState
-from verticil.shared.errors import VerticilError
-from verticil.shared.identity.pki import load_credentials
-from verticil.shared.identity.signing import SigningKey
+from verticil.shared.core.errors import VerticilError
+from verticil.shared.federation.identity.pki import load_credentials
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.transport.in_memory import InMemoryCoordinator
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport.in_memory import InMemoryCoordinator
 from verticil.simulation.in_process import run_federation
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision
 

@@ -23,11 +23,11 @@ from verticil.cli.main import main
 from verticil.miner.airgap import local_control
 from verticil.miner.config import Limits, load_miner
 from verticil.miner.storage.audit import MinerAudit
-from verticil.shared.errors import Misuse, PeerFault
-from verticil.shared.identity.identity import Role
+from verticil.shared.core.errors import Misuse, PeerFault
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.transport.client import GrpcControl, GrpcCoordinator
 from verticil.shared.study import canonical
 from verticil.shared.study.states import State
-from verticil.shared.transport.client import GrpcControl, GrpcCoordinator
 from verticil.wire.v1 import control_pb2, coordinator_pb2
 
 keys, make_study, PARTIES, NOW = service.keys, service.make_study, service.PARTIES, service.NOW

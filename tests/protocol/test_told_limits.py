@@ -14,12 +14,12 @@ from verticil.party.operator import commands
 from verticil.party.operator.pending_studies import inbox
 from verticil.party.protocol.retry import BURST, RATE, Backoff, Pace
 from verticil.party.site import Site
-from verticil.shared.errors import PeerFault
-from verticil.shared.identity.pki import utc_now
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.federation.identity.pki import utc_now
+from verticil.shared.federation.transport import fetch
+from verticil.shared.federation.transport.fetch import fetch_bytes
 from verticil.shared.study import canonical
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport import fetch
-from verticil.shared.transport.fetch import fetch_bytes
 from verticil.wire.v1 import coordinator_pb2, peer_pb2
 
 pki, manual = session.pki, session.manual

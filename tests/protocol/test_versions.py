@@ -15,16 +15,21 @@ import grpc.aio
 import pytest
 
 from support import PATIENCE_SECONDS
-from verticil.shared.config import Federation
-from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.identity.authority import create_authority, issue
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.pki import Credentials, certificate_sha256, load_credentials, read_certificates
-from verticil.shared.transport.client import Connection, GrpcControl, client_channel
-from verticil.shared.transport.errors_on_wire import ERROR_KEY, from_detail
-from verticil.shared.transport.interface import Binding
-from verticil.shared.transport.server import RpcServer
-from verticil.shared.transport.version import PROTOCOL_KEY, PROTOCOL_VERSION, agree, answer_hello, greet
+from verticil.shared.core.errors import PeerFault, VerticilError
+from verticil.shared.documents.config import Federation
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.pki import (
+    Credentials,
+    certificate_sha256,
+    load_credentials,
+    read_certificates,
+)
+from verticil.shared.federation.transport.client import Connection, GrpcControl, client_channel
+from verticil.shared.federation.transport.errors_on_wire import ERROR_KEY, from_detail
+from verticil.shared.federation.transport.interface import Binding
+from verticil.shared.federation.transport.server import RpcServer
+from verticil.shared.federation.transport.version import PROTOCOL_KEY, PROTOCOL_VERSION, agree, answer_hello, greet
 from verticil.wire.v1 import common_pb2, control_pb2
 
 N = PROTOCOL_VERSION
@@ -153,7 +158,7 @@ async def test_feature_30_control_calls_of_other_versions(tmp_path: Path, monkey
         line = Connection(f"localhost:{port}", credentials(tmp_path, "lee"))
         listed = await GrpcControl(line).list_studies(control_pb2.ListStudiesRequest())
         assert [study.title for study in listed.studies] == ["lee"]
-        monkeypatch.setattr("verticil.shared.transport.channel._METADATA", ((PROTOCOL_KEY, str(N + 2)),))
+        monkeypatch.setattr("verticil.shared.federation.transport.channel._METADATA", ((PROTOCOL_KEY, str(N + 2)),))
         with pytest.raises(VerticilError) as caught:
             await GrpcControl(line).list_studies(control_pb2.ListStudiesRequest())
         assert caught.value.code == "VERSION_UNSUPPORTED"

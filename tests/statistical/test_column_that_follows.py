@@ -16,9 +16,9 @@ import pytest
 from support.studies import numbered, study_of
 from verticil.curator.learning import records_of
 from verticil.miner.learning.learn import learn
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.knowledge.rules import Function, Knowledge
-from verticil.shared.model.schema import Variable
+from verticil.shared.mechanisms.transition import quantize, symmetric
+from verticil.shared.numerics.knowledge.rules import Function, Knowledge
+from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.document import ParameterRule, ReleaseRule, StructureRule
 
 N, STATES, EPSILON = 20_000, (6, 3), 2.0

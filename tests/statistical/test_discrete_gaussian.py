@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from verticil.shared.channels.discrete_gaussian import draw, variance
+from verticil.shared.mechanisms.discrete_gaussian import draw, variance
 
 N = 400_000
 FALSE_ALARM = 1e-6

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from verticil.experiments.published import FIGURE_2, table_1_design
-from verticil.shared.channels.transition import identity, quantize
-from verticil.shared.estimation.axes import apply_axes
-from verticil.shared.estimation.design import as_design
-from verticil.shared.estimation.estimators import clip_projection
-from verticil.shared.estimation.parameters import family_parameters
+from verticil.shared.mechanisms.transition import identity, quantize
+from verticil.shared.numerics.estimation.axes import apply_axes
+from verticil.shared.numerics.estimation.design import as_design
+from verticil.shared.numerics.estimation.estimators import clip_projection
+from verticil.shared.numerics.estimation.parameters import family_parameters
 
 N = 20_000
 NAMES = [node.name for node in FIGURE_2.nodes]

@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from verticil.shared.channels.transition import binary, identity, quantize, symmetric
-from verticil.shared.estimation import contingency
-from verticil.shared.estimation.parameters import family_parameters, marginal_parameters
+from verticil.shared.mechanisms.transition import binary, identity, quantize, symmetric
+from verticil.shared.numerics.estimation import contingency
+from verticil.shared.numerics.estimation.parameters import family_parameters, marginal_parameters
 
 RUNS, N = 400, 6000
 STATES = (2, 3, 3, 4)

@@ -7,7 +7,7 @@ import pytest
 
 from support.noisy_tables import empty, study, truth
 from verticil.miner.learning.from_tables import learn_from_tables
-from verticil.shared.joint.replicates import redrawn
+from verticil.shared.numerics.joint.replicates import redrawn
 from verticil.shared.study.document import Study
 
 

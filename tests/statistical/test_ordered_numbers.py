@@ -9,9 +9,9 @@ import pytest
 from scipy.stats import chi2, kstest
 
 from support.knowing import binned, order, ordered_schema
-from verticil.shared.knowledge.rules import Knowledge
-from verticil.shared.release.ordered import ordered_numbers
-from verticil.shared.release.synthesis import decode
+from verticil.shared.numerics.knowledge.rules import Knowledge
+from verticil.shared.synthesis.ordered import ordered_numbers
+from verticil.shared.synthesis.synthesis import decode
 
 N = 60_000
 FALSE_ALARM = 1e-6

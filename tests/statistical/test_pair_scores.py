@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.estimation import axes
-from verticil.shared.estimation.design import as_design
-from verticil.shared.estimation.independence import independence_p_value
-from verticil.shared.estimation.information import links, pair_information, plug_in_information
+from verticil.shared.mechanisms.transition import quantize, symmetric
+from verticil.shared.numerics.estimation import axes
+from verticil.shared.numerics.estimation.design import as_design
+from verticil.shared.numerics.estimation.independence import independence_p_value
+from verticil.shared.numerics.estimation.information import links, pair_information, plug_in_information
 
 REPLICATES = 2000
 DRAWS = 50

@@ -18,8 +18,8 @@ from verticil.experiments.published import FIGURE_2, table_1_design
 from verticil.experiments.randomization import draw_records, true_table
 from verticil.party.dataset.perturb import perturb
 from verticil.party.protocol.peer.learner import learn_families
-from verticil.shared.channels.transition import identity, quantize
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.mechanisms.transition import identity, quantize
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.document import ParameterRule
 from verticil.shared.study.peer import reads
 from verticil.shared.study.protocols import sent_units

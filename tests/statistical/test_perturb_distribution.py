@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import chi2
 
 from verticil.party.dataset.perturb import perturb, perturb_numpy, record_tags, unit_key
-from verticil.shared.channels.transition import Transition, quantize, symmetric
+from verticil.shared.mechanisms.transition import Transition, quantize, symmetric
 
 N = 200_000
 ALPHA = 1e-8

@@ -15,8 +15,8 @@ from verticil.miner.learning.posterior.scores import PosteriorScores
 from verticil.miner.learning.search.protocol import UNINTERRUPTED
 from verticil.miner.learning.selection import search_columns
 from verticil.miner.learning.tables import FamilyTables
-from verticil.shared.arrays import Floats
-from verticil.shared.posterior.sample import GraphSample
+from verticil.shared.core.arrays import Floats
+from verticil.shared.numerics.posterior.sample import GraphSample
 from verticil.shared.study.document import PosteriorRule, ReleaseRule, Study
 
 D3 = np.array(graphs(3))

@@ -15,16 +15,16 @@ import pytest
 
 from support.knowing import CHILDREN, content_that_knows, study_that_knows
 from support.releases import random_network
-from verticil.shared.knowledge import raking
-from verticil.shared.knowledge.raking import raked
-from verticil.shared.knowledge.support import Support
-from verticil.shared.model import elimination
-from verticil.shared.model.elimination import TooWideError, condition, family_shares, network_marginals
-from verticil.shared.model.network import Network
-from verticil.shared.model.schema import Variable
-from verticil.shared.release.shares import model_shares
-from verticil.shared.release.synthesis import sample_codes
-from verticil.shared.release.synthetic import FALSE_ALARMS, unlikely_family
+from verticil.shared.numerics.knowledge import raking
+from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.support import Support
+from verticil.shared.numerics.model import elimination
+from verticil.shared.numerics.model.elimination import TooWideError, condition, family_shares, network_marginals
+from verticil.shared.numerics.model.network import Network
+from verticil.shared.numerics.model.schema import Variable
+from verticil.shared.synthesis.shares import model_shares
+from verticil.shared.synthesis.synthesis import sample_codes
+from verticil.shared.synthesis.synthetic import FALSE_ALARMS, unlikely_family
 
 STATES = (2, 3, 3, 2, 4)
 TREE = ((), (0,), (0,), (1,), (3,))

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Family, Network
-from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.release.sampling_plan import assign_by_rank_plain, category_boundaries, record_keys
-from verticil.shared.release.synthesis import sample_codes
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Family, Network
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.vocabulary import SAMPLING
+from verticil.shared.synthesis.sampling_plan import assign_by_rank_plain, category_boundaries, record_keys
+from verticil.shared.synthesis.synthesis import sample_codes
 
 N = 50_000
 FALSE_ALARM = 1e-6

@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import chi2
 
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Family, Network
-from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.release.synthesis import CHUNK, sample_chunks, sample_codes
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Family, Network
+from verticil.shared.numerics.model.schema import Schema, Variable
+from verticil.shared.synthesis.synthesis import CHUNK, sample_chunks, sample_codes
 
 STATES = (2, 3, 2, 3, 4)
 PARENTS = ((), (0,), (0,), (1, 2), (2, 3))

@@ -14,17 +14,17 @@ import pytest
 from scipy.stats import chi2
 
 from support.releases import random_network
-from verticil.shared.knowledge.raking import raked
-from verticil.shared.knowledge.rules import Condition, Knowledge, Rule
-from verticil.shared.knowledge.support import Support, support
-from verticil.shared.model import elimination
-from verticil.shared.model.elimination import conditioned, network_marginals, network_pair
-from verticil.shared.model.network import Network
-from verticil.shared.model.schema import Variable
-from verticil.shared.release import synthesis
-from verticil.shared.release.synthesis import CHUNK, RulesTooWideError, sample_chunks, sample_codes
-from verticil.shared.release.synthetic import FALSE_ALARMS, unlikely_family
+from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.rules import Condition, Knowledge, Rule
+from verticil.shared.numerics.knowledge.support import Support, support
+from verticil.shared.numerics.model import elimination
+from verticil.shared.numerics.model.elimination import conditioned, network_marginals, network_pair
+from verticil.shared.numerics.model.network import Network
+from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.vocabulary import SAMPLING
+from verticil.shared.synthesis import synthesis
+from verticil.shared.synthesis.synthesis import CHUNK, RulesTooWideError, sample_chunks, sample_codes
+from verticil.shared.synthesis.synthetic import FALSE_ALARMS, unlikely_family
 
 FALSE_ALARM = 1e-6
 PARENTS = ((), (0,), (0, 1), (2,), (1, 3), (4,), (3, 5))

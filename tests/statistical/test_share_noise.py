@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from verticil.shared.channels.gaussian import share_sigma, whole_numbers
-from verticil.shared.channels.share_noise import ROUNDED, ShareNoise
+from verticil.shared.mechanisms.gaussian import share_sigma, whole_numbers
+from verticil.shared.mechanisms.share_noise import ROUNDED, ShareNoise
 
 N = 400_000
 FALSE_ALARM = 1e-6

@@ -15,7 +15,7 @@ from scipy.stats import chi2, norm
 
 from verticil.party.dataset.perturb import record_tags
 from verticil.party.dataset.subsets import select
-from verticil.shared.channels.subset import Subset, subset_selection
+from verticil.shared.mechanisms.subset import Subset, subset_selection
 
 N = 200_000
 ALPHA = 1e-8

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from verticil.shared.channels.transition import binary, identity, quantize, symmetric
-from verticil.shared.estimation.axes import apply_axes
-from verticil.shared.estimation.contingency import family_table
-from verticil.shared.estimation.design import as_design
-from verticil.shared.estimation.parameters import family_parameters, marginal_parameters
+from verticil.shared.mechanisms.transition import binary, identity, quantize, symmetric
+from verticil.shared.numerics.estimation.axes import apply_axes
+from verticil.shared.numerics.estimation.contingency import family_table
+from verticil.shared.numerics.estimation.design import as_design
+from verticil.shared.numerics.estimation.parameters import family_parameters, marginal_parameters
 
 FALSE_ALARM = 1e-6
 RUNS = 400

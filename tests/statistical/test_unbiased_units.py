@@ -17,10 +17,10 @@ from scipy import stats
 from verticil.party.dataset.encoding import Compound
 from verticil.party.dataset.perturb import perturb_numpy, record_tags
 from verticil.party.dataset.subsets import select
-from verticil.shared.channels.subset import subset_selection
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.estimation.contingency import family_counts
-from verticil.shared.estimation.design import ColumnUnit, family_design
+from verticil.shared.mechanisms.subset import subset_selection
+from verticil.shared.mechanisms.transition import quantize, symmetric
+from verticil.shared.numerics.estimation.contingency import family_counts
+from verticil.shared.numerics.estimation.design import ColumnUnit, family_design
 
 FALSE_ALARM = 1e-6
 RUNS = 400

@@ -28,16 +28,16 @@ from verticil.party.dataset.sources.server import Server
 from verticil.party.dataset.table import DatasetRule, header, read_parts
 from verticil.party.operator.limits import _LIMIT, read_limits
 from verticil.pki.request import _LIMIT_BYTES, read_request
-from verticil.shared.airgap.bundle import read_statement
-from verticil.shared.config import load_federation, read_toml
-from verticil.shared.errors import VerticilError, from_code
-from verticil.shared.foreign_files import limits
-from verticil.shared.formats.posterior import read_networks
-from verticil.shared.identity.pki import read_certificates
-from verticil.shared.knowledge import turtle
-from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.release.synthetic import read_records
+from verticil.shared.core.errors import VerticilError, from_code
+from verticil.shared.documents.config import load_federation, read_toml
+from verticil.shared.documents.foreign_files import limits
+from verticil.shared.federation.airgap.bundle import read_statement
+from verticil.shared.federation.identity.pki import read_certificates
+from verticil.shared.numerics.knowledge import turtle
+from verticil.shared.numerics.model.schema import Schema, Variable
+from verticil.shared.release.formats.posterior import read_networks
 from verticil.shared.release.verification import verify_release_with
+from verticil.shared.synthesis.synthetic import read_records
 
 MIB: Final = 1 << 20
 HUGE: Final = 1 << 30

@@ -30,17 +30,18 @@ from verticil.party.protocol.reconciliation.reconciler import Reconciler
 from verticil.party.protocol.registry import PartyProtocol
 from verticil.party.protocol.registry import register as register_party
 from verticil.party.protocol.statistics import EVERYONE
-from verticil.shared.channels.share_noise import DISCRETE, KINDS, ShareNoise, share_key
-from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.identity.identity import Role
-from verticil.shared.json_document import Json, Node
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Family, Marginal, Network
+from verticil.shared.core.errors import PeerFault, VerticilError
+from verticil.shared.documents.json_document import Json, Node
+from verticil.shared.documents.record import decode, encode
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.transport.fetch import fetch_bytes
+from verticil.shared.mechanisms.share_noise import DISCRETE, KINDS, ShareNoise, share_key
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Family, Marginal, Network
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.events import EventKind, PlannedEvent, PrivacyEvent
 from verticil.shared.privacy.statement import PrivacyStatement
-from verticil.shared.record import decode, encode
 from verticil.shared.release.content import ReleaseContent, SignedStatement
 from verticil.shared.release.evidence import Trust, signed_document, signed_statement
 from verticil.shared.release.protocol import Checked, ReleaseProtocol, Section
@@ -53,7 +54,6 @@ from verticil.shared.study.protocol import Protocol, Statement
 from verticil.shared.study.protocols import register
 from verticil.shared.study.states import State
 from verticil.shared.study.vocabulary import fail
-from verticil.shared.transport.fetch import fetch_bytes
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 NAME = "counting"

@@ -37,22 +37,50 @@ from verticil.party.storage.secret import FILE_NAME as SECRET_NAME
 from verticil.party.storage.secret import read_secret
 from verticil.pki.register import sign_request
 from verticil.pki.request import create_request, parse_request, read_request
-from verticil.shared import json_document
-from verticil.shared.airgap.bundle import BundleEntries, Reference, parse_entry, read_statement
-from verticil.shared.airgap.bundle import Statement as CarriedStatement
-from verticil.shared.airgap.bundle import pack as pack_bundle
-from verticil.shared.airgap.bundle import parse_statement as parse_carried_statement
-from verticil.shared.airgap.bundle import unpack as unpack_bundle
-from verticil.shared.airgap.exchange import Journal, load_journal, store_journal
-from verticil.shared.alignment.statements import common_body, parse_common
-from verticil.shared.artifact import pack, unpack
-from verticil.shared.audit import entries
-from verticil.shared.audit import verify as verify_audit
-from verticil.shared.config import load_federation, read_toml
-from verticil.shared.errors import VerticilError
-from verticil.shared.formats import model_json
-from verticil.shared.formats import posterior as posterior_json
-from verticil.shared.formats.deletion import (
+from verticil.shared.core.errors import VerticilError
+from verticil.shared.documents import json_document
+from verticil.shared.documents.config import load_federation, read_toml
+from verticil.shared.documents.record import encode, parse
+from verticil.shared.federation.airgap.bundle import BundleEntries, Reference, parse_entry, read_statement
+from verticil.shared.federation.airgap.bundle import Statement as CarriedStatement
+from verticil.shared.federation.airgap.bundle import pack as pack_bundle
+from verticil.shared.federation.airgap.bundle import parse_statement as parse_carried_statement
+from verticil.shared.federation.airgap.bundle import unpack as unpack_bundle
+from verticil.shared.federation.airgap.exchange import Journal, load_journal, store_journal
+from verticil.shared.federation.alignment.statements import common_body, parse_common
+from verticil.shared.federation.audit import entries
+from verticil.shared.federation.audit import verify as verify_audit
+from verticil.shared.federation.identity.authority import create_authority, issue, open_authority
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.pki import (
+    load_credentials,
+    load_private_key,
+    read_certificates,
+    read_private_file,
+)
+from verticil.shared.federation.identity.signing import SigningKey, verify_signed
+from verticil.shared.federation.membership.installation import install, read_fingerprint
+from verticil.shared.federation.membership.revocation import make_list, parse_list
+from verticil.shared.federation.transport import sealing as hpke
+from verticil.shared.federation.transport.chunks import ChunkReader, make_chunks, plain_data
+from verticil.shared.federation.transport.errors_on_wire import from_detail
+from verticil.shared.masked.arithmetic.derivation import PURPOSE
+from verticil.shared.masked.arithmetic.streams import listed as fields_listed
+from verticil.shared.masked.round import envelope
+from verticil.shared.masked.round.messages import Kind
+from verticil.shared.masked.round.proof import read_signed_message
+from verticil.shared.numerics.knowledge.turtle import read_turtle
+from verticil.shared.numerics.model.artifact import pack, unpack
+from verticil.shared.numerics.model.joint import JointModel
+from verticil.shared.numerics.model.network import PairEstimate
+from verticil.shared.release.bundle import sign_release, write_release
+from verticil.shared.release.evidence import (
+    Countersignature,
+    read_countersignature,
+)
+from verticil.shared.release.formats import model_json
+from verticil.shared.release.formats import posterior as posterior_json
+from verticil.shared.release.formats.deletion import (
     Deleted,
     Deletion,
     PeerDeletion,
@@ -61,28 +89,7 @@ from verticil.shared.formats.deletion import (
     parse_peer_deletion,
     parse_peer_holding,
 )
-from verticil.shared.identity.authority import create_authority, issue, open_authority
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.pki import load_credentials, load_private_key, read_certificates, read_private_file
-from verticil.shared.identity.signing import SigningKey, verify_signed
-from verticil.shared.knowledge.turtle import read_turtle
-from verticil.shared.masked.derivation import PURPOSE
-from verticil.shared.masked.streams import listed as fields_listed
-from verticil.shared.masked_round import envelope
-from verticil.shared.masked_round.messages import Kind
-from verticil.shared.masked_round.proof import read_signed_message
-from verticil.shared.membership.installation import install, read_fingerprint
-from verticil.shared.membership.revocation import make_list, parse_list
-from verticil.shared.model.joint import JointModel
-from verticil.shared.model.network import PairEstimate
-from verticil.shared.record import encode, parse
-from verticil.shared.release.bundle import sign_release, write_release
-from verticil.shared.release.evidence import (
-    Countersignature,
-    read_countersignature,
-)
 from verticil.shared.release.statement import parse_statement, statement_body
-from verticil.shared.release.synthetic import read_records
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import Approval, declared_units, parse_approval
@@ -90,9 +97,7 @@ from verticil.shared.study.document import LeftOut
 from verticil.shared.study.reading import read_declarations, read_study
 from verticil.shared.study.structure_document import parse_structure, structure_body
 from verticil.shared.study.sub_model import SubModel, parse_sub_model
-from verticil.shared.transport import sealing as hpke
-from verticil.shared.transport.chunks import ChunkReader, make_chunks, plain_data
-from verticil.shared.transport.errors_on_wire import from_detail
+from verticil.shared.synthesis.synthetic import read_records
 from verticil.simulation.provision import OPEN_LIMITS, csv_site, provision
 from verticil.wire.v1 import carried_pb2, common_pb2, coordinator_pb2
 
@@ -294,16 +299,16 @@ def make_decoders(
             lambda data: read_head(io.BytesIO(data), "backup"),
             b"".join(custody.seal([b"state"], "a passphrase", {"party": "clinic"}, cost=2)),
         ),
-        "shared.transport.sealing.open_sealed": Decoder(
+        "shared.federation.transport.sealing.open_sealed": Decoder(
             lambda data: hpke.open_sealed(data, recipient=to, sender=of.public_key(), info=b"i", aad=b"a"),
             hpke.seal(b"message", recipient=to.public_key(), sender=of, info=b"i", aad=b"a"),
         ),
-        "shared.masked_round.envelope.read_frames": Decoder(_file(folder, masked.name, frames), masked.read_bytes()),
-        "shared.masked_round.envelope.read_signed": Decoder(
+        "shared.masked.round.envelope.read_frames": Decoder(_file(folder, masked.name, frames), masked.read_bytes()),
+        "shared.masked.round.envelope.read_signed": Decoder(
             _file(folder, masked.name, lambda path: envelope.read_signed(path, what=b"w", name="x", sizes=sizes)),
             masked.read_bytes(),
         ),
-        "shared.masked_round.proof.read_signed_message": Decoder(
+        "shared.masked.round.proof.read_signed_message": Decoder(
             read_signed_message,
             fields_listed(
                 fields_listed(PURPOSE, "message", bytes(32), 1, bytes(32), "", Kind.HELLO, "clinic", "", bytes(32)),
@@ -312,38 +317,38 @@ def make_decoders(
             ),
         ),
         **_of_carried(folder, SigningKey.load(node / "pki" / "clinic.sign", node / "pki" / "clinic.crt"), now),
-        "shared.artifact.unpack": Decoder(
+        "shared.numerics.model.artifact.unpack": Decoder(
             lambda data: unpack(data, 5, 1000), pack(np.arange(1000, dtype=np.uint8) % 5, 5)
         ),
-        "shared.alignment.statements.parse_common": Decoder(
+        "shared.federation.alignment.statements.parse_common": Decoder(
             parse_common,
             common_body(mode="dh-psi", study=bytes(32), party="clinic", n_common=32, common_sha256=sha256_of_common),
         ),
-        "shared.formats.deletion.parse_deletion": Decoder(parse_deletion, deletion),
-        "shared.formats.deletion.parse_peer_deletion": Decoder(parse_peer_deletion, deleted_at_peer),
-        "shared.formats.deletion.parse_peer_holding": Decoder(parse_peer_holding, held_at_peer),
-        "shared.json_document.parse": Decoder(
+        "shared.release.formats.deletion.parse_deletion": Decoder(parse_deletion, deletion),
+        "shared.release.formats.deletion.parse_peer_deletion": Decoder(parse_peer_deletion, deleted_at_peer),
+        "shared.release.formats.deletion.parse_peer_holding": Decoder(parse_peer_holding, held_at_peer),
+        "shared.documents.json_document.parse": Decoder(
             lambda data: json_document.parse(data, source="x"), (release / "manifest.json").read_bytes()
         ),
-        "shared.formats.model_json.read": Decoder(model_json.read, (release / "model.json").read_bytes()),
-        "shared.formats.model_json.read_marginals": Decoder(
+        "shared.release.formats.model_json.read": Decoder(model_json.read, (release / "model.json").read_bytes()),
+        "shared.release.formats.model_json.read_marginals": Decoder(
             lambda data: model_json.read_marginals(data, release_study.schema), (release / "model.json").read_bytes()
         ),
-        "shared.formats.model_json.read_pairs": pairs(),
-        "shared.formats.model_json.read_joint": joint("mixture", random_mixture),
-        "shared.formats.model_json.read_joint of records": joint("records", random_records),
-        "shared.formats.posterior.read": posterior(),
+        "shared.release.formats.model_json.read_pairs": pairs(),
+        "shared.release.formats.model_json.read_joint": joint("mixture", random_mixture),
+        "shared.release.formats.model_json.read_joint of records": joint("records", random_records),
+        "shared.release.formats.posterior.read": posterior(),
         "shared.release.statement.parse_statement": Decoder(
             lambda data: parse_statement(data, peers), statement_body(case.statement("clinic"), peers)
         ),
-        "shared.release.synthetic.read_records": records("synthetic.csv"),
-        "shared.release.synthetic.read_records of Parquet": records("synthetic.parquet"),
+        "shared.synthesis.synthetic.read_records": records("synthetic.csv"),
+        "shared.synthesis.synthetic.read_records of Parquet": records("synthetic.parquet"),
         "shared.release.verification.verify_release": verified("manifest.json"),
         "shared.release.verification.verify_release of the signature": verified("manifest.sig"),
         "shared.study.approval.parse_approval": Decoder(parse_approval, approval),
         "shared.study.canonical.from_bytes": Decoder(canonical.from_bytes, canonical.to_bytes(release_study)),
         "shared.study.canonical.from_bytes between peers": Decoder(canonical.from_bytes, canonical.to_bytes(peers)),
-        "shared.record.parse": Decoder(
+        "shared.documents.record.parse": Decoder(
             lambda data: parse(data, source="x", limit=10**6), canonical.to_bytes(release_study)
         ),
         "party.policy.approval.parsed": Decoder(parsed, canonical.to_bytes(release_study)),
@@ -353,7 +358,7 @@ def make_decoders(
             structure_body(effective, case.structure.dag.parents, {"method": "genetic"}),
         ),
         "shared.study.reading.read_study": Decoder(_file(folder, "study.toml", read_study), study_text),
-        "shared.knowledge.turtle.read_turtle": Decoder(
+        "shared.numerics.knowledge.turtle.read_turtle": Decoder(
             lambda data: read_turtle(data, source="rules.ttl", values={"sex": ("Male", "Female")}), GRAPH.encode()
         ),
         "shared.study.reading.read_declarations": Decoder(
@@ -364,8 +369,8 @@ def make_decoders(
             ),
             declaration.read_bytes(),
         ),
-        "shared.config.read_toml": Decoder(_file(folder, "study.toml", read_toml), study_text),
-        "shared.config.load_federation": Decoder(
+        "shared.documents.config.read_toml": Decoder(_file(folder, "study.toml", read_toml), study_text),
+        "shared.documents.config.load_federation": Decoder(
             _file(node, "federation.toml", load_federation), (node / "federation.toml").read_bytes()
         ),
         "party.config.load_party": Decoder(_file(node, "party.toml", load_party), (node / "party.toml").read_bytes()),
@@ -384,7 +389,7 @@ def make_decoders(
         "pki.request.read_request": Decoder(
             _file(request_path.parent, request_path.name, read_request), request_path.read_bytes()
         ),
-        "shared.membership.installation.install": Decoder(
+        "shared.federation.membership.installation.install": Decoder(
             _file(
                 folder,
                 "clinic.signed",
@@ -394,43 +399,43 @@ def make_decoders(
             ),
             answer.read_bytes(),
         ),
-        "shared.membership.installation.read_fingerprint": Decoder(
+        "shared.federation.membership.installation.read_fingerprint": Decoder(
             lambda data: read_fingerprint(data.decode("latin-1")), b"ab:" * 31 + b"ab"
         ),
-        "shared.membership.revocation.parse_list": Decoder(
+        "shared.federation.membership.revocation.parse_list": Decoder(
             lambda data: parse_list(data, authority.certificate, what="list"), denied
         ),
-        "shared.transport.chunks.plain_data": Decoder(
+        "shared.federation.transport.chunks.plain_data": Decoder(
             _parse_proto(common_pb2.Chunk, plain_data), chunk.SerializeToString()
         ),
-        "shared.transport.chunks.plain_data of a zlib stream": Decoder(
+        "shared.federation.transport.chunks.plain_data of a zlib stream": Decoder(
             lambda data: plain_data(common_pb2.Chunk(data=data, encoding=common_pb2.ENCODING_ZLIB)),
             zlib.compress(b"x" * 9000),
         ),
-        "shared.transport.chunks.ChunkReader.read": Decoder(
+        "shared.federation.transport.chunks.ChunkReader.read": Decoder(
             _parse_proto(common_pb2.Chunk, lambda chunk: ChunkReader(offset=0, size=2048).read(chunk)),
             chunk.SerializeToString(),
         ),
-        "shared.transport.errors_on_wire.from_detail": Decoder(
+        "shared.federation.transport.errors_on_wire.from_detail": Decoder(
             _parse_proto(common_pb2.ErrorDetail, from_detail),
             common_pb2.ErrorDetail(code="DISK_FULL", message="full", hint="room").SerializeToString(),
         ),
-        "shared.identity.identity.Identity.parse": Decoder(
+        "shared.federation.identity.identity.Identity.parse": Decoder(
             lambda data: _value_error_is_fine(Identity.parse, data.decode("utf-8", errors="surrogateescape")),
             identity.uri.encode(),
         ),
-        "shared.identity.pki.read_certificates": Decoder(
+        "shared.federation.identity.pki.read_certificates": Decoder(
             _file(folder, "clinic.signed", read_certificates), answer.read_bytes()
         ),
-        "shared.identity.pki.read_private_file": Decoder(
+        "shared.federation.identity.pki.read_private_file": Decoder(
             _file(node / "pki", "clinic.key", lambda path: read_private_file(path, what="key")),
             (node / "pki" / "clinic.key").read_bytes(),
         ),
-        "shared.identity.pki.load_private_key": Decoder(
+        "shared.federation.identity.pki.load_private_key": Decoder(
             _file(node / "pki", "clinic.key", lambda path: load_private_key(path, what="key")),
             (node / "pki" / "clinic.key").read_bytes(),
         ),
-        "shared.identity.pki.load_credentials": Decoder(
+        "shared.federation.identity.pki.load_credentials": Decoder(
             _file(
                 node / "pki",
                 "clinic.crt",
@@ -438,11 +443,11 @@ def make_decoders(
             ),
             (node / "pki" / "clinic.crt").read_bytes(),
         ),
-        "shared.identity.signing.SigningKey.load": Decoder(
+        "shared.federation.identity.signing.SigningKey.load": Decoder(
             _file(node / "pki", "clinic.sign", lambda path: SigningKey.load(path, path.with_suffix(".crt"))),
             (node / "pki" / "clinic.sign").read_bytes(),
         ),
-        "shared.identity.signing.verify_signed": Decoder(
+        "shared.federation.identity.signing.verify_signed": Decoder(
             _parse_proto(common_pb2.Signed, lambda signed: verify_signed(signed, ca, role=Role.MINER)),
             common_pb2.Signed(
                 body=signed.body, signature=signed.signature, certificate=signed.certificate
@@ -454,14 +459,14 @@ def make_decoders(
         "party.dataset.keyfile.read_key": Decoder(
             _file(linkage_key.parent, linkage_key.name, read_key), linkage_key.read_bytes()
         ),
-        "shared.audit.verify": Decoder(
+        "shared.federation.audit.verify": Decoder(
             lambda data: verify_audit(data, anchor_number=0, anchor_hash=bytes(32), name="audit.jsonl"), audit
         ),
         "party.policy.decision_store.ApproverKey.load": Decoder(
             _file(node / "pki", "clinic.sign", ApproverKey.load), (node / "pki" / "clinic.sign").read_bytes()
         ),
         "shared.release.evidence.read_countersignature": Decoder(read_countersignature, countersignature),
-        "shared.audit.entries": Decoder(lambda data: list(entries(data)), audit),
+        "shared.federation.audit.entries": Decoder(lambda data: list(entries(data)), audit),
         "party.policy.approval.content_of": Decoder(content_of, approval),
         "party.dataset.linkage.common_from_bitmap": Decoder(
             lambda data: common_from_bitmap(listed, data, expected_sha256=sha256_of_common, n_common=32, minimum=1),
@@ -495,85 +500,89 @@ def _of_carried(folder: Path, key: SigningKey, now: dt.datetime) -> dict[str, De
             return unpack_bundle(path, Path(fresh) / "in", encryption=None)
 
     return {
-        "shared.airgap.bundle.unpack": Decoder(_file(folder, bundle.name, unpacked), bundle.read_bytes()),
-        "shared.airgap.bundle.read_statement": Decoder(_file(folder, bundle.name, read_statement), bundle.read_bytes()),
-        "shared.airgap.exchange.load_journal": Decoder(
+        "shared.federation.airgap.bundle.unpack": Decoder(_file(folder, bundle.name, unpacked), bundle.read_bytes()),
+        "shared.federation.airgap.bundle.read_statement": Decoder(
+            _file(folder, bundle.name, read_statement), bundle.read_bytes()
+        ),
+        "shared.federation.airgap.exchange.load_journal": Decoder(
             _file(journal, kept.name, lambda path: load_journal(path.parent)), kept.read_bytes()
         ),
-        "shared.airgap.bundle.BundleEntries.read": Decoder(
+        "shared.federation.airgap.bundle.BundleEntries.read": Decoder(
             _file(place, "entries", lambda path: BundleEntries.read(path.parent)), (place / "entries").read_bytes()
         ),
-        "shared.airgap.bundle.parse_entry": Decoder(parse_entry, next(iter(entries)).entry.SerializeToString()),
-        "shared.airgap.bundle.parse_statement": Decoder(parse_carried_statement, encode(statement)),
+        "shared.federation.airgap.bundle.parse_entry": Decoder(
+            parse_entry, next(iter(entries)).entry.SerializeToString()
+        ),
+        "shared.federation.airgap.bundle.parse_statement": Decoder(parse_carried_statement, encode(statement)),
     }
 
 
 NAMES = (
     "party.backup.read_head",
-    "shared.transport.sealing.open_sealed",
-    "shared.masked_round.envelope.read_frames",
-    "shared.masked_round.envelope.read_signed",
-    "shared.masked_round.proof.read_signed_message",
-    "shared.airgap.bundle.unpack",
-    "shared.airgap.bundle.read_statement",
-    "shared.airgap.exchange.load_journal",
-    "shared.airgap.bundle.BundleEntries.read",
-    "shared.airgap.bundle.parse_entry",
-    "shared.airgap.bundle.parse_statement",
-    "shared.artifact.unpack",
-    "shared.alignment.statements.parse_common",
-    "shared.formats.deletion.parse_deletion",
-    "shared.formats.deletion.parse_peer_deletion",
-    "shared.formats.deletion.parse_peer_holding",
-    "shared.json_document.parse",
-    "shared.formats.model_json.read",
-    "shared.formats.model_json.read_marginals",
-    "shared.formats.model_json.read_pairs",
-    "shared.formats.model_json.read_joint",
-    "shared.formats.model_json.read_joint of records",
-    "shared.formats.posterior.read",
+    "shared.federation.transport.sealing.open_sealed",
+    "shared.masked.round.envelope.read_frames",
+    "shared.masked.round.envelope.read_signed",
+    "shared.masked.round.proof.read_signed_message",
+    "shared.federation.airgap.bundle.unpack",
+    "shared.federation.airgap.bundle.read_statement",
+    "shared.federation.airgap.exchange.load_journal",
+    "shared.federation.airgap.bundle.BundleEntries.read",
+    "shared.federation.airgap.bundle.parse_entry",
+    "shared.federation.airgap.bundle.parse_statement",
+    "shared.numerics.model.artifact.unpack",
+    "shared.federation.alignment.statements.parse_common",
+    "shared.release.formats.deletion.parse_deletion",
+    "shared.release.formats.deletion.parse_peer_deletion",
+    "shared.release.formats.deletion.parse_peer_holding",
+    "shared.documents.json_document.parse",
+    "shared.release.formats.model_json.read",
+    "shared.release.formats.model_json.read_marginals",
+    "shared.release.formats.model_json.read_pairs",
+    "shared.release.formats.model_json.read_joint",
+    "shared.release.formats.model_json.read_joint of records",
+    "shared.release.formats.posterior.read",
     "shared.release.statement.parse_statement",
-    "shared.release.synthetic.read_records",
-    "shared.release.synthetic.read_records of Parquet",
+    "shared.synthesis.synthetic.read_records",
+    "shared.synthesis.synthetic.read_records of Parquet",
     "shared.release.verification.verify_release",
     "shared.release.verification.verify_release of the signature",
     "shared.study.approval.parse_approval",
     "shared.study.canonical.from_bytes",
     "shared.study.canonical.from_bytes between peers",
-    "shared.record.parse",
+    "shared.documents.record.parse",
     "party.policy.approval.parsed",
     "shared.study.sub_model.parse_sub_model",
     "shared.study.structure_document.parse_structure",
     "shared.study.reading.read_study",
     "shared.study.reading.read_declarations",
-    "shared.knowledge.turtle.read_turtle",
-    "shared.config.read_toml",
-    "shared.config.load_federation",
+    "shared.numerics.knowledge.turtle.read_turtle",
+    "shared.documents.config.read_toml",
+    "shared.documents.config.load_federation",
     "party.config.load_party",
     "party.operator.limits.read_limits",
     "miner.config.load_miner",
     "pki.request.parse_request",
     "pki.request.read_request",
-    "shared.membership.installation.install",
-    "shared.membership.installation.read_fingerprint",
-    "shared.membership.revocation.parse_list",
-    "shared.transport.chunks.plain_data",
-    "shared.transport.chunks.plain_data of a zlib stream",
-    "shared.transport.chunks.ChunkReader.read",
-    "shared.transport.errors_on_wire.from_detail",
-    "shared.identity.identity.Identity.parse",
-    "shared.identity.pki.read_certificates",
-    "shared.identity.pki.read_private_file",
-    "shared.identity.pki.load_private_key",
-    "shared.identity.pki.load_credentials",
-    "shared.identity.signing.SigningKey.load",
-    "shared.identity.signing.verify_signed",
+    "shared.federation.membership.installation.install",
+    "shared.federation.membership.installation.read_fingerprint",
+    "shared.federation.membership.revocation.parse_list",
+    "shared.federation.transport.chunks.plain_data",
+    "shared.federation.transport.chunks.plain_data of a zlib stream",
+    "shared.federation.transport.chunks.ChunkReader.read",
+    "shared.federation.transport.errors_on_wire.from_detail",
+    "shared.federation.identity.identity.Identity.parse",
+    "shared.federation.identity.pki.read_certificates",
+    "shared.federation.identity.pki.read_private_file",
+    "shared.federation.identity.pki.load_private_key",
+    "shared.federation.identity.pki.load_credentials",
+    "shared.federation.identity.signing.SigningKey.load",
+    "shared.federation.identity.signing.verify_signed",
     "party.storage.secret.read_secret",
     "party.dataset.keyfile.read_key",
-    "shared.audit.verify",
+    "shared.federation.audit.verify",
     "party.policy.decision_store.ApproverKey.load",
     "shared.release.evidence.read_countersignature",
-    "shared.audit.entries",
+    "shared.federation.audit.entries",
     "party.policy.approval.content_of",
     "party.dataset.linkage.common_from_bitmap",
 )

@@ -13,7 +13,7 @@ from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.intake import Intake
 from verticil.miner.storage.records import StoredColumn, StoredList, StoredSignature
 from verticil.miner.storage.store import Store
-from verticil.shared.artifact import pack
+from verticil.shared.numerics.model.artifact import pack
 from verticil.shared.study.document import (
     Study,
 )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
 
 Rows = NDArray[np.float64]
 
@@ -89,7 +89,7 @@ def shrunk(tables: NoisyTables, start: Rows, table: MeasuredTable, *, about: Row
 
 
 def records_discrepancy(tables: NoisyTables, rows: Rows) -> float:
-    """The same of randomized pairs, the margins taken out (`verticil.shared.joint.stopping`)."""
+    """The same of randomized pairs, the margins taken out (`verticil.shared.numerics.joint.stopping`)."""
     n = tables.people
     missed = explained = left = full = 0.0
     for t in tables.tables:

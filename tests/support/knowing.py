@@ -6,8 +6,8 @@ import dataclasses
 import itertools
 
 from support.releases import content_of, release_study_of_two
-from verticil.shared.knowledge.rules import Condition, Function, Knowledge, Order, Refinement, Rule
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.numerics.knowledge.rules import Condition, Function, Knowledge, Order, Refinement, Rule
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.records import released_records
 from verticil.shared.study import canonical

@@ -11,7 +11,7 @@ from verticil.party.dataset.blinding import seed_macs
 from verticil.party.dataset.linkage import pseudonym_macs
 from verticil.party.dataset.macs import Macs, PackedIds
 from verticil.party.dataset.perturb import record_tags
-from verticil.shared.sorting import ascending
+from verticil.shared.storage.sorting import ascending
 
 Listed = tuple[NDArray[np.uint8], NDArray[np.intp]]
 

@@ -13,13 +13,13 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from support.masked_nodes import Table, plan_for, random_tables
-from verticil.shared.masked.check import RUNS
-from verticil.shared.masked.field import P, Words, signed
-from verticil.shared.masked.plan import Plan
-from verticil.shared.masked_round.messages import Check, Pair, pairs_of
-from verticil.shared.masked_round.pair_work import PairWork, words_of
-from verticil.shared.masked_round.secrets import Secrets, draw
-from verticil.shared.masked_round.tables_work import ShareMaker, noise_of, opened_tables, shape_of
+from verticil.shared.masked.arithmetic.check import RUNS
+from verticil.shared.masked.arithmetic.field import P, Words, signed
+from verticil.shared.masked.arithmetic.plan import Plan
+from verticil.shared.masked.round.messages import Check, Pair, pairs_of
+from verticil.shared.masked.round.pair_work import PairWork, words_of
+from verticil.shared.masked.round.secrets import Secrets, draw
+from verticil.shared.masked.round.tables_work import ShareMaker, noise_of, opened_tables, shape_of
 
 T1 = bytes(32)
 

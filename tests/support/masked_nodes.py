@@ -15,15 +15,15 @@ from pathlib import Path
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from verticil.shared.channels.discrete_gaussian import discrete_sigma
-from verticil.shared.identity.authority import create_authority, issue
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.signing import SigningKey, verify_signed
-from verticil.shared.masked.opening import sigma_each
-from verticil.shared.masked.plan import Plan
-from verticil.shared.masked_round.mail import Credentials
-from verticil.shared.masked_round.messages import Kind, Message, messages_of
-from verticil.shared.masked_round.round import Round
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.signing import SigningKey, verify_signed
+from verticil.shared.masked.arithmetic.opening import sigma_each
+from verticil.shared.masked.arithmetic.plan import Plan
+from verticil.shared.masked.round.mail import Credentials
+from verticil.shared.masked.round.messages import Kind, Message, messages_of
+from verticil.shared.masked.round.round import Round
+from verticil.shared.mechanisms.discrete_gaussian import discrete_sigma
 from verticil.wire.v1 import common_pb2
 
 START = dt.datetime(2026, 1, 5, tzinfo=dt.UTC)

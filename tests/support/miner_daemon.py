@@ -11,10 +11,10 @@ import pytest
 from support import PATIENCE_SECONDS
 from verticil.miner.config import MinerConfig, load_miner
 from verticil.miner.daemon import init_miner, run_miner
-from verticil.shared.identity.authority import create_authority, issue
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.pki import load_credentials
-from verticil.shared.transport.client import Connection
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.pki import load_credentials
+from verticil.shared.federation.transport.client import Connection
 
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
 

@@ -21,13 +21,15 @@ from verticil.miner.config import Limits
 from verticil.miner.rules.rounds import Sealing
 from verticil.miner.scheduler.learning import Executor, InlineLearning
 from verticil.miner.service.node import MinerNode
-from verticil.shared.artifact import pack
-from verticil.shared.errors import VerticilError
-from verticil.shared.identity.authority import create_authority, issue
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.signing import SigningKey
-from verticil.shared.model.schema import Variable
-from verticil.shared.record import encode
+from verticil.shared.core.errors import VerticilError
+from verticil.shared.documents.record import encode
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.transport.authorization import EMPTY_DENY_LIST, Revocations
+from verticil.shared.federation.transport.in_memory import InMemoryControl, InMemoryCoordinator
+from verticil.shared.numerics.model.artifact import pack
+from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import Approval, declared_units
 from verticil.shared.study.document import (
@@ -35,8 +37,6 @@ from verticil.shared.study.document import (
     Study,
 )
 from verticil.shared.study.states import State
-from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
-from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 
 PARTIES = ("north", "south", "west")

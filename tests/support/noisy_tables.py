@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 
 from support.studies import numbered, study_of
-from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
-from verticil.shared.model.joint import Mixture
+from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.numerics.model.joint import Mixture
 from verticil.shared.study.document import ParameterRule, ReleaseRule, StructureRule, Study
 
 N_STATES = (2, 3, 2, 4, 3)

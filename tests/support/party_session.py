@@ -24,15 +24,15 @@ from verticil.party.policy.ledger import Ledger
 from verticil.party.site import init_state
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import PartyState
-from verticil.shared.identity.authority import create_authority, issue
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.signing import SigningKey
-from verticil.shared.membership.revocation import DenyList
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.membership.revocation import DenyList
+from verticil.shared.federation.transport.in_memory import InMemoryControl, InMemoryCoordinator
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator
 from verticil.wire.v1 import control_pb2, coordinator_pb2
 
 N_COMMON = 800
@@ -458,7 +458,7 @@ def another_effective(change: Callable[[Study], Study]):
 
 
 def weaker_own(study: Study) -> Study:
-    from verticil.shared.channels.transition import quantize, symmetric
+    from verticil.shared.mechanisms.transition import quantize, symmetric
 
     unit = dataclasses.replace(study.units[0], transition=quantize(symmetric(2, epsilon=9.0)))
     return study.with_declaration({0: unit})

@@ -28,14 +28,14 @@ from verticil.party.protocol.randomization import Spool
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import StudyRecord
-from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.identity.authority import create_authority, issue
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.signing import SigningKey
+from verticil.shared.core.errors import PeerFault, VerticilError
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.transport.authorization import EMPTY_DENY_LIST, Revocations
+from verticil.shared.federation.transport.fetch import fetch_bytes, send_parts
+from verticil.shared.federation.transport.in_memory import InMemoryCoordinator, InMemoryPeer
 from verticil.shared.release.statement import software_text
-from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
-from verticil.shared.transport.fetch import fetch_bytes, send_parts
-from verticil.shared.transport.in_memory import InMemoryCoordinator, InMemoryPeer
 from verticil.wire.v1 import peer_pb2
 
 NAMES = ("north", "south", "west")

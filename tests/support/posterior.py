@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.arrays import Counts, Floats
-from verticil.shared.model.constraints import Constraints
-from verticil.shared.posterior.chains import shapes_of
-from verticil.shared.posterior.local_scores import FamilyValue, dirichlet_score
-from verticil.shared.posterior.parent_sets import ParentSets, parent_sets
-from verticil.shared.posterior.prior import StructurePrior
+from verticil.shared.core.arrays import Counts, Floats
+from verticil.shared.numerics.model.constraints import Constraints
+from verticil.shared.numerics.posterior.chains import shapes_of
+from verticil.shared.numerics.posterior.local_scores import FamilyValue, dirichlet_score
+from verticil.shared.numerics.posterior.parent_sets import ParentSets, parent_sets
+from verticil.shared.numerics.posterior.prior import StructurePrior
 
 THREE = np.array([30, 10, 20, 5, 4, 16, 3, 12]).reshape(2, 2, 2)
 FOUR = np.array([24, 6, 9, 11, 3, 8, 2, 14, 7, 5, 4, 6, 1, 9, 3, 18]).reshape(2, 2, 2, 2)
@@ -55,7 +55,8 @@ def sets_of(
 def plain_redraw(
     sets: ParentSets, graph: Sequence[int], chosen: Sequence[int], generator: np.random.Generator
 ) -> list[int]:
-    """Draw the parents of some variables anew, in plain numpy: `verticil.shared.posterior.kernels.redraw` as one would write it.
+    """Draw the parents of some variables anew, in plain numpy: `verticil.shared.numerics.posterior.kernels.redraw` as one would
+    write it.
 
     For each graph H on the chosen ones, the sets of each that meet the descendants of all its parents in H, and of none of the
     others, are looked for in its whole table.

@@ -11,9 +11,9 @@ from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
 from verticil.party.operator import commands
 from verticil.party.operator.commands import countersign
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.pki import utc_now
-from verticil.shared.identity.signing import SigningKey
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.pki import utc_now
+from verticil.shared.federation.identity.signing import SigningKey
 from verticil.shared.study.states import State
 
 STUDY = session.STUDY

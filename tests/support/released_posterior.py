@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from verticil.shared.arrays import Floats
+from verticil.shared.core.arrays import Floats
 
 Parents = tuple[int, ...]
 """A mask of parents for each variable."""

@@ -14,18 +14,16 @@ from numpy.typing import NDArray
 
 from verticil.party.dataset.perturb import perturb, record_tags
 from verticil.party.protocol.peer.learner import learn_families, share_noise
-from verticil.shared.channels.transition import binary, identity, quantize, symmetric
-from verticil.shared.formats.posterior import Agreement, Edge, Predicted, PublishedPosterior
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.joint import JointModel, Mixture, WeightedRecords
-from verticil.shared.model.network import Family, Marginal, Network, PairEstimate
-from verticil.shared.model.rounding import round_joint, round_network
-from verticil.shared.model.schema import Missing, Schema, Variable
+from verticil.shared.mechanisms.transition import binary, identity, quantize, symmetric
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.joint import JointModel, Mixture, WeightedRecords
+from verticil.shared.numerics.model.network import Family, Marginal, Network, PairEstimate
+from verticil.shared.numerics.model.rounding import round_joint, round_network
+from verticil.shared.numerics.model.schema import Missing, Schema, Variable
 from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.formats.posterior import Agreement, Edge, Predicted, PublishedPosterior
 from verticil.shared.release.records import released_records
-from verticil.shared.release.shares import model_shares
 from verticil.shared.release.statement import PartyStatement, Received, software_text
-from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study import canonical
 from verticil.shared.study.document import (
     GeneticRule,
@@ -40,6 +38,8 @@ from verticil.shared.study.document import (
 from verticil.shared.study.peer import reads
 from verticil.shared.study.structure_document import Structure, given_structure
 from verticil.shared.study.unit import Unit
+from verticil.shared.synthesis.shares import model_shares
+from verticil.shared.synthesis.synthesis import sample_codes
 
 HARD_LABELS = (
     "<=50K",

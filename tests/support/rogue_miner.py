@@ -17,13 +17,13 @@ from support import party_session as session
 from verticil.party import daemon
 from verticil.party.limits.policy import MAX_OPEN_STUDIES
 from verticil.party.site import Site
-from verticil.shared.config import load_federation
-from verticil.shared.errors import from_code
-from verticil.shared.identity.pki import load_credentials
-from verticil.shared.identity.signing import SigningKey
+from verticil.shared.core.errors import from_code
+from verticil.shared.documents.config import load_federation
+from verticil.shared.federation.identity.pki import load_credentials
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.transport.interface import Coordinator, bind
+from verticil.shared.federation.transport.server import RpcServer
 from verticil.shared.study.states import State
-from verticil.shared.transport.interface import Coordinator, bind
-from verticil.shared.transport.server import RpcServer
 
 pki = session.pki
 

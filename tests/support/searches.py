@@ -17,7 +17,7 @@ from verticil.miner.learning.search.protocol import (
     total_weight,
     violations,
 )
-from verticil.shared.model.graph import Dag
+from verticil.shared.numerics.model.graph import Dag
 
 
 def completed(problem: SearchProblem, dag: Dag) -> Dag:

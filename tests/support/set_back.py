@@ -18,13 +18,13 @@ from verticil.party.policy.ledger import Ledger
 from verticil.party.policy.ledger_rows import LedgerRow
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import PartyState
-from verticil.shared.errors import PeerFault
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.pki import utc_now
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.pki import utc_now
+from verticil.shared.federation.transport.in_memory import InMemoryControl, InMemoryCoordinator, InMemoryPeer
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator, InMemoryPeer
 from verticil.simulation.in_process import run_federation, run_peers, serving_miner
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision
 from verticil.wire.v1 import control_pb2

@@ -40,22 +40,22 @@ from verticil.party.protocol.randomization import Spool
 from verticil.party.protocol.registry import study_of_miner, study_of_parties
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import StudyRecord
-from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.identity.authority import create_authority, issue
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.signing import SigningKey
-from verticil.shared.identity.spoken import spoken
-from verticil.shared.masked.plan import Plan
-from verticil.shared.masked_round.messages import Kind as Message
-from verticil.shared.masked_round.messages import messages_of
-from verticil.shared.membership.installation import make_sealing_key, public_sealing_key
-from verticil.shared.record import decode
+from verticil.shared.core.errors import PeerFault, VerticilError
+from verticil.shared.documents.record import decode
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.identity.spoken import spoken
+from verticil.shared.federation.membership.installation import make_sealing_key, public_sealing_key
+from verticil.shared.federation.transport.in_memory import InMemoryControl, InMemoryCoordinator, InMemoryPeer
+from verticil.shared.federation.transport.sealing import load_sealing_key
+from verticil.shared.masked.arithmetic.plan import Plan
+from verticil.shared.masked.round.messages import Kind as Message
+from verticil.shared.masked.round.messages import messages_of
 from verticil.shared.release.statement import software_text
 from verticil.shared.study import canonical
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.structure_document import given_structure
-from verticil.shared.transport.in_memory import InMemoryControl, InMemoryCoordinator, InMemoryPeer
-from verticil.shared.transport.sealing import load_sealing_key
 from verticil.wire.v1 import control_pb2, coordinator_pb2, peer_pb2
 
 NAMES: Final = ("north", "south")

@@ -7,8 +7,8 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import Any
 
-from verticil.shared.channels.transition import identity, quantize, symmetric
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.mechanisms.transition import identity, quantize, symmetric
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.document import GeneticRule, LinkageRule, ParameterRule, ReleaseRule, StructureRule, Study
 from verticil.shared.study.unit import Unit
 

@@ -23,11 +23,11 @@ import pytest
 
 from support import PATIENCE_SECONDS, archives
 from support.ports import free_port
-from verticil.shared.config import RELAY, load_federation
-from verticil.shared.identity.pki import load_credentials
+from verticil.shared.documents.config import RELAY, load_federation
+from verticil.shared.federation.identity.pki import load_credentials
+from verticil.shared.federation.transport.client import Connection, GrpcControl
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport.client import Connection, GrpcControl
 from verticil.simulation.peers import Standing, load_everywhere, standing, take_home
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision, set_endpoint
 from verticil.wire.v1 import common_pb2, control_pb2

@@ -1,8 +1,9 @@
 """A program that lets a whole federation die, again and again, at the steps by which anything becomes durable.
 
 It runs an in-process federation (`verticil.simulation`), with the clock standing still and one state on the disk, in forked
-processes. A watcher of `verticil.shared.durable` ends the process at a step with ``os._exit``: no ``finally``, no rollback, no
-closing of files; every node dies at once. The next process opens everything from the disk with new objects and goes on.
+processes. A watcher of `verticil.shared.storage.durable` ends the process at a step with ``os._exit``: no ``finally``, no
+rollback, no closing of files; every node dies at once. The next process opens everything from the disk with new objects and goes
+on.
 
 In a *chain* it dies once at every *site* (a kind of step, called from one place of the code) that is reached, right before and
 right after it, one death after the other within one study, until nothing new is left to die at. With ``--each N``, every N-th
@@ -52,17 +53,18 @@ import verticil.miner.service.node
 import verticil.miner.storage.linkage
 import verticil.party.daemon
 import verticil.party.local_dataset
+import verticil.shared.federation.transport.fetch
+import verticil.shared.federation.transport.in_memory
 import verticil.shared.release.report.page
-import verticil.shared.transport.fetch
-import verticil.shared.transport.in_memory
 import verticil.simulation.analyst
 from verticil.party.audit import common_sets
 from verticil.party.protocol.central import alignment
 from verticil.party.protocol.peer.artifact_store import kept_after
-from verticil.shared import durable, nameless, sorting
-from verticil.shared.release import records, synthesis, synthetic, written
+from verticil.shared.release import records
+from verticil.shared.storage import durable, nameless, sorting
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
+from verticil.shared.synthesis import synthesis, synthetic, written
 from verticil.simulation import peers
 from verticil.simulation.in_process import run_federation, run_peers
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision

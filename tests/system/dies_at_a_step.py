@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 
 from verticil.cli.main import run
-from verticil.shared import durable
+from verticil.shared.storage import durable
 
 
 def watcher(report: int, last: int) -> Callable[[durable.Step], None]:

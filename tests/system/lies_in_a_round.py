@@ -22,13 +22,13 @@ from verticil.miner.rules import rounds as miner_rounds
 from verticil.miner.service.coordinator import Coordinator
 from verticil.party.protocol.masked import study as party_study
 from verticil.party.protocol.masked.exchange import Exchange
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.masked.field import P
-from verticil.shared.masked.plan import Plan
-from verticil.shared.masked_round.contents import Contents
-from verticil.shared.masked_round.messages import Kind, Message
-from verticil.shared.masked_round.pair_work import PairWork
-from verticil.shared.masked_round.round import Item, Round
+from verticil.shared.masked.arithmetic.field import P
+from verticil.shared.masked.arithmetic.plan import Plan
+from verticil.shared.masked.round.contents import Contents
+from verticil.shared.masked.round.messages import Kind, Message
+from verticil.shared.masked.round.pair_work import PairWork
+from verticil.shared.masked.round.round import Item, Round
+from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.wire.v1 import coordinator_pb2

@@ -1,9 +1,9 @@
 """A program: one end of an upload into a slow disk, with its own memory measured. Run by test_memory.py.
 
 ``miner FOLDER BYTES RATE`` serves uploads with the product's own receiving, writing and flushing; a watcher of
-`verticil.shared.durable` holds every flush up, so that the disk takes RATE bytes a second. ``party FOLDER BYTES PORT`` sends a
-file of so many random bytes with the product's own sending. Each prints how much its resident memory grew at most since before
-the first byte.
+`verticil.shared.storage.durable` holds every flush up, so that the disk takes RATE bytes a second. ``party FOLDER BYTES PORT``
+sends a file of so many random bytes with the product's own sending. Each prints how much its resident memory grew at most since
+before the first byte.
 """
 
 # A service's methods are called by the names of the wire contract.
@@ -25,14 +25,14 @@ from typing import Any
 from verticil.miner.service.transfer import receive
 from verticil.miner.storage.store import append_durably
 from verticil.party.protocol.central.upload import send_artifact
-from verticil.shared import durable
-from verticil.shared.config import load_federation
-from verticil.shared.identity.identity import Identity
-from verticil.shared.identity.pki import load_credentials
-from verticil.shared.transport.chunks import ChunkReader
-from verticil.shared.transport.client import Connection, GrpcCoordinator
-from verticil.shared.transport.interface import Coordinator, bind
-from verticil.shared.transport.server import RpcServer
+from verticil.shared.documents.config import load_federation
+from verticil.shared.federation.identity.identity import Identity
+from verticil.shared.federation.identity.pki import load_credentials
+from verticil.shared.federation.transport.chunks import ChunkReader
+from verticil.shared.federation.transport.client import Connection, GrpcCoordinator
+from verticil.shared.federation.transport.interface import Coordinator, bind
+from verticil.shared.federation.transport.server import RpcServer
+from verticil.shared.storage import durable
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 

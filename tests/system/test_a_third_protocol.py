@@ -19,14 +19,14 @@ from verticil.cli.main import app
 from verticil.party.config import load_party
 from verticil.party.protocol.registry import PROTOCOLS as PARTY_PROTOCOLS
 from verticil.party.site import Site as PartySite
-from verticil.shared.errors import GateFailed, Misuse, PeerFault
+from verticil.shared.core.errors import GateFailed, Misuse, PeerFault
+from verticil.shared.federation.transport.interface import Peer
 from verticil.shared.privacy import events
 from verticil.shared.release.bundle import MANIFEST
 from verticil.shared.release.protocols import RELEASES
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport.interface import Peer
 from verticil.simulation import simulate
 from verticil.simulation.in_process import run_peers
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision

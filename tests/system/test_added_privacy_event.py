@@ -21,9 +21,9 @@ from verticil.party.operator.reports import ledger as listing
 from verticil.party.policy.planned_statistics import accounts_of, statistics_of
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.errors import GateFailed, Refusal
-from verticil.shared.json_document import Json
+from verticil.shared.core.errors import GateFailed, Refusal
+from verticil.shared.documents.json_document import Json
+from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.events import EventKind, PlannedEvent, PrivacyEvent, register

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from verticil.shared.errors import VerticilError
+from verticil.shared.core.errors import VerticilError
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "deploy" / "docs" / "adding.md").read_text(encoding="utf-8")

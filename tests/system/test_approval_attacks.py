@@ -36,19 +36,19 @@ from verticil.party.policy.by_rule import approve_by_rule
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import PartyState, Task
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.errors import DataFault
-from verticil.shared.identity.authority import create_authority, issue
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.pki import load_credentials, utc_now
-from verticil.shared.model.schema import Missing, Schema, Variable
+from verticil.shared.core.errors import DataFault
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.pki import load_credentials, utc_now
+from verticil.shared.federation.transport.client import Connection, GrpcControl
+from verticil.shared.mechanisms.transition import quantize, symmetric
+from verticil.shared.numerics.model.schema import Missing, Schema, Variable
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.rules import bin_labels
 from verticil.shared.study.states import State
 from verticil.shared.study.unit import Unit
-from verticil.shared.transport.client import Connection, GrpcControl
 from verticil.wire.v1 import control_pb2
 
 N = 300

@@ -28,12 +28,12 @@ from support.ports import free_port
 from verticil.cli.main import main
 from verticil.party.config import load_party
 from verticil.party.daemon import dial, run_party
-from verticil.shared.config import load_federation
-from verticil.shared.errors import CODES, VerticilError
-from verticil.shared.identity.authority import create_authority, issue
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.pki import Credentials, load_credentials
-from verticil.shared.transport.client import Connection, GrpcControl, GrpcCoordinator
+from verticil.shared.core.errors import CODES, VerticilError
+from verticil.shared.documents.config import load_federation
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.pki import Credentials, load_credentials
+from verticil.shared.federation.transport.client import Connection, GrpcControl, GrpcCoordinator
 from verticil.simulation.provision import set_endpoint
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 

@@ -24,7 +24,7 @@ from google.protobuf.message import Message
 
 from support import PATIENCE_SECONDS
 from verticil.party.protocol.masked.rounds import SpooledPeople
-from verticil.shared.errors import VerticilError
+from verticil.shared.core.errors import VerticilError
 from verticil.shared.study.reading import read_study
 from verticil.simulation import simulate
 from verticil.wire.v1 import common_pb2

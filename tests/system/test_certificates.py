@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from support import PATIENCE_SECONDS
-from verticil.shared.config import load_federation
-from verticil.shared.errors import VerticilError
-from verticil.shared.identity.authority import create_authority, issue
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.pki import load_credentials, read_certificates
-from verticil.shared.identity.signing import SigningKey
-from verticil.shared.transport.client import Connection, GrpcControl, GrpcCoordinator
+from verticil.shared.core.errors import VerticilError
+from verticil.shared.documents.config import load_federation
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.pki import load_credentials, read_certificates
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.transport.client import Connection, GrpcControl, GrpcCoordinator
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 
 TABLES = ("approval", "denial", "pseudonyms", "confirmation", "upload", "stored_column")

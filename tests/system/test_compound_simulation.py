@@ -16,8 +16,8 @@ from verticil.cli.main import main
 from verticil.party.config import load_party
 from verticil.party.operator.check import check as check_party
 from verticil.party.site import Site
-from verticil.shared.channels.subset import Subset
-from verticil.shared.formats import model_json
+from verticil.shared.mechanisms.subset import Subset
+from verticil.shared.release.formats import model_json
 from verticil.shared.study.canonical import from_bytes, to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study

@@ -1,9 +1,9 @@
 """Feature 11: whatever is durable is so at once or not at all. A federation that dies at every step publishes the same release.
 
-The steps are found by running: every flush, renaming, removal and commit of every node goes through `verticil.shared.durable`, so
-a step that somebody adds is died at without a word here. `crashes.py` says how. The clock stands still, so that a release that is
-the same is the same in every byte: manifest, receipts and signature too. With masked tables it
-goes, and what has times in it is left out.
+The steps are found by running: every flush, renaming, removal and commit of every node goes through
+`verticil.shared.storage.durable`, so a step that somebody adds is died at without a word here. `crashes.py` says how. The clock
+stands still, so that a release that is the same is the same in every byte: manifest, receipts and signature too. With masked
+tables it goes, and what has times in it is left out.
 """
 
 from __future__ import annotations

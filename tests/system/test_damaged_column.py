@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from support import PATIENCE_SECONDS
-from verticil.shared.config import load_federation
+from verticil.shared.documents.config import load_federation
 from verticil.shared.release.verification import verify_release
 from verticil.simulation.provision import set_endpoint
 from verticil.wire.v1 import common_pb2

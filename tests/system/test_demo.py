@@ -17,8 +17,8 @@ import pyarrow.parquet
 import pytest
 
 from support import PATIENCE_SECONDS
-from verticil.shared.formats import model_json
-from verticil.shared.formats.bif import label_map
+from verticil.shared.release.formats import model_json
+from verticil.shared.release.formats.bif import label_map
 
 COMMAND = [sys.executable, "-m", "verticil.cli", "demo", "--rows", "1000", "--seed", "3", "--format", "json"]
 

@@ -14,7 +14,7 @@ import pytest
 
 from support.linking import pseudonyms
 from verticil.party.dataset.linkage import linkage_context
-from verticil.shared.artifact import unpack
+from verticil.shared.numerics.model.artifact import unpack
 from verticil.shared.study.canonical import digest
 from verticil.shared.study.reading import read_study
 from verticil.simulation import provision, simulate

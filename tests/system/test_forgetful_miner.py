@@ -24,8 +24,8 @@ from verticil.party.config import load_party
 from verticil.party.operator.commands import status
 from verticil.party.operator.pending_studies import inbox
 from verticil.party.site import Site
-from verticil.shared.errors import DataFault
-from verticil.shared.identity.pki import utc_now
+from verticil.shared.core.errors import DataFault
+from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.study.states import State
 from verticil.simulation.provision import Provisioned
 from verticil.wire.v1 import common_pb2

@@ -20,7 +20,7 @@ import pytest
 from support import PATIENCE_SECONDS
 from support.ports import free_port
 from verticil.cli.main import main
-from verticil.shared.errors import CODES
+from verticil.shared.core.errors import CODES
 
 PROBE = Path(__file__).resolve().parents[2] / "deploy" / "verticil-probe"
 NODES = ("miner", "clinic")

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from verticil.shared.errors import VerticilError
+from verticil.shared.core.errors import VerticilError
 from verticil.simulation.chaos import charged, differences, essence
 from verticil.wire.v1 import common_pb2, control_pb2
 

@@ -19,7 +19,7 @@ import pytest
 from verticil.party.config import load_party
 from verticil.party.operator import commands
 from verticil.party.site import Site
-from verticil.shared.masked_round.messages import CHARGED
+from verticil.shared.masked.round.messages import CHARGED
 from verticil.simulation.chaos import charged
 from verticil.wire.v1 import common_pb2, control_pb2
 

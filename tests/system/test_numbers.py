@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 from verticil.analyst.draft import Wording, draft
 from verticil.cli.main import main
-from verticil.shared.errors import DataFault
+from verticil.shared.core.errors import DataFault
 from verticil.simulation import simulate
 
 DATA = Path(__file__).parents[1] / "data"

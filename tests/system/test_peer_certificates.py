@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from support import PATIENCE_SECONDS
-from verticil.shared.config import load_federation
-from verticil.shared.errors import VerticilError
-from verticil.shared.identity.authority import create_authority, issue
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.pki import load_credentials
+from verticil.shared.core.errors import VerticilError
+from verticil.shared.documents.config import load_federation
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.pki import load_credentials
+from verticil.shared.federation.transport.client import Connection, GrpcPeer
 from verticil.shared.study.canonical import digest as digest_of
 from verticil.shared.study.reading import read_study
-from verticil.shared.transport.client import Connection, GrpcPeer
 from verticil.wire.v1 import peer_pb2
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from support import PATIENCE_SECONDS
-from verticil.shared.errors import PeerFault, VerticilError
+from verticil.shared.core.errors import PeerFault, VerticilError
 from verticil.shared.study.reading import read_study
 from verticil.simulation import peers
 from verticil.simulation.in_process import run_peers

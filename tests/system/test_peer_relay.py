@@ -19,8 +19,8 @@ import pytest
 
 from verticil.party.config import load_party
 from verticil.party.protocol.relay.network import open_seals
-from verticil.shared.artifact import HEADER_BYTES, MAGIC
-from verticil.shared.config import RELAY
+from verticil.shared.documents.config import RELAY
+from verticil.shared.numerics.model.artifact import HEADER_BYTES, MAGIC
 from verticil.shared.study.reading import read_study
 from verticil.simulation.in_process import run_peers
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, csv_site, provision

@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 from verticil.cli.main import main
-from verticil.shared.formats import model_json
-from verticil.shared.formats.posterior import read_networks
+from verticil.shared.release.formats import model_json
+from verticil.shared.release.formats.posterior import read_networks
 
 POSTERIOR = """[structure]
 method = "posterior"

@@ -28,7 +28,7 @@ from verticil.experiments.randomization import (
     row_level_tables,
     true_table,
 )
-from verticil.shared.channels.transition import binary, identity, quantize, symmetric
+from verticil.shared.mechanisms.transition import binary, identity, quantize, symmetric
 
 PAGE = (Path(__file__).resolve().parents[2] / "deploy" / "docs" / "measured.md").read_text(encoding="utf-8")
 TYPED = re.findall(r"^<!-- run -->\n```sh\nverticil (reproduce .*)\n```$", PAGE, re.MULTILINE)

@@ -23,7 +23,7 @@ from verticil.experiments.hittmeir import datasets, paper
 from verticil.experiments.hittmeir.measures import SCENARIOS, accuracies, attacks
 from verticil.experiments.hittmeir.scale import FULL, QUICK
 from verticil.experiments.hittmeir.synthesizer import Custom, Method, Recipe, describe, generate, randomized
-from verticil.shared.model.graph import is_separated
+from verticil.shared.numerics.model.graph import is_separated
 
 
 def run(capsys: pytest.CaptureFixture[str], out: Path, *arguments: str) -> dict[str, Any]:

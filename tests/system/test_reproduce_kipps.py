@@ -16,8 +16,8 @@ from verticil.experiments.kipps import datasets, experiment, figures, page, tabl
 from verticil.experiments.kipps.attacks import Attribute, Guessed, Membership
 from verticil.experiments.kipps.experiment import DELTA, EPSILON, OTHERS, PARTS, QUICK, REAL, Asked, Row, Training, Way
 from verticil.experiments.kipps.measures import CLASSIFIERS, Fidelity, Learned
-from verticil.shared.errors import DataFault
-from verticil.shared.knowledge.support import support
+from verticil.shared.core.errors import DataFault
+from verticil.shared.numerics.knowledge.support import support
 from verticil.shared.privacy.figures import most_accurate
 
 SMALL = dataclasses.replace(QUICK, members=300, others=200, permutations=2, people=60)

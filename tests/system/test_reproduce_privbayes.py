@@ -18,9 +18,9 @@ from verticil.experiments.privbayes.datasets import INCOME, Table
 from verticil.experiments.privbayes.experiment import QUICK, Row, Scale, adult_distance
 from verticil.experiments.privbayes.nist import Scores
 from verticil.miner.learning.learn import LearnResult, learn
-from verticil.shared.arrays import Codes
-from verticil.shared.model.rounding import round_joint
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.core.arrays import Codes
+from verticil.shared.numerics.model.rounding import round_joint
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.release.records import released_records
 from verticil.shared.study.document import Study
 

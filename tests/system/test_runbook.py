@@ -31,10 +31,10 @@ from verticil.party.operator.commands import approve
 from verticil.party.protocol.central.review import folder_of
 from verticil.party.site import Site
 from verticil.party.storage.studies import Task
-from verticil.shared.errors import Refusal
-from verticil.shared.identity.authority import certify, chain_pem, issue, open_authority
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.pki import identity_of, read_certificates, utc_now
+from verticil.shared.core.errors import Refusal
+from verticil.shared.federation.identity.authority import certify, chain_pem, issue, open_authority
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.pki import identity_of, read_certificates, utc_now
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State

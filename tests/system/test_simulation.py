@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from verticil.cli.main import main
-from verticil.shared.errors import VerticilError
+from verticil.shared.core.errors import VerticilError
 from verticil.simulation import Simulated, simulate
 from verticil.simulation.federations import adult
 

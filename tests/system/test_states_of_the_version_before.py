@@ -26,7 +26,7 @@ from verticil.party.backup import restore
 from verticil.party.config import load_party
 from verticil.party.site import Site
 from verticil.party.storage.database import SCHEMA_VERSION
-from verticil.shared.channels.share_noise import ROUNDED, ShareNoise, share_key
+from verticil.shared.mechanisms.share_noise import ROUNDED, ShareNoise, share_key
 from verticil.shared.release.verification import verify_release
 from verticil.simulation.provision import Provisioned
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from verticil.cli.main import main
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
 from verticil.shared.study.canonical import digest
 from verticil.shared.study.reading import read_study
 from verticil.simulation.chaos import differences, essence

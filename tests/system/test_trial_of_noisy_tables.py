@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from verticil.miner.learning import from_tables
-from verticil.shared.errors import Misuse
-from verticil.shared.joint.noisy_tables import NoisyTables
+from verticil.shared.core.errors import Misuse
+from verticil.shared.numerics.joint.noisy_tables import NoisyTables
 from verticil.shared.study.reading import read_study
 from verticil.simulation import simulate
 

@@ -29,7 +29,8 @@ from verticil.party.operator.reports import ledger
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import FILE_NAME
 from verticil.party.storage.studies import Task
-from verticil.shared.errors import Refusal
+from verticil.shared.core.errors import Refusal
+from verticil.shared.documents.table import Table
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import add_or_remove, cost_of, numerically, together
 from verticil.shared.privacy.accounts import PUBLIC, Cost
@@ -37,7 +38,6 @@ from verticil.shared.privacy.events import DiscreteGaussianCounts, PlannedEvent,
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State
-from verticil.shared.table import Table
 
 NOW = dt.datetime(2026, 11, 23, 10, 0, tzinfo=dt.UTC)
 SAME = (

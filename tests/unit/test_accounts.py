@@ -21,11 +21,11 @@ from verticil.party.operator.reports import ledger as listing
 from verticil.party.policy.ledger import Ledger
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import FILE_NAME, Database
-from verticil.shared.channels.loss import epsilon_at
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.errors import DataFault, GateFailed, Misuse, Refusal
-from verticil.shared.json_document import Node
-from verticil.shared.model.graph import Dag
+from verticil.shared.core.errors import DataFault, GateFailed, Misuse, Refusal
+from verticil.shared.documents.json_document import Node
+from verticil.shared.mechanisms.loss import epsilon_at
+from verticil.shared.mechanisms.transition import quantize, symmetric
+from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import add_or_remove, cost_of, numerically, together
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Limits, Reader

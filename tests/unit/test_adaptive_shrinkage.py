@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from verticil.shared.joint import adaptive_shrinkage
-from verticil.shared.joint.adaptive_shrinkage import believed
+from verticil.shared.numerics.joint import adaptive_shrinkage
+from verticil.shared.numerics.joint.adaptive_shrinkage import believed
 
 TABLES = 400
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from verticil.miner.storage import linkage as module
 from verticil.miner.storage.linkage import first_disorder, intersect, intersect_tokens, repeated_tokens
-from verticil.shared import sorting
+from verticil.shared.storage import sorting
 
 # Few different bytes, zero and 0x80 among them: collisions are frequent, and trailing zeros and signs would show.
 pseudonym = st.lists(st.sampled_from([0, 1, 127, 128, 255]), min_size=16, max_size=16).map(bytes)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from support.documents import study_toml
-from verticil.shared.channels import privacy
-from verticil.shared.channels.allocation import equal_contrast
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
+from verticil.shared.mechanisms import privacy
+from verticil.shared.mechanisms.allocation import equal_contrast
 from verticil.shared.privacy.study_table import study_table
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study

@@ -28,8 +28,8 @@ from verticil.api import optional
 from verticil.api.federation import completed
 from verticil.api.frames import typed
 from verticil.cli.main import main
-from verticil.shared.errors import DataFault, GateFailed, Misuse
-from verticil.shared.release.synthesis import decode
+from verticil.shared.core.errors import DataFault, GateFailed, Misuse
+from verticil.shared.synthesis.synthesis import decode
 
 Run = Callable[..., Any]
 SEED = 3

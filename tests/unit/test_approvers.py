@@ -25,8 +25,8 @@ from verticil.party.policy.approval import Review
 from verticil.party.policy.decision_store import ApproverKey, DecisionStore, Vote, check_vote
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import StudyRecord, Task
-from verticil.shared.errors import DataFault, Misuse, Refusal, VerticilError
-from verticil.shared.record import encode
+from verticil.shared.core.errors import DataFault, Misuse, Refusal, VerticilError
+from verticil.shared.documents.record import encode
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import Approval, parse_approval
 from verticil.shared.study.document import Study

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from verticil.shared.artifact import HEADER_BYTES, bits_per_code, pack, packed_size, unpack
-from verticil.shared.errors import PeerFault
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.numerics.model.artifact import HEADER_BYTES, bits_per_code, pack, packed_size, unpack
 
 STATES = sorted(
     {2, 3, 4, 5, 7, 8, 9, 16, 17, 255, 256, 257, *(2**b for b in range(9, 17)), *(2**b + 1 for b in range(9, 16))}

@@ -21,8 +21,8 @@ from verticil.attack.bounds import epsilon_at_least, log_upper_tail, lower_bound
 from verticil.attack.events import best_event
 from verticil.cli.main import main
 from verticil.party.protocol.peer.learner import share_noise
-from verticil.shared.channels.privacy import epsilon
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
+from verticil.shared.mechanisms.privacy import epsilon
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.events import planned

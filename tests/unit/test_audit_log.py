@@ -17,8 +17,8 @@ import rfc8785
 
 from verticil.party.audit.log import FILE_NAME, AuditLog, Event, What
 from verticil.party.storage.database import Database
-from verticil.shared.audit import verify
-from verticil.shared.errors import DataFault, GateFailed
+from verticil.shared.core.errors import DataFault, GateFailed
+from verticil.shared.federation.audit import verify
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 

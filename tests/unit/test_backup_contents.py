@@ -14,7 +14,7 @@ import pytest
 
 from verticil.party.backup import Restored, backup, restore, seal, unseal
 from verticil.party.config import load_party
-from verticil.shared.errors import GateFailed, VerticilError
+from verticil.shared.core.errors import GateFailed, VerticilError
 from verticil.simulation.provision import OPEN_LIMITS, csv_site, provision
 
 WORDS = "twelve letters and more"

@@ -9,7 +9,7 @@ import pytest
 import rfc8785
 
 from verticil.party import backup as sealing
-from verticil.shared.errors import GateFailed
+from verticil.shared.core.errors import GateFailed
 
 WORDS = "twelve letters and more"
 DATA = [bytes([n]) * 700_000 for n in range(4)]
@@ -65,7 +65,7 @@ def test_a_backup_of_an_earlier_version_opens_as_before() -> None:
     "altered", [b'{"a":', b'{"a":tru}', b"\xff", b"{'a':1}", b'{"a":1,"a":2}', b'{"a":NaN}', b"[" * 9999]
 )
 def test_no_words_of_a_parser_leave_an_altered_document(altered: bytes) -> None:
-    from verticil.shared.json_document import parse
+    from verticil.shared.documents.json_document import parse
 
     with pytest.raises(GateFailed) as refused:
         parse(altered, source="statement")

@@ -30,11 +30,11 @@ from verticil.party.protocol.randomization import Spool
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import SiteSecret
 from verticil.pki.files import write_secret
-from verticil.shared import nameless, sorting
-from verticil.shared.disk import create_files, is_database_full, is_disk_full
-from verticil.shared.errors import DataFault
-from verticil.shared.formats.tables import write_csv, write_parquet
+from verticil.shared.core.errors import DataFault
 from verticil.shared.release.bundle import write_release
+from verticil.shared.release.formats.tables import write_csv, write_parquet
+from verticil.shared.storage import nameless, sorting
+from verticil.shared.storage.disk import create_files, is_database_full, is_disk_full
 from verticil.shared.study.reading import read_study
 
 PAGE = 4096

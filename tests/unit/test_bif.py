@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from verticil.shared.formats import bif
-from verticil.shared.formats.bif import label_map, network_to_bif, token_for, write_label_map
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Family, Network
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Family, Network
+from verticil.shared.numerics.model.schema import Schema, Variable
+from verticil.shared.release.formats import bif
+from verticil.shared.release.formats.bif import label_map, network_to_bif, token_for, write_label_map
 
 
 def _family(child, parents, rows):

@@ -66,10 +66,10 @@ LIMITED: Final = {
     "party.dataset.sources.files._open": "node, a batch of Arrow",
     "party.dataset.table._csv_reader": "node, a value of CSV",
     "shared.release.evidence.read_document": "release, manifest.json",
-    "shared.release.synthetic._csv": "release, a row of synthetic.csv",
-    "shared.release.synthetic._parquet": "release, a page of synthetic.parquet",
-    "shared.release.synthetic.check_parquet": "release, a page of synthetic.parquet",
-    "shared.release.synthetic.misplaced": "release, a row of synthetic.csv",
+    "shared.synthesis.synthetic._csv": "release, a row of synthetic.csv",
+    "shared.synthesis.synthetic._parquet": "release, a page of synthetic.parquet",
+    "shared.synthesis.synthetic.check_parquet": "release, a page of synthetic.parquet",
+    "shared.synthesis.synthetic.misplaced": "release, a row of synthetic.csv",
     "api.release.Release": "release, a page of synthetic.parquet",
 }
 """What reads so, and looks at a limit before: the bomb that shows it."""
@@ -77,15 +77,17 @@ _FETCHED: Final = (
     "of a release that was fetched: its files were held against the study (tests/unit/test_fetch_hostile_manifest.py)"
 )
 OWN: Final = {
-    "shared.airgap.bundle.BundleEntries": "files that were unpacked here, after their sizes were held against a signed statement",
-    "shared.airgap.exchange": "the node's own journal",
-    "shared.audit.ChainedLog": "the node's own log, whose size an operator sees",
-    "shared.masked_round": "the node's own folder",
+    "shared.federation.airgap.bundle.BundleEntries": (
+        "files that were unpacked here, after their sizes were held against a signed statement"
+    ),
+    "shared.federation.airgap.exchange": "the node's own journal",
+    "shared.federation.audit.ChainedLog": "the node's own log, whose size an operator sees",
+    "shared.masked.round": "the node's own folder",
     "shared.release.bundle._read_manifest": "a manifest that was written here a moment ago",
     "shared.release.protocol": "templates of the package",
-    "shared.transport.chunks._inflated": "inflates no more than a chunk has (tests/unit/test_chunks.py)",
+    "shared.federation.transport.chunks._inflated": "inflates no more than a chunk has (tests/unit/test_chunks.py)",
     "shared.release.download.fetch_release": _FETCHED,
-    "shared.vitals": "the node's own state, and the kernel's",
+    "shared.core.vitals": "the node's own state, and the kernel's",
     "party.audit": "the site's own configuration, which was read with a limit",
     "party.backup": "the site's own log",
     "party.dataset.blinding": "the site's own key",
@@ -147,7 +149,7 @@ def without_a_limit(found: set[str]) -> set[str]:
 def test_no_reader_is_without_a_limit() -> None:
     found = readers()
     assert not without_a_limit(found), (
-        "read it with verticil.shared.foreign_files, and give it a bomb in tests/support/bombs.py"
+        "read it with verticil.shared.documents.foreign_files, and give it a bomb in tests/support/bombs.py"
     )
     assert set(LIMITED.values()) <= CASES.keys()
     unused = {
@@ -165,7 +167,7 @@ def test_no_reader_is_without_a_limit() -> None:
     ],
 )
 def test_a_planted_reader_is_found(planted: str) -> None:
-    assert len(without_a_limit(readers_in(planted, "shared.formats.planted"))) == 1
+    assert len(without_a_limit(readers_in(planted, "shared.release.formats.planted"))) == 1
 
 
 def test_the_page_for_operators_states_every_limit() -> None:

@@ -21,9 +21,9 @@ from verticil.party.operator import commands
 from verticil.party.policy import approval
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
-from verticil.shared.channels.privacy import Breach, gamma
-from verticil.shared.channels.transition import blocks, quantize, symmetric, two_level
-from verticil.shared.errors import Misuse, PeerFault, Refusal
+from verticil.shared.core.errors import Misuse, PeerFault, Refusal
+from verticil.shared.mechanisms.privacy import Breach, gamma
+from verticil.shared.mechanisms.transition import blocks, quantize, symmetric, two_level
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import check_own_part, parse_approval
 from verticil.shared.study.reading import read_study

@@ -27,14 +27,14 @@ from verticil.party.protocol.randomization import Spool, enter_in_ledger, fill_s
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import FILE_NAME, Database
 from verticil.party.storage.studies import Task
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.errors import Refusal
+from verticil.shared.core.errors import Refusal
+from verticil.shared.documents.view import jsonable
+from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.events import GaussianCounts, RandomizedColumn
 from verticil.shared.study import canonical
 from verticil.shared.study.document import ShareRule, Study
 from verticil.shared.study.states import State
-from verticil.shared.view import jsonable
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 N = 150

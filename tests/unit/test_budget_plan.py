@@ -17,7 +17,7 @@ from verticil.cli.budget_text import cost_text
 from verticil.cli.main import main
 from verticil.party.config import load_party
 from verticil.party.operator.limits import limits_of as published_of
-from verticil.shared.channels.gaussian import share_sigma
+from verticil.shared.mechanisms.gaussian import share_sigma
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import add_or_remove, cost_of, together
 from verticil.shared.privacy.accounts import PUBLIC, READERS, Cost, Limits, Reader

@@ -19,22 +19,22 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from verticil.cli.main import main
-from verticil.shared.errors import GateFailed, Misuse
-from verticil.shared.formats import model_json
-from verticil.shared.identity.authority import create_authority, issue, open_authority
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.signing import SigningKey
-from verticil.shared.membership.revocation import make_list
-from verticil.shared.model.network import PairEstimate
+from verticil.shared.core.errors import GateFailed, Misuse
+from verticil.shared.federation.identity.authority import create_authority, issue, open_authority
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.membership.revocation import make_list
+from verticil.shared.numerics.model.network import PairEstimate
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.release.bundle import sign_release, write_release
 from verticil.shared.release.content import FILES, ReleaseContent
-from verticil.shared.release.shares import WITHIN
+from verticil.shared.release.formats import model_json
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
 from verticil.shared.study.document import CustomRule, ReleaseRule, TablesRule
 from verticil.shared.study.tables import tables_sigma
+from verticil.shared.synthesis.shares import WITHIN
 from verticil.wire.v1 import common_pb2
 
 MADE = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)  # authority: 365 days, certificates: 90

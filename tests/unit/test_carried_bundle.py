@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from verticil.shared.airgap.bundle import (
+from verticil.shared.core.errors import GateFailed, PeerFault, VerticilError
+from verticil.shared.federation.airgap.bundle import (
     PIECE_BYTES,
     BundleEncryption,
     BundleEntries,
@@ -18,12 +19,11 @@ from verticil.shared.airgap.bundle import (
     unpack,
     verify_bundle,
 )
-from verticil.shared.airgap.exchange import Journal, check_arrival, load_journal, store_journal
-from verticil.shared.errors import GateFailed, PeerFault, VerticilError
-from verticil.shared.identity.authority import create_authority, issue
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.signing import SigningKey
-from verticil.shared.transport.authorization import EMPTY_DENY_LIST
+from verticil.shared.federation.airgap.exchange import Journal, check_arrival, load_journal, store_journal
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.transport.authorization import EMPTY_DENY_LIST
 from verticil.wire.v1 import carried_pb2, coordinator_pb2
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)

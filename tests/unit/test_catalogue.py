@@ -9,7 +9,7 @@ import pytest
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.records import Failure, ReleaseFile, StoredColumn, StoredSignature
 from verticil.miner.storage.schema import SCHEMA
-from verticil.shared.errors import DataFault
+from verticil.shared.core.errors import DataFault
 
 STUDY = b"s" * 32
 SIGNED = StoredSignature(body=b"body", signature=b"signature", certificate=b"certificate")

@@ -13,7 +13,7 @@ import pytest
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.records import StoredSignature
 from verticil.miner.storage.schema import SCHEMA
-from verticil.shared.errors import DataFault
+from verticil.shared.core.errors import DataFault
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 OLDER = range(1, SCHEMA.version)

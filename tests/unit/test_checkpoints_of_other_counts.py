@@ -18,11 +18,11 @@ from verticil.miner.learning.learn import learn
 from verticil.miner.learning.search.protocol import Checkpoint, ForeignCheckpoint, Interruption
 from verticil.miner.scheduler.job import ColumnFile, LearningJob, StructureJob, TablesFile
 from verticil.miner.storage.measured import binding_of_tables, read_tables, write_tables
-from verticil.shared.errors import DataFault
-from verticil.shared.joint import work
-from verticil.shared.joint.noisy_tables import NoisyTables
-from verticil.shared.joint.replicates import redrawn
-from verticil.shared.posterior.parent_sets import ParentSets
+from verticil.shared.core.errors import DataFault
+from verticil.shared.numerics.joint import work
+from verticil.shared.numerics.joint.noisy_tables import NoisyTables
+from verticil.shared.numerics.joint.replicates import redrawn
+from verticil.shared.numerics.posterior.parent_sets import ParentSets
 from verticil.shared.study import canonical
 from verticil.shared.study.document import PosteriorRule, Study
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from verticil.shared.errors import PeerFault
-from verticil.shared.transport.chunks import CHUNK_LIMIT, STREAM_LIMIT, ChunkReader, make_chunks, plain_data
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.federation.transport.chunks import CHUNK_LIMIT, STREAM_LIMIT, ChunkReader, make_chunks, plain_data
 from verticil.wire.v1 import common_pb2
 
 NOISE = os.urandom(3 * 4096 + 17)

@@ -21,13 +21,13 @@ from verticil.miner.learning.search.order import OrderSearch
 from verticil.miner.learning.search.protocol import SearchProblem, run_search
 from verticil.miner.scheduler import learning
 from verticil.miner.scheduler.learning import SpawnedLearning
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.compiled import compiled, compiled_for
-from verticil.shared.estimation.design import ColumnUnit
-from verticil.shared.joint import kernels as joint_kernels
-from verticil.shared.joint.count import from_columns
-from verticil.shared.joint.estimate import estimate
-from verticil.shared.release import ranking
+from verticil.shared.core.compiled import compiled, compiled_for
+from verticil.shared.mechanisms.transition import quantize, symmetric
+from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.joint import kernels as joint_kernels
+from verticil.shared.numerics.joint.count import from_columns
+from verticil.shared.numerics.joint.estimate import estimate
+from verticil.shared.synthesis import ranking
 
 KERNELS: tuple[Any, ...] = (
     orders.anneal, orders.descend, orders.perturb,

@@ -7,10 +7,10 @@ import pytest
 
 from verticil.miner.learning import counting, groups
 from verticil.miner.learning.counting import PairTables, all_pair_tables, family_table
-from verticil.shared.channels.subset import subset_selection
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.estimation import contingency
-from verticil.shared.estimation.design import ColumnUnit, family_design
+from verticil.shared.mechanisms.subset import subset_selection
+from verticil.shared.mechanisms.transition import quantize, symmetric
+from verticil.shared.numerics.estimation import contingency
+from verticil.shared.numerics.estimation.design import ColumnUnit, family_design
 
 SIZES = (0, 1, 3, 4095, 4096, 4099, groups.BLOCK_RECORDS, groups.BLOCK_RECORDS + 5)
 STATES = (

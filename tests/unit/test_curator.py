@@ -26,13 +26,14 @@ from verticil.curator.reading import Table, read_table
 from verticil.curator.study import owners_study
 from verticil.miner.learning.learn import LearnResult
 from verticil.party.storage.secret import SiteSecret
-from verticil.shared import durable, record
-from verticil.shared.errors import DataFault, GateFailed, Misuse, Refusal
+from verticil.shared.core.errors import DataFault, GateFailed, Misuse, Refusal
+from verticil.shared.documents import record
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.events import DiscreteGaussianCounts
 from verticil.shared.release.curator import drawn_event
 from verticil.shared.release.verification import verify_release
+from verticil.shared.storage import durable
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.tables import tables_of, tables_sigma

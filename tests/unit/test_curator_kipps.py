@@ -17,7 +17,7 @@ from verticil.cli.synthesize import GeneratorChoice, RuleLossChoice, _settings
 from verticil.curator import kipps
 from verticil.curator.kipps import generate
 from verticil.gan.settings import GENERATORS, AutoencoderSettings, Settings, generator_name, settings_text
-from verticil.shared.errors import Misuse, Refusal
+from verticil.shared.core.errors import Misuse, Refusal
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.study.reading import read_study
 

@@ -16,7 +16,7 @@ from verticil.curator.people import other_states, read_whose
 from verticil.curator.spending import UNLIMITED, Spending, charge
 from verticil.curator.state import FOLDER, opened
 from verticil.curator.study import owners_study
-from verticil.shared.errors import Refusal
+from verticil.shared.core.errors import Refusal
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from verticil.shared.disk import is_disk_full
-from verticil.shared.formats import tables
-from verticil.shared.formats.tables import Resource, datapackage, write_csv, write_parquet
-from verticil.shared.json_document import to_text
+from verticil.shared.documents.json_document import to_text
+from verticil.shared.release.formats import tables
+from verticil.shared.release.formats.tables import Resource, datapackage, write_csv, write_parquet
+from verticil.shared.storage.disk import is_disk_full
 
 
 @pytest.fixture

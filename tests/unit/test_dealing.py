@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from verticil.shared.model import elimination
-from verticil.shared.model.elimination import configuration_shares
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Family, Network
-from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.release.sampling_plan import deck_boundaries
-from verticil.shared.release.synthesis import sample_codes
+from verticil.shared.numerics.model import elimination
+from verticil.shared.numerics.model.elimination import configuration_shares
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Family, Network
+from verticil.shared.numerics.model.schema import Schema, Variable
+from verticil.shared.synthesis.sampling_plan import deck_boundaries
+from verticil.shared.synthesis.synthesis import sample_codes
 
 PARENTS = ((), (0,), (0,), (1, 2), (3,))
 STATES = (3, 4, 2, 3, 5)

@@ -18,16 +18,16 @@ from verticil.party.operator.view_model import COUNTS_TELL
 from verticil.party.policy.comparison import changes, variable_words
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
-from verticil.shared.channels.transition import binary, quantize, symmetric
-from verticil.shared.errors import Misuse, Refusal
-from verticil.shared.knowledge.rules import Knowledge
-from verticil.shared.model.schema import Missing, Schema
+from verticil.shared.core.errors import Misuse, Refusal
+from verticil.shared.documents.view import document
+from verticil.shared.mechanisms.transition import binary, quantize, symmetric
+from verticil.shared.numerics.knowledge.rules import Knowledge
+from verticil.shared.numerics.model.schema import Missing, Schema
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import PublishRule, Study
 from verticil.shared.study.states import State
 from verticil.shared.study.unit import Unit
-from verticil.shared.view import document
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 N = 150

@@ -17,9 +17,9 @@ from verticil.party.policy import approval
 from verticil.party.policy.by_rule import approve_by_rule, ruling
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
-from verticil.shared.channels.transition import identity, quantize, symmetric
-from verticil.shared.errors import Misuse, Refusal
-from verticil.shared.model.schema import Missing, Schema
+from verticil.shared.core.errors import Misuse, Refusal
+from verticil.shared.mechanisms.transition import identity, quantize, symmetric
+from verticil.shared.numerics.model.schema import Missing, Schema
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import ShareRule

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from verticil.party.operator.plain_language import PRIOR, belief_words, column_words, percent, total_words
-from verticil.shared.channels import privacy
-from verticil.shared.channels.subset import subset_selection
-from verticil.shared.channels.transition import binary, identity, quantize, symmetric
+from verticil.shared.mechanisms import privacy
+from verticil.shared.mechanisms.subset import subset_selection
+from verticil.shared.mechanisms.transition import binary, identity, quantize, symmetric
 from verticil.shared.privacy.figures import gamma_of_epsilon
 
 SENTENCE = "a true 'yes' is reported as 'yes' 85 % of the time; someone who thought it 15 % likely can raise that to at most 50 %"

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from verticil.experiments.accuracy import family_covariance_blocks
-from verticil.shared.channels.subset import subset_selection
-from verticil.shared.channels.transition import binary, identity, quantize, symmetric
-from verticil.shared.estimation.contingency import family_counts
-from verticil.shared.estimation.design import ColumnUnit, as_design, family_design
-from verticil.shared.estimation.estimators import ESTIMATORS, em_projection
-from verticil.shared.estimation.parameters import family_parameters, marginal_parameters
+from verticil.shared.mechanisms.subset import subset_selection
+from verticil.shared.mechanisms.transition import binary, identity, quantize, symmetric
+from verticil.shared.numerics.estimation.contingency import family_counts
+from verticil.shared.numerics.estimation.design import ColumnUnit, as_design, family_design
+from verticil.shared.numerics.estimation.estimators import ESTIMATORS, em_projection
+from verticil.shared.numerics.estimation.parameters import family_parameters, marginal_parameters
 
 N_STATES = (2, 3, 2, 2)
 A, B, C, D = range(4)

@@ -13,19 +13,19 @@ from scipy.stats import binom
 
 from verticil.analyst.lint import lint
 from verticil.miner.learning.learn import learn
-from verticil.shared.channels.subset import Subset, subset_selection
-from verticil.shared.channels.transition import identity, quantize, symmetric
-from verticil.shared.estimation.contingency import family_counts
-from verticil.shared.estimation.design import ColumnUnit, family_design
-from verticil.shared.estimation.independence import dependence_p_value
+from verticil.shared.mechanisms.subset import Subset, subset_selection
+from verticil.shared.mechanisms.transition import identity, quantize, symmetric
+from verticil.shared.numerics.estimation.contingency import family_counts
+from verticil.shared.numerics.estimation.design import ColumnUnit, family_design
+from verticil.shared.numerics.estimation.independence import dependence_p_value
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.report.page import render
 from verticil.shared.release.report.probabilities import RowCounts, count_rows
-from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.unit import Unit
+from verticil.shared.synthesis.synthesis import sample_codes
 
 RUNS = 800
 LIMITS = {level: int(binom.isf(5e-7, RUNS, level)) for level in (0.05, 0.5)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from verticil.shared.evaluation.disclosure import Known, cap, disclosure, gcap, majority_share
+from verticil.evaluate.measures.disclosure import Known, cap, disclosure, gcap, majority_share
 
 
 def known(*records: tuple[int, ...]) -> Known:

@@ -15,8 +15,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from verticil.shared.channels import discrete_gaussian
-from verticil.shared.channels.discrete_gaussian import (
+from verticil.shared.mechanisms import discrete_gaussian
+from verticil.shared.mechanisms.discrete_gaussian import (
     LARGEST_SIGMA,
     LEAST_SIGMA,
     discrete_sigma,
@@ -24,8 +24,8 @@ from verticil.shared.channels.discrete_gaussian import (
     variance,
     whole_numbers,
 )
-from verticil.shared.channels.gaussian import analytic_sigma, derived_key, keystream
-from verticil.shared.channels.loss import DiscreteGaussianLoss, delta_at
+from verticil.shared.mechanisms.gaussian import analytic_sigma, derived_key, keystream
+from verticil.shared.mechanisms.loss import DiscreteGaussianLoss, delta_at
 
 KEY = bytes(range(32))
 SIGMAS = [0.5, 0.8, 1.0, 3.7, 10.0, 30.1]

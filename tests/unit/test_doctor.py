@@ -30,15 +30,15 @@ from verticil.party.storage.database import Database
 from verticil.party.storage.secret import read_secret, secret_id
 from verticil.party.storage.studies import Heartbeat, PartyState
 from verticil.pki.files import write_federation
-from verticil.shared.errors import PeerFault
-from verticil.shared.identity.authority import create_authority, issue
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.pki import load_credentials, utc_now
-from verticil.shared.membership.revocation import FILE_NAME
-from verticil.shared.transport.interface import Binding
-from verticil.shared.transport.server import RpcServer
-from verticil.shared.vitals import FILE_NAME as HEALTH
-from verticil.shared.vitals import living
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.core.vitals import FILE_NAME as HEALTH
+from verticil.shared.core.vitals import living
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.pki import load_credentials, utc_now
+from verticil.shared.federation.membership.revocation import FILE_NAME
+from verticil.shared.federation.transport.interface import Binding
+from verticil.shared.federation.transport.server import RpcServer
 from verticil.wire.v1 import control_pb2
 
 CANARY = "canary-51d2"
@@ -66,7 +66,7 @@ class Miner:
         self._thread.join(PATIENCE_SECONDS)
 
     async def _serve(self) -> None:
-        from verticil.shared.config import load_federation
+        from verticil.shared.documents.config import load_federation
 
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         federation = load_federation(self._home / "pki" / "federation.toml")
@@ -201,7 +201,7 @@ def another_miner(site: Site) -> None:
 
 
 def json_of_authority(folder: Path) -> str:
-    from verticil.shared.identity.pki import certificate_sha256, read_certificates
+    from verticil.shared.federation.identity.pki import certificate_sha256, read_certificates
 
     return certificate_sha256(read_certificates(folder / "ca.crt")[0])
 
@@ -453,7 +453,7 @@ def test_a_clock_that_is_wrong_is_a_warning(
 def test_another_protocol_version_is_found(
     site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("verticil.shared.transport.channel._METADATA", (("verticil-protocol", "9"),))
+    monkeypatch.setattr("verticil.shared.federation.transport.channel._METADATA", (("verticil-protocol", "9"),))
     code, checks = examine(site.clinic / "party.toml", capsys)
     assert (code, checks[-1]["check"], checks[-1]["code"]) == (5, "protocol version", "VERSION_UNSUPPORTED")
     assert "upgrade verticil at" in checks[-1]["hint"]
@@ -540,7 +540,7 @@ def test_feature_12_a_miner_that_relays_nothing_for_those_who_need_it_is_a_warni
 
 async def test_a_party_is_no_miner(site: Site, laid_out: tuple[Site, Miner]) -> None:
     """Somebody answers at the miner's address with a certificate of the federation that is not the miner's."""
-    from verticil.shared.config import load_federation
+    from verticil.shared.documents.config import load_federation
 
     federation = load_federation(site.federation)
     issue(site.home / "pki", "peer", Role.PARTY, site.home / "peer", hosts=["127.0.0.1"])

@@ -1,8 +1,8 @@
 """What a kill cannot show: that what a node says to be on its disk was flushed, and so was the folder that has its name.
 
 A process that is killed loses nothing that it wrote, flushed or not; a power cut does. So these tests count: each durable step of
-the seam (`verticil.shared.durable`) makes its system call on its very file or folder, the whole content is in the file when it is
-flushed, and each way of writing takes the steps of its kind in their order.
+the seam (`verticil.shared.storage.durable`) makes its system call on its very file or folder, the whole content is in the file
+when it is flushed, and each way of writing takes the steps of its kind in their order.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from verticil.party.audit.log import AuditLog, Event, What
 from verticil.party.protocol.randomization import Spool
 from verticil.party.site import init_state
 from verticil.party.storage.database import Database
-from verticil.shared.disk import create_file, replace_file
-from verticil.shared.durable import Step, watched
-from verticil.shared.formats.tables import write_atomically
-from verticil.shared.transport.fetch import fetch_file, send_parts
+from verticil.shared.federation.transport.fetch import fetch_file, send_parts
+from verticil.shared.release.formats.tables import write_atomically
+from verticil.shared.storage.disk import create_file, replace_file
+from verticil.shared.storage.durable import Step, watched
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WHOLE = ["sync-file", "rename", "sync-directory"]

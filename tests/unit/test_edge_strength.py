@@ -12,12 +12,12 @@ from verticil.miner.learning import strength
 from verticil.miner.learning.scores import FamilyScores
 from verticil.miner.learning.strength import edge_strengths, without_member
 from verticil.miner.learning.tables import FamilyTables
-from verticil.shared.channels.subset import subset_selection
-from verticil.shared.channels.transition import Transition, identity, quantize, symmetric
-from verticil.shared.estimation.axes import apply_axes
-from verticil.shared.estimation.design import ColumnUnit, as_design, family_design
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import CONFIRMED
+from verticil.shared.mechanisms.subset import subset_selection
+from verticil.shared.mechanisms.transition import Transition, identity, quantize, symmetric
+from verticil.shared.numerics.estimation.axes import apply_axes
+from verticil.shared.numerics.estimation.design import ColumnUnit, as_design, family_design
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import CONFIRMED
 
 NETWORKS = Path(__file__).parents[1] / "data" / "networks"
 

@@ -7,11 +7,11 @@ import itertools
 import numpy as np
 import pytest
 
-from verticil.shared.model import elimination
-from verticil.shared.model.elimination import condition, network_marginals
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Family, Network
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.numerics.model import elimination
+from verticil.shared.numerics.model.elimination import condition, network_marginals
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Family, Network
+from verticil.shared.numerics.model.schema import Schema, Variable
 
 PARENTS = ((), (0,), (0,), (1, 2), (3,), (2, 3))
 STATES = (2, 3, 2, 3, 2, 4)

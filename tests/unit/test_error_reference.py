@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from verticil.shared.errors import CODES
+from verticil.shared.core.errors import CODES
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "deploy" / "docs" / "errors.md"

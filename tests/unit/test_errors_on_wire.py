@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from verticil.shared.errors import CODES, from_code
-from verticil.shared.transport.errors_on_wire import from_detail, to_detail, without_text
+from verticil.shared.core.errors import CODES, from_code
+from verticil.shared.federation.transport.errors_on_wire import from_detail, to_detail, without_text
 from verticil.wire.v1 import common_pb2
 
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from verticil.shared.channels.transition import binary, identity, quantize, symmetric
-from verticil.shared.estimation.axes import apply_axes
-from verticil.shared.estimation.design import as_design
-from verticil.shared.estimation.estimators import (
+from verticil.shared.mechanisms.transition import binary, identity, quantize, symmetric
+from verticil.shared.numerics.estimation.axes import apply_axes
+from verticil.shared.numerics.estimation.design import as_design
+from verticil.shared.numerics.estimation.estimators import (
     ESTIMATORS,
     clip,
     clip_projection,
@@ -22,7 +22,7 @@ from verticil.shared.estimation.estimators import (
     simplex,
     simplex_projection,
 )
-from verticil.shared.estimation.parameters import family_parameters
+from verticil.shared.numerics.estimation.parameters import family_parameters
 
 QUARTER = quantize(binary(0.25, 0.25))
 FLIP = quantize(binary(0.1, 0.25))

@@ -22,7 +22,7 @@ from verticil.evaluate.coding import coding
 from verticil.evaluate.evaluation import HTML, INTERNAL, JSON
 from verticil.evaluate.figures import Asked, figure, summaries, worst_first
 from verticil.evaluate.reading import table_of
-from verticil.shared.errors import DataFault, GateFailed, Misuse
+from verticil.shared.core.errors import DataFault, GateFailed, Misuse
 from verticil.shared.study.document import Study
 
 N = 400

@@ -10,7 +10,7 @@ import pytest
 
 from verticil.evaluate.coding import Coding, coding
 from verticil.evaluate.reading import table_of
-from verticil.shared.errors import DataFault
+from verticil.shared.core.errors import DataFault
 
 N = 200
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from verticil.shared.evaluation import singling_out
-from verticil.shared.evaluation.coded import CodedTable, numbered
-from verticil.shared.evaluation.disclosure import Known, gcap
-from verticil.shared.evaluation.neighbours import Distances, guesses, linked, nearest, points
-from verticil.shared.evaluation.risks import nearer, rate, risk, separation
+from verticil.evaluate.measures import singling_out
+from verticil.evaluate.measures.coded import CodedTable, numbered
+from verticil.evaluate.measures.disclosure import Known, gcap
+from verticil.evaluate.measures.neighbours import Distances, guesses, linked, nearest, points
+from verticil.evaluate.measures.risks import nearer, rate, risk, separation
 
 
 def table(seed: int, n: int, *, states: tuple[int, ...] = (3, 2, 6, 5)) -> CodedTable:

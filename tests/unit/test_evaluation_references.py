@@ -15,24 +15,24 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-from verticil.shared.evaluation import logistic
-from verticil.shared.evaluation.coded import CodedTable
-from verticil.shared.evaluation.fidelity import (
+from verticil.evaluate.measures import logistic
+from verticil.evaluate.measures.coded import CodedTable
+from verticil.evaluate.measures.fidelity import (
     conditional_divergence,
     conditional_kullback_leibler,
     distances,
     k_marginal,
 )
-from verticil.shared.evaluation.propensity import Null, logistic_propensity, tree_propensity
-from verticil.shared.evaluation.regression import (
+from verticil.evaluate.measures.propensity import Null, logistic_propensity, tree_propensity
+from verticil.evaluate.measures.regression import (
     Coefficients,
     agreement,
     coefficients,
     interval_overlap,
     interval_overlap_or_none,
 )
-from verticil.shared.evaluation.univariate import chi_square, kolmogorov_smirnov, univariate
-from verticil.shared.evaluation.utility import ALL_CLASSIFIERS, Labelled, area_under_curve, macro_f1, utility
+from verticil.evaluate.measures.univariate import chi_square, kolmogorov_smirnov, univariate
+from verticil.evaluate.measures.utility import ALL_CLASSIFIERS, Labelled, area_under_curve, macro_f1, utility
 
 SIZES = (3, 4, 2, 5)
 

@@ -10,14 +10,14 @@ import pytest
 
 from verticil.miner.learning.scores import FamilyScores
 from verticil.miner.learning.tables import FamilyTables
-from verticil.shared.channels.subset import subset_selection
-from verticil.shared.channels.transition import Transition, binary, identity, quantize, symmetric
-from verticil.shared.errors import DataFault
-from verticil.shared.estimation.design import ColumnUnit, as_design, family_design
-from verticil.shared.estimation.estimators import em_projection
-from verticil.shared.estimation.information import pair_information
-from verticil.shared.estimation.unit_axis import contrast_factor
-from verticil.shared.model.graph import Dag
+from verticil.shared.core.errors import DataFault
+from verticil.shared.mechanisms.subset import subset_selection
+from verticil.shared.mechanisms.transition import Transition, binary, identity, quantize, symmetric
+from verticil.shared.numerics.estimation.design import ColumnUnit, as_design, family_design
+from verticil.shared.numerics.estimation.estimators import em_projection
+from verticil.shared.numerics.estimation.information import pair_information
+from verticil.shared.numerics.estimation.unit_axis import contrast_factor
+from verticil.shared.numerics.model.graph import Dag
 
 
 def records(shape: tuple[int, ...], counts: list[int]) -> list[np.ndarray]:

@@ -10,11 +10,11 @@ import pytest
 from verticil.miner.learning import counting
 from verticil.miner.learning.counting import design_tables, family_table, family_tables
 from verticil.miner.learning.tables import FamilyTables
-from verticil.shared.channels.subset import subset_selection
-from verticil.shared.channels.transition import identity, quantize, symmetric
-from verticil.shared.errors import DataFault
-from verticil.shared.estimation import contingency
-from verticil.shared.estimation.design import ColumnUnit, FamilyDesign, family_design
+from verticil.shared.core.errors import DataFault
+from verticil.shared.mechanisms.subset import subset_selection
+from verticil.shared.mechanisms.transition import identity, quantize, symmetric
+from verticil.shared.numerics.estimation import contingency
+from verticil.shared.numerics.estimation.design import ColumnUnit, FamilyDesign, family_design
 
 N_STATES = (3, 2, 4, 5, 9)
 N = 3000

@@ -8,9 +8,9 @@ import pytest
 
 from verticil.cli.main import main
 from verticil.pki.files import write_federation
-from verticil.shared.config import Federation, load_federation
-from verticil.shared.errors import Misuse, PeerFault
-from verticil.shared.identity.pki import check_serves, load_credentials
+from verticil.shared.core.errors import Misuse, PeerFault
+from verticil.shared.documents.config import Federation, load_federation
+from verticil.shared.federation.identity.pki import check_serves, load_credentials
 
 HEAD = 'schema = 1\nname = "trial"\nca_certificate = "ca.crt"\nca_sha256 = "{}"\n'.format("0" * 64)
 MINER = '[miner]\nendpoint = "localhost:8443"\n'

@@ -15,15 +15,15 @@ import pytest
 from pyarrow import parquet
 
 from support import PATIENCE_SECONDS
-from verticil.shared.errors import GateFailed, PeerFault, VerticilError
-from verticil.shared.formats import joint
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.core.errors import GateFailed, PeerFault, VerticilError
+from verticil.shared.federation.transport.chunks import STREAM_LIMIT, make_chunks, plain_data
+from verticil.shared.federation.transport.client import CLIENT_OPTIONS
+from verticil.shared.federation.transport.server import SERVER_OPTIONS
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.release.bundle import ReleaseLimits, release_limits, write_release
 from verticil.shared.release.download import fetch_release
-from verticil.shared.release.synthetic import read_records, table_bytes
-from verticil.shared.transport.chunks import STREAM_LIMIT, make_chunks, plain_data
-from verticil.shared.transport.client import CLIENT_OPTIONS
-from verticil.shared.transport.server import SERVER_OPTIONS
+from verticil.shared.release.formats import joint
+from verticil.shared.synthesis.synthetic import read_records, table_bytes
 from verticil.wire.v1 import common_pb2
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from verticil.shared.evaluation.fidelity import compare, distances
+from verticil.evaluate.measures.fidelity import compare, distances
 
 
 def columns(*values: list[int]) -> list[np.ndarray]:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support import peer_session
-from verticil.shared.channels import privacy
-from verticil.shared.channels.transition import binary, identity, quantize, symmetric
+from verticil.shared.mechanisms import privacy
+from verticil.shared.mechanisms.transition import binary, identity, quantize, symmetric
 from verticil.shared.privacy import figures
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.events import RandomizedColumn

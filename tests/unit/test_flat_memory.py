@@ -22,19 +22,20 @@ from verticil.party.audit.set_sums import count_left
 from verticil.party.dataset.linkage import common_from_bitmap, digest_of
 from verticil.party.protocol.central import upload
 from verticil.party.storage.database import Database
-from verticil.shared import artifact, nameless
-from verticil.shared.arrays import give_back, taken
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.errors import DataFault
-from verticil.shared.estimation.design import ColumnUnit
-from verticil.shared.joint.count import from_columns
-from verticil.shared.model.schema import Variable
-from verticil.shared.nameless import kept
-from verticil.shared.release import synthetic
+from verticil.shared.core.arrays import give_back, taken
+from verticil.shared.core.errors import DataFault
+from verticil.shared.mechanisms.transition import quantize, symmetric
+from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.joint.count import from_columns
+from verticil.shared.numerics.model import artifact
+from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.release.bundle import write_release
 from verticil.shared.release.content import ReleaseContent
-from verticil.shared.release.synthetic import read_both
-from verticil.shared.release.written import PiecewiseTable, WrittenColumn, cell_counts
+from verticil.shared.storage import nameless
+from verticil.shared.storage.nameless import kept
+from verticil.shared.synthesis import synthetic
+from verticil.shared.synthesis.synthetic import read_both
+from verticil.shared.synthesis.written import PiecewiseTable, WrittenColumn, cell_counts
 from verticil.wire.v1 import coordinator_pb2
 
 MIB = 1 << 20

@@ -12,10 +12,10 @@ import pytest
 from pyarrow import ipc, parquet
 
 from verticil.party.dataset.table import DatasetRule, header, read_parts
-from verticil.shared.foreign_files import arrow_batches, parquet_pages
-from verticil.shared.foreign_files.arrow_batches import LargeBatchError, check_batches
-from verticil.shared.foreign_files.parquet_pages import LargePagesError, check_footer, page_sizes
-from verticil.shared.foreign_files.reading import TooLargeError, read_at_most
+from verticil.shared.documents.foreign_files import arrow_batches, parquet_pages
+from verticil.shared.documents.foreign_files.arrow_batches import LargeBatchError, check_batches
+from verticil.shared.documents.foreign_files.parquet_pages import LargePagesError, check_footer, page_sizes
+from verticil.shared.documents.foreign_files.reading import TooLargeError, read_at_most
 
 N = 30_000
 TABLE = pa.table(

@@ -10,11 +10,11 @@ import pytest
 from support.noisy_tables import N_STATES, PEOPLE, SIGMA, empty, study, truth
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.search.protocol import Checkpoint, Interruption, LearningCancelled
-from verticil.shared.errors import DataFault
-from verticil.shared.joint.noisy_tables import MeasuredTable
-from verticil.shared.joint.replicates import redrawn
-from verticil.shared.joint.work import ForeignCheckpoint
-from verticil.shared.privbayes.measuring import automatic_tau
+from verticil.shared.core.errors import DataFault
+from verticil.shared.numerics.joint.noisy_tables import MeasuredTable
+from verticil.shared.numerics.joint.replicates import redrawn
+from verticil.shared.numerics.joint.work import ForeignCheckpoint
+from verticil.shared.numerics.privbayes.measuring import automatic_tau
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import pytest
 
 from verticil.gan.settings import Settings
 from verticil.gan.streams import Stream
-from verticil.shared.channels.loss import GaussianLoss, delta_at
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.mechanisms.loss import GaussianLoss, delta_at
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.privacy.generator import votes_sigma
 
 pytestmark = pytest.mark.gan

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from support.calibration import SIGMAS
-from verticil.shared.channels import gaussian
-from verticil.shared.channels.gaussian import (
+from verticil.shared.mechanisms import gaussian
+from verticil.shared.mechanisms.gaussian import (
     LARGEST_SIGMA,
     analytic_delta,
     analytic_sigma,

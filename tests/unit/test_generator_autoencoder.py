@@ -14,10 +14,10 @@ import pytest
 from support.rule_training import KEY, KNOWN, SCHEMA, ZERO, N, event_of, people
 from verticil.gan.settings import AutoencoderSettings, Settings
 from verticil.gan.steps import content_digest
-from verticil.shared.errors import DataFault
-from verticil.shared.knowledge.rules import Knowledge, SoftRule
-from verticil.shared.knowledge.support import support
-from verticil.shared.model.schema import Variable
+from verticil.shared.core.errors import DataFault
+from verticil.shared.numerics.knowledge.rules import Knowledge, SoftRule
+from verticil.shared.numerics.knowledge.support import support
+from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.privacy.generator import GeneratorTraining
 
 SETTINGS = AutoencoderSettings(steps=150, batch=100, latent=4, hidden=16, samples=100)

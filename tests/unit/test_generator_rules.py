@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from verticil.gan.conditions import Term, body_probability, head_probability, parts_of, terms
-from verticil.shared.knowledge.rules import Condition, Function, Groups, Knowledge, Order, Rule, SoftRule
-from verticil.shared.knowledge.support import support
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.numerics.knowledge.rules import Condition, Function, Groups, Knowledge, Order, Rule, SoftRule
+from verticil.shared.numerics.knowledge.support import support
+from verticil.shared.numerics.model.schema import Schema, Variable
 
 
 def variable(name: str, *labels: str, bins: tuple[float, ...] | None = None) -> Variable:

@@ -15,9 +15,9 @@ import pytest
 from support.rule_training import KEY, KNOWN, SCHEMA, N, event_of, people
 from verticil.gan.settings import Settings
 from verticil.gan.streams import Stream
-from verticil.shared.errors import DataFault
-from verticil.shared.knowledge.rules import Condition, Knowledge, Rule
-from verticil.shared.knowledge.support import support
+from verticil.shared.core.errors import DataFault
+from verticil.shared.numerics.knowledge.rules import Condition, Knowledge, Rule
+from verticil.shared.numerics.knowledge.support import support
 from verticil.shared.privacy.accountant import add_or_remove
 from verticil.shared.privacy.generator import GeneratorTraining
 

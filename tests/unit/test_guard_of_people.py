@@ -22,10 +22,10 @@ from verticil.party.operator.pending_studies import inbox
 from verticil.party.protocol.context import StudyContext
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.errors import Refusal
-from verticil.shared.knowledge.rules import Knowledge
-from verticil.shared.model.schema import Schema
+from verticil.shared.core.errors import Refusal
+from verticil.shared.mechanisms.transition import quantize, symmetric
+from verticil.shared.numerics.knowledge.rules import Knowledge
+from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.study import canonical
 from verticil.shared.study.document import (
     LINKAGE_MODES,

@@ -24,8 +24,8 @@ from verticil.cli.main import app, main
 from verticil.party.audit.log import Event, What
 from verticil.party.config import load_party
 from verticil.party.site import Site
-from verticil.shared.identity.authority import certify, chain_pem, open_authority
-from verticil.shared.identity.pki import identity_of, read_certificates, utc_now
+from verticil.shared.federation.identity.authority import certify, chain_pem, open_authority
+from verticil.shared.federation.identity.pki import identity_of, read_certificates, utc_now
 from verticil.shared.privacy import events
 from verticil.shared.privacy.events import RandomizedColumn
 

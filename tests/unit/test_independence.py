@@ -8,13 +8,13 @@ from scipy.stats import chi2, chi2_contingency
 
 from verticil.miner.learning.counting import all_pair_tables
 from verticil.miner.learning.scores import pair_scores
-from verticil.shared.channels.subset import subset_selection
-from verticil.shared.channels.transition import binary, identity, quantize, symmetric
-from verticil.shared.estimation import independence
-from verticil.shared.estimation.contingency import family_counts
-from verticil.shared.estimation.design import ColumnUnit, as_design, family_design
-from verticil.shared.estimation.independence import dependence_p_value, independence_p_value
-from verticil.shared.estimation.information import links, pair_information, plug_in_information
+from verticil.shared.mechanisms.subset import subset_selection
+from verticil.shared.mechanisms.transition import binary, identity, quantize, symmetric
+from verticil.shared.numerics.estimation import independence
+from verticil.shared.numerics.estimation.contingency import family_counts
+from verticil.shared.numerics.estimation.design import ColumnUnit, as_design, family_design
+from verticil.shared.numerics.estimation.independence import dependence_p_value, independence_p_value
+from verticil.shared.numerics.estimation.information import links, pair_information, plug_in_information
 
 TERNARY = quantize(symmetric(3, epsilon=1.5))
 BINARY = quantize(binary(0.1, 0.25))

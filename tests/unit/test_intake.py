@@ -29,8 +29,8 @@ from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.linkage import find_common, read_list
 from verticil.miner.storage.records import StoredColumn
 from verticil.miner.storage.store import Store, StudyFiles, write_durably
-from verticil.shared import nameless, sorting
-from verticil.shared.errors import DataFault, PeerFault, Refusal
+from verticil.shared.core.errors import DataFault, PeerFault, Refusal
+from verticil.shared.storage import nameless, sorting
 
 
 def run(opened: Opened) -> dict[int, StoredColumn]:

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import rfc8785
 
-from verticil.shared.errors import PeerFault
-from verticil.shared.formats import model_json
-from verticil.shared.model.graph import Dag
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.release.bundle import write_release
 from verticil.shared.release.content import FILES
+from verticil.shared.release.formats import model_json
 from verticil.shared.release.peer_assembly import assemble
 from verticil.shared.release.statement import parse_statement, software_text, statement_body
 from verticil.shared.study import canonical
@@ -147,7 +147,7 @@ def test_noise_is_told_with_its_size(peer_case, peer_study, tmp_path, noise, mos
         assert (peer["share"]["epsilon"], peer["share"]["delta"]) == (2.0, 1e-6)
         assert "replace one person's columns" in peer["share"]["relation"]
         # Two tables each: sqrt(2 * 2) times the sigma of sensitivity 1, itself from the analytic formula.
-        from verticil.shared.channels.gaussian import analytic_sigma
+        from verticil.shared.mechanisms.gaussian import analytic_sigma
 
         for row in peer["share"]["parties"]:
             assert row["tables"] == 2

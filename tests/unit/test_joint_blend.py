@@ -14,14 +14,14 @@ from verticil.miner.learning.blend import blended
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import LearnResult, learn
 from verticil.miner.scheduler.job import published_joint
-from verticil.shared.channels.subset import subset_selection
-from verticil.shared.channels.transition import identity, quantize, symmetric
-from verticil.shared.estimation.design import ColumnUnit
-from verticil.shared.joint.count import from_columns
-from verticil.shared.joint.noisy_tables import NoisyTables
-from verticil.shared.joint.replicates import people, redrawn
-from verticil.shared.model.elimination import network_pair
-from verticil.shared.model.joint import WeightedRecords
+from verticil.shared.mechanisms.subset import subset_selection
+from verticil.shared.mechanisms.transition import identity, quantize, symmetric
+from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.joint.count import from_columns
+from verticil.shared.numerics.joint.noisy_tables import NoisyTables
+from verticil.shared.numerics.joint.replicates import people, redrawn
+from verticil.shared.numerics.model.elimination import network_pair
+from verticil.shared.numerics.model.joint import WeightedRecords
 from verticil.shared.study.document import ParameterRule, ReleaseRule, Study, TablesRule
 
 CHAIN = tuple((f"v{i}", () if i == 0 else (f"v{i - 1}",)) for i in range(5))
@@ -126,7 +126,7 @@ def test_what_is_published_and_said() -> None:
         assert (model is None) == (share == 0)
     large = dataclasses.replace(found, share=0.4)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("verticil.shared.formats.joint.fits", lambda model, schema: False)
+        patch.setattr("verticil.shared.release.formats.joint.fits", lambda model, schema: False)
         assert published_joint(large, opened) == (None, {"sampled_from": {"joint": 0.0, "network": 1.0}})
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from verticil.shared.channels.transition import identity, quantize, symmetric
-from verticil.shared.estimation.design import ColumnUnit
-from verticil.shared.joint import atoms
-from verticil.shared.joint.count import from_columns
-from verticil.shared.joint.estimate import JointEstimate, estimate
-from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
-from verticil.shared.joint.work import Arrays, ForeignCheckpoint
-from verticil.shared.model.joint import Mixture
+from verticil.shared.mechanisms.transition import identity, quantize, symmetric
+from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.joint import atoms
+from verticil.shared.numerics.joint.count import from_columns
+from verticil.shared.numerics.joint.estimate import JointEstimate, estimate
+from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.numerics.joint.work import Arrays, ForeignCheckpoint
+from verticil.shared.numerics.model.joint import Mixture
 
 STATES = (2, 3, 4)
 
@@ -230,7 +230,7 @@ def test_the_less_a_network_leaves_unexplained_the_less_of_the_tables_is_followe
         return rake(*args, least=1.0, **named)
 
     monkeypatch.setattr(atoms, "ATOMS", 20_000)
-    monkeypatch.setattr("verticil.shared.joint.estimate._Estimate._part_of_mixture", lambda *_: part)
+    monkeypatch.setattr("verticil.shared.numerics.joint.estimate._Estimate._part_of_mixture", lambda *_: part)
     pairs = list(itertools.combinations(range(length), 2))
     far = [0.0, 0.0]
     for seed in range(3):

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from support import joint_reference as plain
-from verticil.shared.channels.transition import identity, quantize, symmetric
-from verticil.shared.estimation.design import ColumnUnit
-from verticil.shared.joint import atoms, mixture
-from verticil.shared.joint.count import from_columns
-from verticil.shared.joint.estimate import estimate
-from verticil.shared.joint.layout import Layout
-from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
-from verticil.shared.joint.start import one_way_shares
-from verticil.shared.joint.stopping import PENALTY, Discrepancy
-from verticil.shared.joint.targets import MOVED, targets
-from verticil.shared.joint.work import Work
-from verticil.shared.model.joint import JointModel
+from verticil.shared.mechanisms.transition import identity, quantize, symmetric
+from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.joint import atoms, mixture
+from verticil.shared.numerics.joint.count import from_columns
+from verticil.shared.numerics.joint.estimate import estimate
+from verticil.shared.numerics.joint.layout import Layout
+from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.numerics.joint.start import one_way_shares
+from verticil.shared.numerics.joint.stopping import PENALTY, Discrepancy
+from verticil.shared.numerics.joint.targets import MOVED, targets
+from verticil.shared.numerics.joint.work import Work
+from verticil.shared.numerics.model.joint import JointModel
 
 STATES = (2, 3, 4, 2)
 
@@ -292,7 +292,7 @@ def test_tables_are_shrunk_where_few_pairs_hang_together(dense: bool, monkeypatc
         tables = dataclasses.replace(exact, tables=noisy)
         found = estimate(tables, seed=1)
         with monkeypatch.context() as forced:
-            forced.setattr("verticil.shared.joint.estimate._Estimate._is_nearer_shrunk", lambda _: dense)
+            forced.setattr("verticil.shared.numerics.joint.estimate._Estimate._is_nearer_shrunk", lambda _: dense)
             other = estimate(tables, seed=1)
         assert found.shrunk is not dense
         assert away(found.model) < 0.9 * away(other.model)

@@ -14,11 +14,11 @@ import pytest
 from support.documents import study_toml
 from verticil.analyst.prediction import predicted
 from verticil.cli.main import main
-from verticil.shared.channels.subset import subset_selection
-from verticil.shared.channels.transition import Transition, identity, quantize, symmetric
-from verticil.shared.estimation.estimators import simplex
-from verticil.shared.joint import prediction as module
-from verticil.shared.joint.prediction import Prediction, predict, typical_shares
+from verticil.shared.mechanisms.subset import subset_selection
+from verticil.shared.mechanisms.transition import Transition, identity, quantize, symmetric
+from verticil.shared.numerics.estimation.estimators import simplex
+from verticil.shared.numerics.joint import prediction as module
+from verticil.shared.numerics.joint.prediction import Prediction, predict, typical_shares
 from verticil.shared.study.document import Study, TablesRule
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.tables import tables_deviation

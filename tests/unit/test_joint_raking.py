@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from verticil.shared.channels.transition import Transition, identity, quantize, symmetric
-from verticil.shared.estimation.design import ColumnUnit
-from verticil.shared.joint import atoms, estimate, kernels
-from verticil.shared.joint.adaptive_shrinkage import believed
-from verticil.shared.joint.count import from_columns
-from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
-from verticil.shared.joint.work import Work
+from verticil.shared.mechanisms.transition import Transition, identity, quantize, symmetric
+from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.joint import atoms, estimate, kernels
+from verticil.shared.numerics.joint.adaptive_shrinkage import believed
+from verticil.shared.numerics.joint.count import from_columns
+from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.numerics.joint.work import Work
 
 STATES = (4, 3, 2)
 CHANNELS = (quantize(symmetric(4, epsilon=2.0)), quantize(identity(3)), quantize(symmetric(2, epsilon=1.0)))

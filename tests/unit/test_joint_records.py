@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from support.releases import random_mixture, random_records
-from verticil.shared.model.joint import JointModel, WeightedRecords
-from verticil.shared.release import joint_records, synthesis
-from verticil.shared.release.joint_records import joint_codes
-from verticil.shared.release.synthesis import sample_chunks, sample_codes
+from verticil.shared.numerics.model.joint import JointModel, WeightedRecords
+from verticil.shared.synthesis import joint_records, synthesis
+from verticil.shared.synthesis.joint_records import joint_codes
+from verticil.shared.synthesis.synthesis import sample_chunks, sample_codes
 
 N_STATES = (3, 2, 4, 2)
 METHODS = ("systematic", "independent", "without-replacement")

@@ -16,20 +16,20 @@ import numpy as np
 import pytest
 
 from support.releases import random_mixture, random_records, with_joint
-from verticil.shared.errors import DataFault, GateFailed
-from verticil.shared.formats import joint, model_json
-from verticil.shared.joint import atoms
-from verticil.shared.json_document import Node
-from verticil.shared.model.joint import Mixture, WeightedRecords
-from verticil.shared.model.network import PairEstimate
-from verticil.shared.model.rounding import RESOLUTION, round_joint
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.core.errors import DataFault, GateFailed
+from verticil.shared.documents.json_document import Node
+from verticil.shared.numerics.joint import atoms
+from verticil.shared.numerics.model.joint import Mixture, WeightedRecords
+from verticil.shared.numerics.model.network import PairEstimate
+from verticil.shared.numerics.model.rounding import RESOLUTION, round_joint
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.release.bundle import release_limits, write_release
+from verticil.shared.release.formats import joint, model_json
 from verticil.shared.release.report.page import render
-from verticil.shared.release.shares import DIFFERS, WITHIN, pair_accuracy
 from verticil.shared.study import canonical
 from verticil.shared.study.document import CustomRule
 from verticil.shared.study.unit import Unit
+from verticil.shared.synthesis.shares import DIFFERS, WITHIN, pair_accuracy
 
 KINDS = {"mixture": random_mixture, "records": random_records}
 

@@ -14,17 +14,17 @@ from verticil.miner.learning import blend
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import LearnResult, learn
 from verticil.miner.scheduler.job import published_joint
-from verticil.shared.channels.transition import identity, quantize, symmetric
-from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
-from verticil.shared.joint.replicates import redrawn
-from verticil.shared.knowledge.rules import Condition, Knowledge, Rule
-from verticil.shared.model.joint import WeightedRecords
-from verticil.shared.model.rounding import round_joint
+from verticil.shared.mechanisms.transition import identity, quantize, symmetric
+from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.numerics.joint.replicates import redrawn
+from verticil.shared.numerics.knowledge.rules import Condition, Knowledge, Rule
+from verticil.shared.numerics.model.joint import WeightedRecords
+from verticil.shared.numerics.model.rounding import round_joint
 from verticil.shared.release.content import joint_fault
-from verticil.shared.release.joint_records import joint_codes
-from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study.document import ReleaseRule, Study, TablesRule
 from verticil.shared.study.vocabulary import SAMPLING
+from verticil.shared.synthesis.joint_records import joint_codes
+from verticil.shared.synthesis.synthesis import sample_codes
 
 
 def at(variable: int, *labels: int) -> Condition:

@@ -7,17 +7,17 @@ import dataclasses
 import numpy as np
 import pytest
 
-from verticil.shared.channels.subset import Subset, subset_selection
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.estimation.design import ColumnUnit
-from verticil.shared.joint import atoms, mixture
-from verticil.shared.joint.count import from_columns
-from verticil.shared.joint.estimate import estimate
-from verticil.shared.joint.noisy_tables import NoisyTables
-from verticil.shared.joint.start import one_way_shares
-from verticil.shared.joint.stopping import Discrepancy
-from verticil.shared.joint.targets import targets
-from verticil.shared.joint.work import Work
+from verticil.shared.mechanisms.subset import Subset, subset_selection
+from verticil.shared.mechanisms.transition import quantize, symmetric
+from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.joint import atoms, mixture
+from verticil.shared.numerics.joint.count import from_columns
+from verticil.shared.numerics.joint.estimate import estimate
+from verticil.shared.numerics.joint.noisy_tables import NoisyTables
+from verticil.shared.numerics.joint.start import one_way_shares
+from verticil.shared.numerics.joint.stopping import Discrepancy
+from verticil.shared.numerics.joint.targets import targets
+from verticil.shared.numerics.joint.work import Work
 
 STATES = (10, 8, 3)
 RUNS = 40

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from support.releases import random_mixture, random_records, with_joint
-from verticil.shared.errors import GateFailed
-from verticil.shared.formats import joint
-from verticil.shared.json_document import parse
-from verticil.shared.model.joint import WeightedRecords
+from verticil.shared.core.errors import GateFailed
+from verticil.shared.documents.json_document import parse
+from verticil.shared.numerics.model.joint import WeightedRecords
 from verticil.shared.release import bundle, records
-from verticil.shared.release.joint_records import joint_codes
-from verticil.shared.release.synthetic import FALSE_ALARMS, _all_among, unlikely_variables
+from verticil.shared.release.formats import joint
 from verticil.shared.release.verification import _check_documents
+from verticil.shared.synthesis.joint_records import joint_codes
+from verticil.shared.synthesis.synthetic import FALSE_ALARMS, _all_among, unlikely_variables
 
 N_STATES = (3, 2, 4, 2)
 MODELS = {"mixture": random_mixture(N_STATES), "records": random_records(N_STATES)}

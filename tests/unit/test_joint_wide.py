@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from verticil.shared.channels.transition import identity, quantize
-from verticil.shared.estimation.design import ColumnUnit
-from verticil.shared.formats import joint as published
-from verticil.shared.joint import atoms, estimate
-from verticil.shared.joint.count import from_columns
-from verticil.shared.joint.noise import noised
-from verticil.shared.joint.noisy_tables import NoisyTables
-from verticil.shared.model.joint import JointModel, Mixture
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.mechanisms.transition import identity, quantize
+from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.joint import atoms, estimate
+from verticil.shared.numerics.joint.count import from_columns
+from verticil.shared.numerics.joint.noise import noised
+from verticil.shared.numerics.joint.noisy_tables import NoisyTables
+from verticil.shared.numerics.model.joint import JointModel, Mixture
+from verticil.shared.numerics.model.schema import Schema, Variable
+from verticil.shared.release.formats import joint as published
 
 D, K, N = 16, 4, 20_000
 PAIRS = tuple(itertools.combinations(range(D), 2))

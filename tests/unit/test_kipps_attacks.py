@@ -10,9 +10,9 @@ import dataclasses
 import numpy as np
 import pytest
 
+from verticil.evaluate.measures.coded import CodedTable
 from verticil.experiments.kipps import attacks, datasets, measures
 from verticil.experiments.kipps.experiment import OTHERS, PARTS, REAL, parts_of
-from verticil.shared.evaluation.coded import CodedTable
 
 DATA = datasets.traffic(rows=3000)
 

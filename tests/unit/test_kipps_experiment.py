@@ -7,8 +7,8 @@ import pytest
 
 from verticil.curator.study import owners_study
 from verticil.experiments.kipps import datasets
-from verticil.shared.errors import DataFault
-from verticil.shared.knowledge.support import support
+from verticil.shared.core.errors import DataFault
+from verticil.shared.numerics.knowledge.support import support
 
 
 def violations(data: datasets.DataSet) -> dict[str, int]:

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from support.knowledge import HEAD, PREFIXES, study
-from verticil.shared.errors import Misuse
-from verticil.shared.knowledge import addresses
-from verticil.shared.knowledge.addresses import canonical_address, read_range
-from verticil.shared.knowledge.columns import columns
-from verticil.shared.knowledge.reasoning import ask
-from verticil.shared.knowledge.support import support
+from verticil.shared.core.errors import Misuse
+from verticil.shared.numerics.knowledge import addresses
+from verticil.shared.numerics.knowledge.addresses import canonical_address, read_range
+from verticil.shared.numerics.knowledge.columns import columns
+from verticil.shared.numerics.knowledge.reasoning import ask
+from verticil.shared.numerics.knowledge.support import support
 from verticil.shared.study import canonical
 from verticil.shared.study.reading import read_study
 

@@ -14,21 +14,21 @@ import pytest
 from support.knowing import CHILDREN, EARNER, GROWN, PLACE, content_that_knows, study_that_knows
 from support.releases import content_of, random_mixture, release_study_of_two, with_joint, with_posterior
 from verticil.cli.main import main
-from verticil.shared.errors import GateFailed, Misuse
-from verticil.shared.formats import joint as joint_format
-from verticil.shared.formats import model_json
-from verticil.shared.formats.bif import label_map
-from verticil.shared.json_document import parse
-from verticil.shared.knowledge import columns as columns_module
-from verticil.shared.knowledge.columns import columns, completed
-from verticil.shared.knowledge.rules import Knowledge, Refinement
+from verticil.shared.core.errors import GateFailed, Misuse
+from verticil.shared.documents.json_document import parse
+from verticil.shared.numerics.knowledge import columns as columns_module
+from verticil.shared.numerics.knowledge.columns import columns, completed
+from verticil.shared.numerics.knowledge.rules import Knowledge, Refinement
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.release.bundle import release_limits, write_release
 from verticil.shared.release.content import ReleaseContent
-from verticil.shared.release.synthesis import decode
-from verticil.shared.release.synthetic import read_records
+from verticil.shared.release.formats import joint as joint_format
+from verticil.shared.release.formats import model_json
+from verticil.shared.release.formats.bif import label_map
 from verticil.shared.release.verification import _check_documents
 from verticil.shared.study import canonical, rules
+from verticil.shared.synthesis.synthesis import decode
+from verticil.shared.synthesis.synthetic import read_records
 
 NAMES = ["age", "grown", "smoker", "income", "weight", "region", "earner"]
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from support.knowing import binned, order, ordered_schema
-from verticil.shared.errors import GateFailed, Misuse
-from verticil.shared.formats.tables import write_csv, write_parquet
-from verticil.shared.knowledge.checking import check_knowledge
-from verticil.shared.knowledge.rules import Knowledge
-from verticil.shared.knowledge.support import ordered_together, support
-from verticil.shared.release.ordered import ordered_numbers
-from verticil.shared.release.synthesis import decode
-from verticil.shared.release.synthetic import read_records
+from verticil.shared.core.errors import GateFailed, Misuse
+from verticil.shared.numerics.knowledge.checking import check_knowledge
+from verticil.shared.numerics.knowledge.rules import Knowledge
+from verticil.shared.numerics.knowledge.support import ordered_together, support
+from verticil.shared.release.formats.tables import write_csv, write_parquet
+from verticil.shared.synthesis.ordered import ordered_numbers
+from verticil.shared.synthesis.synthesis import decode
+from verticil.shared.synthesis.synthetic import read_records
 
 SCHEMA = ordered_schema(
     binned("a", (0, 3, 50, 60), "?"), binned("b", (0, 100, 200)), binned("c", (2, 10, 20), "?"), binned("d", (0, 1, 2))
@@ -118,7 +118,7 @@ def test_written_numbers_are_held_against_the_orders(tmp_path, suffix: str) -> N
 
 def test_records_without_such_numbers_end_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bins are impossible by the rules; whoever draws records keeps these."""
-    from verticil.shared.release import ordered
+    from verticil.shared.synthesis import ordered
 
     monkeypatch.setattr(ordered, "_ROUNDS", 20)
     codes = [np.array([code], dtype=np.uint8) for code in (2, 0, 0, 0)]

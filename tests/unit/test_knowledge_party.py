@@ -22,11 +22,11 @@ from verticil.party.local_dataset import LocalDataset, columns_of, read_holding,
 from verticil.party.operator.check import check
 from verticil.party.operator.view_model import questions
 from verticil.party.storage.secret import SiteSecret
-from verticil.shared.errors import Misuse
-from verticil.shared.knowledge.columns import columns, narrowed
-from verticil.shared.knowledge.rules import Condition, Flag, Groups, Knowledge, Refinement, Rule
-from verticil.shared.knowledge.support import support
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.core.errors import Misuse
+from verticil.shared.numerics.knowledge.columns import columns, narrowed
+from verticil.shared.numerics.knowledge.rules import Condition, Flag, Groups, Knowledge, Refinement, Rule
+from verticil.shared.numerics.knowledge.support import support
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.document import LeftOut, QuorumRule, Study
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.sub_model import narrowed as sub_model

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from support.knowledge import FUNCTION, HEAD, study
-from verticil.shared.errors import Misuse
-from verticil.shared.knowledge.rules import Condition, Function, Groups, Order, Refinement, Rule, SoftRule
-from verticil.shared.knowledge.words import stated
+from verticil.shared.core.errors import Misuse
+from verticil.shared.numerics.knowledge.rules import Condition, Function, Groups, Order, Refinement, Rule, SoftRule
+from verticil.shared.numerics.knowledge.words import stated
 from verticil.shared.study import canonical
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from verticil.analyst.lint import lint
 from verticil.cli.main import main
-from verticil.shared.errors import Misuse
-from verticil.shared.knowledge.reasoning import ask, reach
-from verticil.shared.knowledge.support import function_codes
-from verticil.shared.knowledge.words import stated
+from verticil.shared.core.errors import Misuse
+from verticil.shared.numerics.knowledge.reasoning import ask, reach
+from verticil.shared.numerics.knowledge.support import function_codes
+from verticil.shared.numerics.knowledge.words import stated
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 

@@ -13,9 +13,9 @@ import pytest
 from support.releases import content_of
 from verticil.cli.main import main
 from verticil.party.policy.comparison import changes
-from verticil.shared.errors import PeerFault
-from verticil.shared.knowledge.rules import Condition, Knowledge, Rule
-from verticil.shared.knowledge.words import EXPLAINED, HEADING, stated
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.numerics.knowledge.rules import Condition, Knowledge, Rule
+from verticil.shared.numerics.knowledge.words import EXPLAINED, HEADING, stated
 from verticil.shared.release.report.page import render
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import Approval, check_approval, check_own_part, declared_units

@@ -14,14 +14,14 @@ import rdflib
 from support.knowledge import FUNCTION, GRAPH, HEAD, PREFIXES
 from support.knowledge import study as by_tables
 from support.releases import random_network
-from verticil.shared.errors import Misuse
-from verticil.shared.knowledge import turtle
-from verticil.shared.knowledge.raking import raked
-from verticil.shared.knowledge.support import function_codes
-from verticil.shared.release.synthesis import sample_codes
+from verticil.shared.core.errors import Misuse
+from verticil.shared.numerics.knowledge import turtle
+from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.support import function_codes
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
+from verticil.shared.synthesis.synthesis import sample_codes
 
 FLAGGED = '[[variable]]\nparty = "register"\nname = "told"\ncategories = ["no", "yes"]\n'
 TABLES = (

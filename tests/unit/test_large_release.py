@@ -16,19 +16,20 @@ import pytest
 
 from support.knowing import content_that_knows
 from support.releases import random_mixture, with_joint, with_posterior
-from verticil.shared import nameless
-from verticil.shared.errors import DataFault
-from verticil.shared.formats.tables import write_csv, write_parquet
-from verticil.shared.knowledge.raking import raked
-from verticil.shared.release import records, synthesis, written
+from verticil.shared.core.errors import DataFault
+from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.release import records
 from verticil.shared.release.bundle import write_release
 from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.formats.tables import write_csv, write_parquet
 from verticil.shared.release.posterior import sets_fault
 from verticil.shared.release.records import released_records
-from verticil.shared.release.synthesis import decode, sample_chunks
-from verticil.shared.release.written import PiecewiseTable, cell_counts
+from verticil.shared.storage import nameless
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
+from verticil.shared.synthesis import synthesis, written
+from verticil.shared.synthesis.synthesis import decode, sample_chunks
+from verticil.shared.synthesis.written import PiecewiseTable, cell_counts
 
 N = 2_600
 """Three pieces of 1,000, the last one shorter."""

@@ -13,17 +13,17 @@ from verticil.miner.learning.learn import learn
 from verticil.miner.learning.search.protocol import Interruption, LearningCancelled, SearchProblem, SearchResult
 from verticil.miner.learning.selection import LEAST, cut_parents
 from verticil.miner.scheduler.job import search_facts
-from verticil.shared.channels.subset import subset_selection
-from verticil.shared.channels.transition import identity, quantize, symmetric
-from verticil.shared.errors import DataFault, Misuse
-from verticil.shared.model import elimination
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Network
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.core.errors import DataFault, Misuse
+from verticil.shared.mechanisms.subset import subset_selection
+from verticil.shared.mechanisms.transition import identity, quantize, symmetric
+from verticil.shared.numerics.model import elimination
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Network
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.release.report.wording import remarks
-from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study.document import GeneticRule, ParameterRule, PosteriorRule, Study
 from verticil.shared.study.unit import Unit
+from verticil.shared.synthesis.synthesis import sample_codes
 
 N_STATES = (3, 2, 4, 2)  # 0 -> 1 -> 2, and 3 alone
 

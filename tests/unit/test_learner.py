@@ -12,11 +12,11 @@ import pytest
 from scipy.stats import chi2_contingency
 
 from verticil.party.protocol.peer.learner import MAX_TABLE_CELLS, NANONATS, learn_families, learn_scores, share_noise
-from verticil.shared.channels.share_noise import DISCRETE, ROUNDED
-from verticil.shared.channels.subset import subset_selection
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.errors import DataFault, Misuse
-from verticil.shared.model.graph import Dag
+from verticil.shared.core.errors import DataFault, Misuse
+from verticil.shared.mechanisms.share_noise import DISCRETE, ROUNDED
+from verticil.shared.mechanisms.subset import subset_selection
+from verticil.shared.mechanisms.transition import quantize, symmetric
+from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.study.document import ShareRule
 from verticil.shared.study.peer import scored_pairs, shared_tables
 from verticil.shared.study.unit import Unit

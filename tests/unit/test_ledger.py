@@ -17,7 +17,7 @@ from verticil.party.dataset.releases import Release
 from verticil.party.limits.policy import Policy
 from verticil.party.policy.ledger import Ledger
 from verticil.party.storage.database import DaemonLock, Database
-from verticil.shared.errors import DataFault, Refusal
+from verticil.shared.core.errors import DataFault, Refusal
 from verticil.shared.privacy.events import RandomizedColumn
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)

@@ -14,7 +14,7 @@ from verticil.party.dataset.linkage import (
     linkage_context,
     normalise_ids,
 )
-from verticil.shared.errors import DataFault, Misuse, PeerFault, Refusal
+from verticil.shared.core.errors import DataFault, Misuse, PeerFault, Refusal
 
 KEY = bytes(range(32))
 CONTEXT = linkage_context(bytes(32))

@@ -30,10 +30,10 @@ from verticil.party.operator.pending_studies import show
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import FILE_NAME, SCHEMA_VERSION, Database
 from verticil.party.storage.studies import Artifact, Heartbeat, Task, stamp
-from verticil.shared.errors import DataFault, Misuse, PeerFault
-from verticil.shared.knowledge.rules import Condition, Knowledge, Rule
-from verticil.shared.knowledge.words import EXPLAINED, HEADING, stated
-from verticil.shared.model.schema import Schema
+from verticil.shared.core.errors import DataFault, Misuse, PeerFault
+from verticil.shared.numerics.knowledge.rules import Condition, Knowledge, Rule
+from verticil.shared.numerics.knowledge.words import EXPLAINED, HEADING, stated
+from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State

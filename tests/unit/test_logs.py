@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from verticil.shared.errors import PeerFault
-from verticil.shared.logs import configure, fields
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.core.logs import configure, fields
 
 CANARY = "canary-7f3a"
 log = logging.getLogger("verticil.test")

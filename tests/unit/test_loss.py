@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from support.calibration import SIGMAS
-from verticil.shared.channels import loss
-from verticil.shared.channels.gaussian import analytic_delta, analytic_sigma
-from verticil.shared.channels.loss import (
+from verticil.shared.mechanisms import loss
+from verticil.shared.mechanisms.gaussian import analytic_delta, analytic_sigma
+from verticil.shared.mechanisms.loss import (
     ApproximateLoss,
     DiscreteGaussianLoss,
     GaussianLoss,

@@ -12,11 +12,11 @@ from verticil.experiments.martins import datasets, exact, experiment, figures, m
 from verticil.experiments.martins.claims import claims
 from verticil.experiments.martins.experiment import QUICK, Found, Panel, Scale
 from verticil.experiments.martins.methods import Answer
-from verticil.shared.arrays import Counts
-from verticil.shared.model.graph import Dag
-from verticil.shared.posterior.exact import exact_posterior
-from verticil.shared.posterior.local_scores import bdeu_score, dirichlet_score
-from verticil.shared.posterior.statistics import ChiSquare, Records, Share
+from verticil.shared.core.arrays import Counts
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.posterior.exact import exact_posterior
+from verticil.shared.numerics.posterior.local_scores import bdeu_score, dirichlet_score
+from verticil.shared.numerics.posterior.statistics import ChiSquare, Records, Share
 
 TINY = Scale(replicates=2, draws=100, steps=400)
 

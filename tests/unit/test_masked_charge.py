@@ -28,9 +28,9 @@ from verticil.party.protocol.randomization import Spool, enter_in_ledger, fill_s
 from verticil.party.protocol.round_charge import ROWS, TABLES, charge_linkage, charge_round
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import StudyRecord, Task
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.errors import DataFault, Refusal
-from verticil.shared.identity.spoken import spoken
+from verticil.shared.core.errors import DataFault, Refusal
+from verticil.shared.federation.identity.spoken import spoken
+from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, Cost
 from verticil.shared.privacy.masked import Linkage
 from verticil.shared.study import canonical

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from support import masked_reference as plain
-from verticil.shared.masked import check, field, products, streams
-from verticil.shared.masked.field import P, Words
+from verticil.shared.masked.arithmetic import check, field, products, streams
+from verticil.shared.masked.arithmetic.field import P, Words
 
 EDGES = np.array([0, 1, 2**16 - 1, 2**16, P // 2, 2**32 - 2**16 - 1, P - 1], np.uint32)
 

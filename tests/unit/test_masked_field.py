@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from support.masked_reference import one_hot, product
-from verticil.shared.errors import Misuse, PeerFault
-from verticil.shared.masked import field, products, streams
-from verticil.shared.masked.field import P, Words
+from verticil.shared.core.errors import Misuse, PeerFault
+from verticil.shared.masked.arithmetic import field, products, streams
+from verticil.shared.masked.arithmetic.field import P, Words
 
 KEY = bytes(range(32))
 EDGES = np.array([0, 1, 4, 5, 2**16 - 1, 2**16, P // 2, P // 2 + 1, 2**32 - 2**16 - 1, P - 2, P - 1], np.uint32)

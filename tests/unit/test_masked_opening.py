@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from verticil.shared.arrays import Ints
-from verticil.shared.channels import discrete_gaussian
-from verticil.shared.errors import Misuse
-from verticil.shared.masked import field, opening, streams
-from verticil.shared.masked.field import Words
-from verticil.shared.masked.opening import Alarm, Ratio
+from verticil.shared.core.arrays import Ints
+from verticil.shared.core.errors import Misuse
+from verticil.shared.masked.arithmetic import field, opening, streams
+from verticil.shared.masked.arithmetic.field import Words
+from verticil.shared.masked.arithmetic.opening import Alarm, Ratio
+from verticil.shared.mechanisms import discrete_gaussian
 
 KEY = bytes(range(32))
 

@@ -18,7 +18,7 @@ from verticil.party.protocol.central.plan import Step as Told
 from verticil.party.protocol.masked import rounds
 from verticil.party.protocol.masked.plan import FROM_PEERS, Step, plan
 from verticil.party.storage.studies import StudyRecord, Task
-from verticil.shared.errors import PeerFault, Refusal
+from verticil.shared.core.errors import PeerFault, Refusal
 from verticil.shared.study.states import State
 
 TASK = Task(

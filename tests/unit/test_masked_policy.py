@@ -20,15 +20,15 @@ from verticil.party.limits.policy import Policy, objections
 from verticil.party.operator.commands import init_party
 from verticil.party.operator.keys import confirm_key, keys
 from verticil.party.operator.limits import _masked_document, _read_masked
-from verticil.shared.channels.transition import identity, quantize
-from verticil.shared.errors import Misuse, PeerFault
-from verticil.shared.identity.spoken import proquint, spoken
+from verticil.shared.core.errors import Misuse, PeerFault
+from verticil.shared.documents.table import Table
+from verticil.shared.federation.identity.spoken import proquint, spoken
+from verticil.shared.mechanisms.transition import identity, quantize
 from verticil.shared.privacy.accounts import DEALER, PUBLIC, READERS
 from verticil.shared.privacy.masked import dealer_event
 from verticil.shared.privacy.masked_figures import four_figures
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.study.document import MaskedRule, Study, TablesRule
-from verticil.shared.table import Table
 
 PARTIES = ("clinic", "insurer", "registry")
 PINNED = {name: bytes([place]) * 32 for place, name in enumerate((*PARTIES, "miner"), start=1)}

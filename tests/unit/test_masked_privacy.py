@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from verticil.shared.channels.discrete_gaussian import discrete_sigma
+from verticil.shared.mechanisms.discrete_gaussian import discrete_sigma
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import cost_of, together
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, KNOWN, PUBLIC, READERS, Cost, left_for

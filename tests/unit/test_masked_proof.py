@@ -18,16 +18,16 @@ from verticil.party.protocol.reconciliation.forgotten import Forgotten, reconcil
 from verticil.party.protocol.reconciliation.reconciler import Verifier
 from verticil.party.protocol.round_charge import PARTIES, ROWS, TABLES
 from verticil.party.site import Site
-from verticil.shared.alignment.statements import common_body
-from verticil.shared.errors import PeerFault, Refusal
-from verticil.shared.formats.deletion import PeerHolding
-from verticil.shared.identity.pki import utc_now
-from verticil.shared.identity.signing import SigningKey
-from verticil.shared.masked.derivation import PURPOSE
-from verticil.shared.masked.streams import listed, unlisted
-from verticil.shared.masked_round.messages import CHARGED, Kind
-from verticil.shared.masked_round.proof import BEHIND_CHARGE, is_missing_in, read_signed_message
-from verticil.shared.record import encode
+from verticil.shared.core.errors import PeerFault, Refusal
+from verticil.shared.documents.record import encode
+from verticil.shared.federation.alignment.statements import common_body
+from verticil.shared.federation.identity.pki import utc_now
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.masked.arithmetic.derivation import PURPOSE
+from verticil.shared.masked.arithmetic.streams import listed, unlisted
+from verticil.shared.masked.round.messages import CHARGED, Kind
+from verticil.shared.masked.round.proof import BEHIND_CHARGE, is_missing_in, read_signed_message
+from verticil.shared.release.formats.deletion import PeerHolding
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.masked import plan_of

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from verticil.cli.main import main
-from verticil.shared.errors import GateFailed
-from verticil.shared.identity.authority import create_authority, issue
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.signing import SigningKey
+from verticil.shared.core.errors import GateFailed
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.signing import SigningKey
 from verticil.shared.release.bundle import sign_release, write_release
 from verticil.shared.release.content import OpenedTables, ReleaseContent
 from verticil.shared.release.masked import opened_tables

@@ -21,15 +21,15 @@ from verticil.analyst.prediction import predicted
 from verticil.cli.main import main
 from verticil.miner.learning.measured import tables_with
 from verticil.miner.storage.measured import read_tables, write_tables
-from verticil.shared.channels.privacy import Breach, epsilon
-from verticil.shared.channels.subset import subset_selection
-from verticil.shared.errors import Misuse
-from verticil.shared.joint.prediction import predict
-from verticil.shared.masked.plan import Plan
-from verticil.shared.masked_round.messages import triples_of
-from verticil.shared.masked_round.pair_work import sizes_of
+from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.record import decode, encode
+from verticil.shared.masked.arithmetic.plan import Plan
+from verticil.shared.masked.round.messages import triples_of
+from verticil.shared.masked.round.pair_work import sizes_of
+from verticil.shared.mechanisms.privacy import Breach, epsilon
+from verticil.shared.mechanisms.subset import subset_selection
+from verticil.shared.numerics.joint.prediction import predict
 from verticil.shared.privacy.accounts import Cost
-from verticil.shared.record import decode, encode
 from verticil.shared.study import canonical, rules
 from verticil.shared.study.document import LeftOut, MaskedRule, QuorumRule, Study, TablesRule
 from verticil.shared.study.masked import (

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from support import masked_reference as plain
-from verticil.shared.arrays import Ints
-from verticil.shared.masked import field, products, streams, triples
-from verticil.shared.masked.field import P, Words
-from verticil.shared.masked.triples import Three
+from verticil.shared.core.arrays import Ints
+from verticil.shared.masked.arithmetic import field, products, streams, triples
+from verticil.shared.masked.arithmetic.field import P, Words
+from verticil.shared.masked.arithmetic.triples import Three
 
 
 def test_doctests():

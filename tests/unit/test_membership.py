@@ -23,15 +23,15 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from verticil.cli.main import main
 from verticil.pki.register import Standing, check_request, entries, revoke, sign_request
 from verticil.pki.request import create_renewal, create_request, parse_request, read_request
-from verticil.shared.config import Federation, load_federation
-from verticil.shared.errors import VerticilError
-from verticil.shared.identity.authority import ISSUED, create_authority, issue, open_authority
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.pki import load_credentials, read_certificates
-from verticil.shared.identity.signing import SigningKey, verify_signed
-from verticil.shared.membership.current import certificate_state
-from verticil.shared.membership.installation import install
-from verticil.shared.membership.revocation import FILE_NAME, DenyList, make_list, number_of, parse_list
+from verticil.shared.core.errors import VerticilError
+from verticil.shared.documents.config import Federation, load_federation
+from verticil.shared.federation.identity.authority import ISSUED, create_authority, issue, open_authority
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.pki import load_credentials, read_certificates
+from verticil.shared.federation.identity.signing import SigningKey, verify_signed
+from verticil.shared.federation.membership.current import certificate_state
+from verticil.shared.federation.membership.installation import install
+from verticil.shared.federation.membership.revocation import FILE_NAME, DenyList, make_list, number_of, parse_list
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, 0, tzinfo=dt.UTC)
 DAY = dt.timedelta(days=1)

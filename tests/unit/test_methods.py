@@ -11,9 +11,18 @@ import pytest
 from verticil.miner.service.control import Control as ControlService
 from verticil.miner.service.coordinator import Coordinator as CoordinatorService
 from verticil.party.protocol.peer.service import PeerService
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.transport.authorization import ROLES
-from verticil.shared.transport.interface import Calls, Control, Coordinator, Download, Peer, Unary, Upload, bind
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.transport.authorization import ROLES
+from verticil.shared.federation.transport.interface import (
+    Calls,
+    Control,
+    Coordinator,
+    Download,
+    Peer,
+    Unary,
+    Upload,
+    bind,
+)
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
 ANSWERED = ((Coordinator, CoordinatorService), (Control, ControlService), (Peer, PeerService))

@@ -8,7 +8,7 @@ import pytest
 
 from verticil.miner.config import Limits, Workers, load_miner
 from verticil.miner.daemon import init_miner
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
 
 FEDERATION = """
 schema = 1

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import rfc8785
 
-from verticil.shared.errors import GateFailed
-from verticil.shared.formats import model_json
-from verticil.shared.model.network import Projection
+from verticil.shared.core.errors import GateFailed
+from verticil.shared.numerics.model.network import Projection
+from verticil.shared.release.formats import model_json
 from verticil.shared.study.document import CustomRule
 
 

@@ -15,7 +15,7 @@ def test_every_fault_can_be_planted_and_names_a_test() -> None:
     parts = Counter(
         part
         for fault in faults
-        for part in ("channels", "estimation", "learning", "ledger", "approval", "linkage", "signing")
+        for part in ("mechanisms", "estimation", "learning", "ledger", "approval", "linkage", "signing")
         if f"/{part}" in fault.file
     )
     assert len(parts) == 7

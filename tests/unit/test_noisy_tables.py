@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from verticil.shared.channels.transition import binary, identity, quantize
-from verticil.shared.estimation.design import ColumnUnit
-from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
-from verticil.shared.model.joint import Mixture, WeightedRecords
+from verticil.shared.mechanisms.transition import binary, identity, quantize
+from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.numerics.model.joint import Mixture, WeightedRecords
 
 UNITS = tuple(ColumnUnit(variables=(v,), domain=None, channel=quantize(identity(k))) for v, k in enumerate((2, 3, 2)))
 

@@ -13,7 +13,7 @@ import pytest
 
 from verticil.cli.main import main
 from verticil.cli.output import Format, emit, plain_table, put, report, say
-from verticil.shared.errors import printable
+from verticil.shared.core.errors import printable
 
 HOSTILE = "\x1b[2J\x1b[32mok\x07\x9b\u202e\u2066\ud800 [green]verified[/]\nok: verified"
 

@@ -17,21 +17,21 @@ from verticil.miner.learning.learn import LearnResult, learn
 from verticil.party.dataset import subsets
 from verticil.party.dataset.perturb import perturb
 from verticil.party.protocol.central.review import check_own_figures
-from verticil.shared.channels.subset import Subset
-from verticil.shared.errors import GateFailed
-from verticil.shared.formats.tables import write_csv, write_parquet
-from verticil.shared.model.joint import JointModel, WeightedRecords
-from verticil.shared.model.network import Network
-from verticil.shared.model.rounding import round_joint, round_network
-from verticil.shared.model.schema import Variable
+from verticil.shared.core.errors import GateFailed
+from verticil.shared.mechanisms.subset import Subset
+from verticil.shared.numerics.model.joint import JointModel, WeightedRecords
+from verticil.shared.numerics.model.network import Network
+from verticil.shared.numerics.model.rounding import round_joint, round_network
+from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.release.bundle import write_release
 from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.formats.tables import write_csv, write_parquet
 from verticil.shared.release.records import released_records
-from verticil.shared.release.shares import model_shares
-from verticil.shared.release.synthesis import decode
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
+from verticil.shared.synthesis.shares import model_shares
+from verticil.shared.synthesis.synthesis import decode
 from verticil.simulation.federations import adult
 
 GENETIC = adult.study_text()[adult.study_text().index("[structure.genetic]") : adult.study_text().index("[parameters]")]

@@ -13,12 +13,12 @@ from support.studies import numbered, study_of
 from verticil.miner.learning.learn import LearnResult, learn
 from verticil.miner.scheduler.job import published_posterior
 from verticil.party.protocol.central.review import check_own_figures
-from verticil.shared.arrays import Codes
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.errors import GateFailed
-from verticil.shared.formats.posterior import PublishedPosterior
+from verticil.shared.core.arrays import Codes
+from verticil.shared.core.errors import GateFailed
+from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.release.bundle import write_release
 from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.formats.posterior import PublishedPosterior
 from verticil.shared.release.posterior import sets_fault
 from verticil.shared.release.records import released_records
 from verticil.shared.study import canonical

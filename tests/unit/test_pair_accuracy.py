@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 
 from verticil.miner.learning.learn import learn
-from verticil.shared.channels.transition import identity, quantize, symmetric
-from verticil.shared.errors import Misuse
-from verticil.shared.estimation.design import as_design
-from verticil.shared.estimation.parameters import family_parameters, joint_shares, marginal_parameters
-from verticil.shared.model.elimination import network_pair
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Network, PairEstimate
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.core.errors import Misuse
+from verticil.shared.mechanisms.transition import identity, quantize, symmetric
+from verticil.shared.numerics.estimation.design import as_design
+from verticil.shared.numerics.estimation.parameters import family_parameters, joint_shares, marginal_parameters
+from verticil.shared.numerics.model.elimination import network_pair
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Network, PairEstimate
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.release.bundle import write_release
 from verticil.shared.release.report.page import render
-from verticil.shared.release.shares import DIFFERS, WITHIN, pair_accuracy
-from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study import canonical, rules
+from verticil.shared.synthesis.shares import DIFFERS, WITHIN, pair_accuracy
+from verticil.shared.synthesis.synthesis import sample_codes
 
 EDUCATION = ("preschool", "5th-6th", "HS-grad", "Bachelors")
 N = 30_000

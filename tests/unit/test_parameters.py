@@ -8,15 +8,15 @@ import pytest
 from scipy.stats import binom
 
 from verticil.experiments.accuracy import family_covariance_blocks
-from verticil.shared.channels.transition import binary, identity, quantize, symmetric
-from verticil.shared.estimation.axes import apply_axes
-from verticil.shared.estimation.design import as_design
-from verticil.shared.estimation.estimators import em_projection
-from verticil.shared.estimation.parameters import family_parameters, marginal_parameters
-from verticil.shared.model.elimination import network_marginals
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Family, Network
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.mechanisms.transition import binary, identity, quantize, symmetric
+from verticil.shared.numerics.estimation.axes import apply_axes
+from verticil.shared.numerics.estimation.design import as_design
+from verticil.shared.numerics.estimation.estimators import em_projection
+from verticil.shared.numerics.estimation.parameters import family_parameters, marginal_parameters
+from verticil.shared.numerics.model.elimination import network_marginals
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Family, Network
+from verticil.shared.numerics.model.schema import Schema, Variable
 
 ASYMMETRIC = quantize(np.array([[0.6, 0.3, 0.1], [0.05, 0.9, 0.05], [0.2, 0.2, 0.6]]))
 BINARY = quantize(binary(0.1, 0.25))

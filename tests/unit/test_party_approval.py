@@ -17,8 +17,8 @@ from verticil.party.policy import approval
 from verticil.party.policy.approval import AUTOMATIC
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.errors import Misuse, PeerFault, Refusal
+from verticil.shared.core.errors import Misuse, PeerFault, Refusal
+from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.privacy.events import RandomizedColumn
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval

@@ -24,10 +24,10 @@ from verticil.party.policy.ledger import Ledger
 from verticil.party.protocol.randomization import randomize
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import SiteSecret
-from verticil.shared.channels.subset import subset_selection
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.errors import Misuse, Refusal, VerticilError
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.core.errors import Misuse, Refusal, VerticilError
+from verticil.shared.mechanisms.subset import subset_selection
+from verticil.shared.mechanisms.transition import quantize, symmetric
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.document import Study
 from verticil.shared.study.unit import Unit
 

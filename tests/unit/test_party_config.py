@@ -17,7 +17,7 @@ from verticil.party.dataset.table import ColumnRule, DatasetRule
 from verticil.party.limits.rules import Combinations, Known
 from verticil.party.operator import commands
 from verticil.party.storage.secret import read_secret
-from verticil.shared.errors import DataFault, Misuse
+from verticil.shared.core.errors import DataFault, Misuse
 
 # The worked example of the contract.
 

@@ -17,9 +17,9 @@ from verticil.party.protocol.planning import Plan, WaitedForError
 from verticil.party.protocol.reconciliation.reconciler import Reconciler
 from verticil.party.protocol.registry import PROTOCOLS, PartyProtocol, register
 from verticil.party.protocol.retry import TRIED_AGAIN, Backoff
-from verticil.shared.errors import DataFault, InternalFault, Misuse, PeerFault, Refusal, VerticilError, from_code
+from verticil.shared.core.errors import DataFault, InternalFault, Misuse, PeerFault, Refusal, VerticilError, from_code
+from verticil.shared.core.vitals import Waiting
 from verticil.shared.study.protocols import PROTOCOLS as FACTS
-from verticil.shared.vitals import Waiting
 
 
 def test_the_party_carries_out_every_protocol_that_studies_may_name() -> None:

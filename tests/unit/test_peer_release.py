@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import rfc8785
 
-from verticil.shared.errors import GateFailed, PeerFault
-from verticil.shared.identity.authority import create_authority, issue
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.signing import SigningKey
+from verticil.shared.core.errors import GateFailed, PeerFault
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.signing import SigningKey
 from verticil.shared.release.bundle import sign_release, write_release, write_signatures
 from verticil.shared.release.peer_assembly import assemble
 from verticil.shared.release.statement import statement_body

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from verticil.shared.model.graph import Dag
+from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.release.peer_assembly import assemble
 from verticil.shared.release.report.page import render
 from verticil.shared.release.statement import statement_body

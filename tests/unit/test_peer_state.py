@@ -21,7 +21,7 @@ from verticil.party.protocol.retry import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECON
 from verticil.party.storage import database as database_module
 from verticil.party.storage.database import SCHEMA_VERSION, Database
 from verticil.party.storage.studies import PartyState, Task, stamp
-from verticil.shared.errors import DataFault, PeerFault, Refusal
+from verticil.shared.core.errors import DataFault, PeerFault, Refusal
 from verticil.shared.privacy.events import ExactStatistics, GaussianCounts
 from verticil.shared.study.states import State
 from verticil.wire.v1 import common_pb2

@@ -19,10 +19,10 @@ from verticil.party.dataset.linkage import packed_ids
 from verticil.party.dataset.people import Gathering, IdSpool, in_both
 from verticil.party.dataset.person_keys import PersonMacs
 from verticil.party.dataset.perturb import fingerprint
-from verticil.shared import nameless, sorting
-from verticil.shared.errors import DataFault
-from verticil.shared.sorting import Sorter, ascending, keys_of
+from verticil.shared.core.errors import DataFault
+from verticil.shared.storage import nameless, sorting
 from verticil.shared.storage.database import disk_faults
+from verticil.shared.storage.sorting import Sorter, ascending, keys_of
 
 COLUMNS = {"sex": 1, "area": 2}
 

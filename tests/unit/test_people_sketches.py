@@ -17,7 +17,7 @@ from verticil.party.people.sketch import LIMIT, Sketch, false_alarm, miss, numbe
 from verticil.party.people.sketches import Sketches
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import create_secret
-from verticil.shared import durable
+from verticil.shared.storage import durable
 
 MACS = PersonMacs(bytes(range(32)))
 

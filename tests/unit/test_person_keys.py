@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from verticil.party.dataset.linkage import NORMALISATIONS
 from verticil.party.dataset.person_keys import PersonMacs, TableKeys
-from verticil.shared import sorting
+from verticil.shared.storage import sorting
 
 SECRET = b"s" * 32
 

@@ -21,9 +21,9 @@ from verticil.party.dataset.perturb import (
     record_tags,
     unit_key,
 )
-from verticil.shared.artifact import pack
-from verticil.shared.channels.transition import SCALE, Transition, blocks, quantize, symmetric
-from verticil.shared.model.schema import Missing, Variable
+from verticil.shared.mechanisms.transition import SCALE, Transition, blocks, quantize, symmetric
+from verticil.shared.numerics.model.artifact import pack
+from verticil.shared.numerics.model.schema import Missing, Variable
 
 SECRET = bytes(range(32))
 IDS = [f"{i:06d}" for i in range(20_000)]

@@ -17,11 +17,17 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from verticil.shared.config import Federation
-from verticil.shared.errors import VerticilError
-from verticil.shared.identity.authority import IssuedFiles, create_authority, issue, open_authority, private_pem
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.pki import (
+from verticil.shared.core.errors import VerticilError
+from verticil.shared.documents.config import Federation
+from verticil.shared.federation.identity.authority import (
+    IssuedFiles,
+    create_authority,
+    issue,
+    open_authority,
+    private_pem,
+)
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.pki import (
     DEMO_MARKER,
     SIGNING_PURPOSE,
     check_serves,
@@ -30,7 +36,7 @@ from verticil.shared.identity.pki import (
     load_credentials,
     read_certificates,
 )
-from verticil.shared.identity.signing import SigningKey, verify_signed
+from verticil.shared.federation.identity.signing import SigningKey, verify_signed
 from verticil.wire.v1 import common_pb2
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, 0, tzinfo=dt.UTC)

@@ -12,7 +12,7 @@ from verticil.party.dataset.releases import Column
 from verticil.party.limits.policy import Policy, check_shared, objections, refuse
 from verticil.party.protocol.central.plan import Step, plan
 from verticil.party.storage.studies import StudyRecord, Task
-from verticil.shared.errors import InternalFault, Refusal
+from verticil.shared.core.errors import InternalFault, Refusal
 from verticil.shared.study.document import ShareRule
 from verticil.shared.study.states import State
 

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from support.posterior import FOUR, MIXED, THREE, sets_of
-from verticil.shared.arrays import Counts
-from verticil.shared.errors import Misuse
-from verticil.shared.model.constraints import Constraints
-from verticil.shared.model.graph import Dag
-from verticil.shared.posterior.chains import Chains, sample_graphs
-from verticil.shared.posterior.diagnostics import Diagnostics, bulk_size, rank_r_hat, tail_size, worth_of
-from verticil.shared.posterior.exact import exact_posterior
-from verticil.shared.posterior.local_scores import bdeu_score, dirichlet_score
-from verticil.shared.posterior.parent_sets import ParentSets, parent_sets
-from verticil.shared.posterior.prior import StructurePrior
-from verticil.shared.posterior.sample import GraphSample, dag_of
+from verticil.shared.core.arrays import Counts
+from verticil.shared.core.errors import Misuse
+from verticil.shared.numerics.model.constraints import Constraints
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.posterior.chains import Chains, sample_graphs
+from verticil.shared.numerics.posterior.diagnostics import Diagnostics, bulk_size, rank_r_hat, tail_size, worth_of
+from verticil.shared.numerics.posterior.exact import exact_posterior
+from verticil.shared.numerics.posterior.local_scores import bdeu_score, dirichlet_score
+from verticil.shared.numerics.posterior.parent_sets import ParentSets, parent_sets
+from verticil.shared.numerics.posterior.prior import StructurePrior
+from verticil.shared.numerics.posterior.sample import GraphSample, dag_of
 
 Edge = tuple[int, int]
 D4_ROWS = [
@@ -92,7 +92,7 @@ def drawn(sample: GraphSample) -> tuple[bytes, bytes]:
 
 def in_short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some steps of the chains between two states, not all."""
-    monkeypatch.setattr("verticil.shared.posterior.chains._BLOCK_SETS", 400_000)
+    monkeypatch.setattr("verticil.shared.numerics.posterior.chains._BLOCK_SETS", 400_000)
 
 
 def test_a_run_goes_on_from_any_checkpoint_to_the_same_graphs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,8 @@ from verticil.miner.learning.learn import learn
 from verticil.miner.learning.posterior.draws import concentrations, drawing, drawing_with_counts
 from verticil.miner.learning.search.protocol import UNINTERRUPTED
 from verticil.miner.learning.selection import search_columns
-from verticil.shared.arrays import Floats
-from verticil.shared.channels.transition import identity, quantize
+from verticil.shared.core.arrays import Floats
+from verticil.shared.mechanisms.transition import identity, quantize
 from verticil.shared.study.document import PosteriorRule, Study
 
 DRAWS = 1000

@@ -8,11 +8,11 @@ import pytest
 from support import studies
 from verticil.miner.learning.learn import learn
 from verticil.miner.scheduler.job import published_posterior
-from verticil.shared.formats.posterior import PublishedPosterior
-from verticil.shared.posterior.exact import exact_posterior
-from verticil.shared.posterior.influence import edges_moved, most_moved
-from verticil.shared.posterior.parent_sets import ParentSets, parent_sets
-from verticil.shared.posterior.prior import StructurePrior
+from verticil.shared.numerics.posterior.exact import exact_posterior
+from verticil.shared.numerics.posterior.influence import edges_moved, most_moved
+from verticil.shared.numerics.posterior.parent_sets import ParentSets, parent_sets
+from verticil.shared.numerics.posterior.prior import StructurePrior
+from verticil.shared.release.formats.posterior import PublishedPosterior
 from verticil.shared.release.posterior import posterior_remarks
 from verticil.shared.study.document import PosteriorRule, Study
 

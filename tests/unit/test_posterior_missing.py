@@ -16,17 +16,17 @@ from support.posterior import sets_of
 from verticil.miner.learning.learn import learn
 from verticil.miner.learning.posterior import incomplete as glue
 from verticil.miner.learning.search.protocol import Checkpoint, ForeignCheckpoint, Interruption
-from verticil.shared.arrays import Counts, Floats
-from verticil.shared.errors import DataFault, Misuse
-from verticil.shared.model.network import PairEstimate
-from verticil.shared.model.schema import Missing, Variable
-from verticil.shared.posterior import incomplete as room
-from verticil.shared.posterior.exact import exact_posterior
-from verticil.shared.posterior.incomplete import CompletedSample, CompletingChains, Incomplete, incomplete
-from verticil.shared.posterior.local_scores import bdeu_score, dirichlet_score
-from verticil.shared.posterior.parent_sets import parent_sets
-from verticil.shared.posterior.prior import StructurePrior
-from verticil.shared.posterior.randomized import LocalScore
+from verticil.shared.core.arrays import Counts, Floats
+from verticil.shared.core.errors import DataFault, Misuse
+from verticil.shared.numerics.model.network import PairEstimate
+from verticil.shared.numerics.model.schema import Missing, Variable
+from verticil.shared.numerics.posterior import incomplete as room
+from verticil.shared.numerics.posterior.exact import exact_posterior
+from verticil.shared.numerics.posterior.incomplete import CompletedSample, CompletingChains, Incomplete, incomplete
+from verticil.shared.numerics.posterior.local_scores import bdeu_score, dirichlet_score
+from verticil.shared.numerics.posterior.parent_sets import parent_sets
+from verticil.shared.numerics.posterior.prior import StructurePrior
+from verticil.shared.numerics.posterior.randomized import LocalScore
 from verticil.shared.study.document import PosteriorRule, Study
 
 N_STATES = (2, 3, 2)

@@ -10,13 +10,13 @@ import pytest
 from scipy import stats
 
 from support.posterior import THREE, sets_of
-from verticil.shared.arrays import Floats
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.posterior.chains import Chains, sample_graphs
-from verticil.shared.posterior.combining import of_full, of_partial, of_spread
-from verticil.shared.posterior.hpd import hpd
-from verticil.shared.posterior.predictive import (
+from verticil.shared.core.arrays import Floats
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.schema import Schema, Variable
+from verticil.shared.numerics.posterior.chains import Chains, sample_graphs
+from verticil.shared.numerics.posterior.combining import of_full, of_partial, of_spread
+from verticil.shared.numerics.posterior.hpd import hpd
+from verticil.shared.numerics.posterior.predictive import (
     Predictive,
     Prior,
     chosen_graphs,
@@ -25,7 +25,7 @@ from verticil.shared.posterior.predictive import (
     parameters_drawn,
     predictive,
 )
-from verticil.shared.posterior.statistics import ChiSquare, Coefficient, Overlap, Records, Share
+from verticil.shared.numerics.posterior.statistics import ChiSquare, Coefficient, Overlap, Records, Share
 
 
 def records(*columns: list[int], n_states: tuple[int, ...] | None = None) -> Records:

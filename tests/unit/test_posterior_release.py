@@ -12,16 +12,16 @@ import pytest
 
 from support.releases import GRAPHS, random_network, release_study_of_two, with_posterior
 from verticil.cli.main import main
-from verticil.shared.errors import DataFault, GateFailed
-from verticil.shared.formats import posterior as posterior_json
-from verticil.shared.json_document import parse
-from verticil.shared.model.graph import Dag
+from verticil.shared.core.errors import DataFault, GateFailed
+from verticil.shared.documents.json_document import parse
+from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.release.bundle import release_limits, write_release
+from verticil.shared.release.formats import posterior as posterior_json
 from verticil.shared.release.posterior import check_sets, posterior_files, set_file, sets_fault
 from verticil.shared.release.records import released_records
-from verticil.shared.release.synthesis import _in_turn
-from verticil.shared.release.synthetic import FALSE_ALARMS, read_records, unlikely_family
 from verticil.shared.release.verification import _check_documents
+from verticil.shared.synthesis.synthesis import _in_turn
+from verticil.shared.synthesis.synthetic import FALSE_ALARMS, read_records, unlikely_family
 
 DIGESTS = {"study_digest": "ab", "effective_digest": "cd"}
 

@@ -7,12 +7,12 @@ import pytest
 from scipy import stats
 
 from support.released_posterior import by_importance, graphs
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.estimation.design import ColumnUnit, as_design, family_design
-from verticil.shared.posterior.parent_sets import ParentSets, parent_sets
-from verticil.shared.posterior.prior import StructurePrior
-from verticil.shared.posterior.released import Released, ReleasedChains, can_be_unblinded, released_counts
-from verticil.shared.posterior.unblinding import binomial_variate, log_gamma_variate, share_out
+from verticil.shared.mechanisms.transition import quantize, symmetric
+from verticil.shared.numerics.estimation.design import ColumnUnit, as_design, family_design
+from verticil.shared.numerics.posterior.parent_sets import ParentSets, parent_sets
+from verticil.shared.numerics.posterior.prior import StructurePrior
+from verticil.shared.numerics.posterior.released import Released, ReleasedChains, can_be_unblinded, released_counts
+from verticil.shared.numerics.posterior.unblinding import binomial_variate, log_gamma_variate, share_out
 
 CHANNEL = quantize(symmetric(2, flip=0.1))
 COUNTS = np.array([300, 90, 110, 40, 60, 120, 30, 250]).reshape(2, 2, 2)

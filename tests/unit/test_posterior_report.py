@@ -11,8 +11,8 @@ import re
 import pytest
 
 from support.releases import with_posterior
-from verticil.shared.formats import posterior as format_
-from verticil.shared.posterior import diagnostics
+from verticil.shared.numerics.posterior import diagnostics
+from verticil.shared.release.formats import posterior as format_
 from verticil.shared.release.posterior import posterior_remarks
 from verticil.shared.release.report import posterior as posterior_report
 from verticil.shared.release.report.page import render

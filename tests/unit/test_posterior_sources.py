@@ -29,24 +29,24 @@ from verticil.miner.learning.search.protocol import (
 )
 from verticil.miner.learning.structure import search_problem
 from verticil.miner.learning.tables import FamilyTables
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.estimation.design import as_design
-from verticil.shared.joint.replicates import redrawn
-from verticil.shared.knowledge.rules import Function, Knowledge
-from verticil.shared.model.constraints import declared_constraints
-from verticil.shared.model.elimination import network_pair
-from verticil.shared.model.rounding import round_network
-from verticil.shared.model.schema import Variable
-from verticil.shared.posterior.local_scores import bdeu_score, dirichlet_score
-from verticil.shared.posterior.predictive import chosen_graphs
-from verticil.shared.posterior.randomized import (
+from verticil.shared.mechanisms.transition import quantize, symmetric
+from verticil.shared.numerics.estimation.design import as_design
+from verticil.shared.numerics.joint.replicates import redrawn
+from verticil.shared.numerics.knowledge.rules import Function, Knowledge
+from verticil.shared.numerics.model.constraints import declared_constraints
+from verticil.shared.numerics.model.elimination import network_pair
+from verticil.shared.numerics.model.rounding import round_network
+from verticil.shared.numerics.model.schema import Variable
+from verticil.shared.numerics.posterior.local_scores import bdeu_score, dirichlet_score
+from verticil.shared.numerics.posterior.predictive import chosen_graphs
+from verticil.shared.numerics.posterior.randomized import (
     can_be_augmented,
     drawn_counts,
     exact_scores,
     family_scores,
     matched_counts,
 )
-from verticil.shared.posterior.sample import GraphSample
+from verticil.shared.numerics.posterior.sample import GraphSample
 from verticil.shared.study import rules
 from verticil.shared.study.document import PosteriorRule, Study
 

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from support.posterior import FOUR, MIXED, THREE, plain_redraw, sets_of
-from verticil.shared.arrays import Counts, Floats
-from verticil.shared.posterior import kernels
-from verticil.shared.posterior.chains import Chains, reversed_graph, sample_graphs, scaled, shapes_of
-from verticil.shared.posterior.exact import ExactPosterior, exact_posterior
-from verticil.shared.posterior.local_scores import bdeu_score
-from verticil.shared.posterior.parent_sets import ParentSets
+from verticil.shared.core.arrays import Counts, Floats
+from verticil.shared.numerics.posterior import kernels
+from verticil.shared.numerics.posterior.chains import Chains, reversed_graph, sample_graphs, scaled, shapes_of
+from verticil.shared.numerics.posterior.exact import ExactPosterior, exact_posterior
+from verticil.shared.numerics.posterior.local_scores import bdeu_score
+from verticil.shared.numerics.posterior.parent_sets import ParentSets
 
 Graph = tuple[int, ...]
 

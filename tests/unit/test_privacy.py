@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from verticil.shared.channels.privacy import (
+from verticil.shared.mechanisms.privacy import (
     Breach,
     column_privacy,
     condition_number,
@@ -19,7 +19,7 @@ from verticil.shared.channels.privacy import (
     max_posterior,
     total_epsilon,
 )
-from verticil.shared.channels.transition import Transition, binary, blocks, identity, quantize, symmetric
+from verticil.shared.mechanisms.transition import Transition, binary, blocks, identity, quantize, symmetric
 
 TABLE_1 = {
     "A,D": (quantize(binary(0.25, 0.25)), 3.0, 1.0986, 2.000, 2),

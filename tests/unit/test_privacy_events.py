@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from verticil.shared.channels.gaussian import analytic_delta, share_sigma
-from verticil.shared.errors import Refusal
+from verticil.shared.core.errors import Refusal
+from verticil.shared.mechanisms.gaussian import analytic_delta, share_sigma
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import compose, cost_of, finite
 from verticil.shared.privacy.accounts import NOTHING, Account, Cost

@@ -19,9 +19,9 @@ from verticil.party.protocol.randomization import randomize
 from verticil.party.site import Site, init_state
 from verticil.party.storage.secret import SiteSecret
 from verticil.party.storage.studies import Task
-from verticil.shared.channels.transition import Transition, quantize, symmetric
-from verticil.shared.errors import DataFault, Misuse, Refusal
-from verticil.shared.model.schema import Missing, Schema, Variable
+from verticil.shared.core.errors import DataFault, Misuse, Refusal
+from verticil.shared.mechanisms.transition import Transition, quantize, symmetric
+from verticil.shared.numerics.model.schema import Missing, Schema, Variable
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study

@@ -16,9 +16,9 @@ from verticil.party.limits.policy import Policy, objections
 from verticil.party.policy.ledger import Ledger
 from verticil.party.protocol.peer.learner import learn_families, share_noise
 from verticil.party.storage.database import Database
-from verticil.shared.channels.transition import identity, quantize
-from verticil.shared.errors import PeerFault, Refusal
-from verticil.shared.estimation.parameters import family_parameters, marginal_parameters
+from verticil.shared.core.errors import PeerFault, Refusal
+from verticil.shared.mechanisms.transition import identity, quantize
+from verticil.shared.numerics.estimation.parameters import family_parameters, marginal_parameters
 from verticil.shared.privacy.events import ExactStatistics, GaussianCounts
 from verticil.shared.release.bundle import write_release
 from verticil.shared.release.peer_assembly import assemble

@@ -9,10 +9,10 @@ from fractions import Fraction
 
 import pytest
 
-from verticil.shared.channels import privacy
-from verticil.shared.channels.transition import SCALE, Transition, quantize, symmetric
-from verticil.shared.errors import Misuse, PeerFault, Refusal
-from verticil.shared.model.schema import Missing
+from verticil.shared.core.errors import Misuse, PeerFault, Refusal
+from verticil.shared.mechanisms import privacy
+from verticil.shared.mechanisms.transition import SCALE, Transition, quantize, symmetric
+from verticil.shared.numerics.model.schema import Missing
 from verticil.shared.study import canonical, rules
 from verticil.shared.study.approval import check_not_weaker, check_own_part
 

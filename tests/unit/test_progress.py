@@ -14,12 +14,13 @@ from verticil.cli.main import main
 from verticil.party.config import load_party
 from verticil.party.local_dataset import read_holding
 from verticil.party.storage.secret import SiteSecret
-from verticil.shared.progress import Meter, Progress
-from verticil.shared.release import records, synthesis, written
+from verticil.shared.documents.progress import Meter, Progress
+from verticil.shared.release import records
 from verticil.shared.release.bundle import write_release
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.records import released_records
 from verticil.shared.study.document import Study
+from verticil.shared.synthesis import synthesis, written
 
 
 def test_rate_and_time_left_follow_from_the_clock() -> None:

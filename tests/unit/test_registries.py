@@ -11,10 +11,10 @@ from support.intake import STUDY as UNNAMED
 from support.searches import GivenSearch
 from verticil.miner.learning.search.protocol import SearchResult
 from verticil.miner.learning.structure import SEARCHES, Run, Task, find_structure
-from verticil.shared.channels.transition import quantize
-from verticil.shared.errors import Misuse
-from verticil.shared.estimation.estimators import ESTIMATORS, Way
-from verticil.shared.model.graph import Dag
+from verticil.shared.core.errors import Misuse
+from verticil.shared.mechanisms.transition import quantize
+from verticil.shared.numerics.estimation.estimators import ESTIMATORS, Way
+from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.study import canonical
 from verticil.shared.study.prior import estimator_of
 from verticil.shared.study.schemes import SCHEMES, Scheme

@@ -23,11 +23,11 @@ from verticil.party.operator.page.view import overview
 from verticil.party.site import Site
 from verticil.party.storage.studies import Heartbeat, stamp
 from verticil.pki.register import revoke
-from verticil.shared.config import load_federation
-from verticil.shared.identity.authority import create_authority, issue, open_authority
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.pki import certificate_sha256, load_credentials, read_certificates, utc_now
-from verticil.shared.identity.signing import SigningKey
+from verticil.shared.documents.config import load_federation
+from verticil.shared.federation.identity.authority import create_authority, issue, open_authority
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.pki import certificate_sha256, load_credentials, read_certificates, utc_now
+from verticil.shared.federation.identity.signing import SigningKey
 
 DAY = dt.timedelta(days=1)
 ROLES = {"clinic": "party", "miner": "miner"}
@@ -201,8 +201,8 @@ def test_new_keys_keep_the_sealing_key_and_finish_an_installation_that_was_broke
 def _with_key(request: Path, folder: Path, taken: str) -> None:
     """Rewrite a request so that one of its two keys is the revoked one, properly signed with it."""
     from verticil.pki import request as writing
-    from verticil.shared.identity.identity import Identity
-    from verticil.shared.identity.pki import load_private_key
+    from verticil.shared.federation.identity.identity import Identity
+    from verticil.shared.federation.identity.pki import load_private_key
 
     identity = Identity(federation="fed", role=Role.PARTY, name="clinic")
     own = {suffix: load_private_key(request.with_name(f"clinic.{suffix}"), what="key") for suffix in ("key", "sign")}

@@ -14,8 +14,8 @@ from verticil.miner.service.relay import (
     PRESENT_SECONDS,
     Relay,
 )
-from verticil.shared.errors import PeerFault
-from verticil.shared.transport.sealing import ENVELOPE_LIMIT
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.federation.transport.sealing import ENVELOPE_LIMIT
 from verticil.wire.v1 import coordinator_pb2
 
 

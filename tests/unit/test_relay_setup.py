@@ -15,10 +15,10 @@ from verticil.party.config import load_party
 from verticil.party.protocol.relay.network import RelayNetwork, open_seals
 from verticil.pki.files import write_federation
 from verticil.pki.request import create_request, parse_request
-from verticil.shared.config import RELAY, load_federation
-from verticil.shared.errors import Misuse, PeerFault, VerticilError
-from verticil.shared.identity.identity import Identity
-from verticil.shared.membership.installation import public_sealing_key
+from verticil.shared.core.errors import Misuse, PeerFault, VerticilError
+from verticil.shared.documents.config import RELAY, load_federation
+from verticil.shared.federation.identity.identity import Identity
+from verticil.shared.federation.membership.installation import public_sealing_key
 from verticil.simulation.provision import DEMO_LIMITS, Provisioned, csv_site, provision
 
 A, B, C = (digit * 64 for digit in "abc")

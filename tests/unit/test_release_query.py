@@ -14,17 +14,17 @@ import pytest
 
 from support.releases import random_mixture, random_network, random_records
 from verticil.cli.main import main
-from verticil.shared.errors import Misuse
-from verticil.shared.formats import model_json
-from verticil.shared.knowledge.rules import Condition, Knowledge, Rule
-from verticil.shared.knowledge.support import support
-from verticil.shared.model.elimination import derivatives
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.joint import JointModel, Mixture
-from verticil.shared.model.network import Family, Network
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.core.errors import Misuse
+from verticil.shared.numerics.knowledge.rules import Condition, Knowledge, Rule
+from verticil.shared.numerics.knowledge.support import support
+from verticil.shared.numerics.model.elimination import derivatives
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.joint import JointModel, Mixture
+from verticil.shared.numerics.model.network import Family, Network
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.drawing import ReleaseModels, open_models
+from verticil.shared.release.formats import model_json
 from verticil.shared.release.query import Answer, query
 
 PARENTS = ((), (0,), (0, 1), (), (2, 3))
@@ -311,7 +311,7 @@ def test_impossible_evidence_and_too_wide_a_network_are_refused(
     models = models_of(two((0.1, 0.1, 0.1), (0.0, 0.2, 0.7)), release_content)
     with pytest.raises(Misuse, match="given: the evidence has probability 0 under the network"):
         query(models, "v2", {"v0": "c1"})
-    monkeypatch.setattr("verticil.shared.model.elimination.MAX_CLIQUE_CELLS", 8)
+    monkeypatch.setattr("verticil.shared.numerics.model.elimination.MAX_CLIQUE_CELLS", 8)
     network = random_network(VARIABLES, PARENTS)
     for joint, hint in ((None, "ask for less"), (random_mixture(STATES), "--from joint")):
         with pytest.raises(
@@ -329,7 +329,7 @@ def test_without_room_for_derivatives_there_is_no_interval(
     before = query(models, "v0", {"v4": "c1"})
     assert (before.interval, before.too_wide) == ("delta", None)
     assert "too_wide" not in before.to_dict()
-    monkeypatch.setattr("verticil.shared.model.elimination.MAX_CLIQUE_CELLS", 12)
+    monkeypatch.setattr("verticil.shared.numerics.model.elimination.MAX_CLIQUE_CELLS", 12)
     answer = query(models, "v0", {"v4": "c1"})
     assert probabilities(answer) == probabilities(before)
     assert answer.interval == "none"
@@ -363,7 +363,7 @@ def test_a_joint_model_answers_alone_where_the_network_is_too_wide(
             table[codes] = joint.weights[(joint.codes == codes).all(axis=1)].sum()
     assert table.sum() == pytest.approx(1)
     models = models_of(network, release_content, joint)
-    monkeypatch.setattr("verticil.shared.model.elimination.MAX_CLIQUE_CELLS", 1)
+    monkeypatch.setattr("verticil.shared.numerics.model.elimination.MAX_CLIQUE_CELLS", 1)
     asked = refused = 0
     for target, size in itertools.product(range(len(STATES)), range(3)):
         others = [v for v in range(len(STATES)) if v != target]
@@ -428,7 +428,7 @@ def test_the_command_says_which_model_answered(
         n_common=400, search=release_content.search, simulation=True, joint=random_mixture(release_content.study.schema.n_states),
     )  # fmt: skip
     (tmp_path / "model.json").write_bytes(model_json.write(release_content.network, release_content.marginals, context))
-    monkeypatch.setattr("verticil.shared.model.elimination.MAX_CLIQUE_CELLS", 1)
+    monkeypatch.setattr("verticil.shared.numerics.model.elimination.MAX_CLIQUE_CELLS", 1)
     arguments = ["release", "query", str(tmp_path), "smoker", "--given", "income=>50K"]
     assert main([*arguments, "--format", "json"]) == 0
     said = json.loads(capsys.readouterr().out)

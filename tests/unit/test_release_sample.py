@@ -13,15 +13,15 @@ import pytest
 
 from support.releases import random_mixture
 from verticil.cli.main import main
-from verticil.shared.errors import GateFailed
-from verticil.shared.formats import model_json
-from verticil.shared.model import elimination
-from verticil.shared.model.joint import JointModel
-from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.release import synthesis
+from verticil.shared.core.errors import GateFailed
+from verticil.shared.numerics.model import elimination
+from verticil.shared.numerics.model.joint import JointModel
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.release.content import ReleaseContent
-from verticil.shared.release.synthetic import read_records
+from verticil.shared.release.formats import model_json
 from verticil.shared.study.vocabulary import SAMPLING
+from verticil.shared.synthesis import synthesis
+from verticil.shared.synthesis.synthetic import read_records
 
 
 def write_model(folder: Path, content: ReleaseContent, joint: JointModel | None = None) -> None:

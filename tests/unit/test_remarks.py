@@ -8,12 +8,12 @@ import json
 import numpy as np
 import pytest
 
-from verticil.shared.channels.transition import identity, quantize, symmetric
-from verticil.shared.formats import model_json
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Family, Marginal, Network
-from verticil.shared.model.schema import Missing, Schema, Variable
+from verticil.shared.mechanisms.transition import identity, quantize, symmetric
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Family, Marginal, Network
+from verticil.shared.numerics.model.schema import Missing, Schema, Variable
 from verticil.shared.privacy.study_table import family_records
+from verticil.shared.release.formats import model_json
 from verticil.shared.release.report.page import render
 from verticil.shared.release.report.wording import remarks
 

@@ -11,9 +11,9 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from verticil.shared.channels.transition import identity, quantize, symmetric
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Projection
+from verticil.shared.mechanisms.transition import identity, quantize, symmetric
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Projection
 from verticil.shared.release.report import layout, probabilities, wording
 from verticil.shared.release.report.page import render
 from verticil.shared.study import canonical

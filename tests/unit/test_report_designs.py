@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from verticil.shared.channels.subset import subset_selection
-from verticil.shared.channels.transition import quantize, symmetric
+from verticil.shared.mechanisms.subset import subset_selection
+from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.release.report.page import render
 from verticil.shared.study import canonical

@@ -7,8 +7,8 @@ import doctest
 import numpy as np
 import pytest
 
-from verticil.shared.model import rounding
-from verticil.shared.model.rounding import RESOLUTION, round_rows
+from verticil.shared.numerics.model import rounding
+from verticil.shared.numerics.model.rounding import RESOLUTION, round_rows
 
 
 def test_rare_categories_stay_possible_and_impossible_ones_impossible():

@@ -11,8 +11,15 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from verticil.party.dataset.linkage import order_key, order_tree
-from verticil.shared.alignment.merkle import BLOCK_RECORDS, MAX_NODES, Tree, common_tree, first_difference, level_of
-from verticil.shared.errors import PeerFault
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.federation.alignment.merkle import (
+    BLOCK_RECORDS,
+    MAX_NODES,
+    Tree,
+    common_tree,
+    first_difference,
+    level_of,
+)
 
 KEY, STUDY = bytes(range(32)), b"s" * 32
 IDS = [f"person {number}" for number in range(2 * BLOCK_RECORDS + 100)]

@@ -29,8 +29,8 @@ from verticil.party.protocol.disclosure import outward
 from verticil.party.protocol.randomization import randomize
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
-from verticil.shared.arrays import key_numbers
-from verticil.shared.errors import Misuse, Refusal
+from verticil.shared.core.arrays import key_numbers
+from verticil.shared.core.errors import Misuse, Refusal
 from verticil.shared.privacy.accounts import COLUMNS, NOTHING
 from verticil.shared.privacy.events import GaussianCounts, RandomizedColumn
 from verticil.shared.privacy.masked import Linkage

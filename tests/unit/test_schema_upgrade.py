@@ -17,7 +17,7 @@ from verticil.party.policy.ledger import Ledger
 from verticil.party.storage import database as party_database
 from verticil.party.storage.database import FILE_NAME, SCHEMA_VERSION, Database
 from verticil.party.storage.studies import PartyState
-from verticil.shared.errors import DataFault
+from verticil.shared.core.errors import DataFault
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.events import ExactStatistics, GaussianCounts, RandomizedColumn

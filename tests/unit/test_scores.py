@@ -6,11 +6,11 @@ from scipy.stats import chi2_contingency
 
 from verticil.miner.learning.counting import PairTables, all_pair_tables
 from verticil.miner.learning.scores import PairScores, pair_scores
-from verticil.shared.channels.transition import Transition, binary, identity, quantize, symmetric
-from verticil.shared.estimation import axes
-from verticil.shared.estimation.design import ColumnUnit
-from verticil.shared.estimation.independence import independence_p_value
-from verticil.shared.estimation.information import pair_information, plug_in_information
+from verticil.shared.mechanisms.transition import Transition, binary, identity, quantize, symmetric
+from verticil.shared.numerics.estimation import axes
+from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.independence import independence_p_value
+from verticil.shared.numerics.estimation.information import pair_information, plug_in_information
 
 
 def exact(*n_states: int) -> list[Transition]:

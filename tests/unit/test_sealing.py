@@ -10,10 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from verticil.party.protocol.relay.server import CALLS, ReplayProtection, Verdict
-from verticil.shared.errors import VerticilError
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.membership.installation import make_sealing_key, public_sealing_key
-from verticil.shared.transport.sealing import ENVELOPE_LIMIT, OVERHEAD, Seals, load_sealing_key, open_sealed, seal
+from verticil.shared.core.errors import VerticilError
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.membership.installation import make_sealing_key, public_sealing_key
+from verticil.shared.federation.transport.sealing import (
+    ENVELOPE_LIMIT,
+    OVERHEAD,
+    Seals,
+    load_sealing_key,
+    open_sealed,
+    seal,
+)
 
 KEYS = {name: X25519PrivateKey.from_private_bytes(bytes([i]) * 32) for i, name in enumerate(("a", "b", "eve"), 1)}
 PINS = {name: key.public_key().public_bytes_raw() for name, key in KEYS.items()}

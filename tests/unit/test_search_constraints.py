@@ -7,9 +7,9 @@ import pytest
 
 from support.searches import GivenNetwork, GivenSearch
 from verticil.miner.learning.search.protocol import SearchProblem, run_search, violations
-from verticil.shared.errors import InternalFault, Misuse
-from verticil.shared.model.constraints import Constraints, CustomNetwork, declared_constraints
-from verticil.shared.model.graph import Dag, is_separated
+from verticil.shared.core.errors import InternalFault, Misuse
+from verticil.shared.numerics.model.constraints import Constraints, CustomNetwork, declared_constraints
+from verticil.shared.numerics.model.graph import Dag, is_separated
 
 NAMES = ("age", "income", "relationship", "sex", "work")
 

@@ -11,8 +11,8 @@ import pytest
 from verticil.miner.learning.search.greedy import GreedySearch
 from verticil.miner.learning.search.hill_climb import HillClimbSearch
 from verticil.miner.learning.search.protocol import Remembered, SearchProblem, run_search, violations
-from verticil.shared.model.constraints import declared_constraints
-from verticil.shared.model.graph import Dag
+from verticil.shared.numerics.model.constraints import declared_constraints
+from verticil.shared.numerics.model.graph import Dag
 
 
 def sample(d: int, n: int, seed: int) -> np.ndarray:

@@ -16,7 +16,7 @@ from verticil.miner.learning.search.order import (
 )
 from verticil.miner.learning.search.protocol import SearchProblem, run_search, total_weight, violations
 from verticil.miner.learning.search.tree import TreeSearch, maximum_branching
-from verticil.shared.model.constraints import declared_constraints
+from verticil.shared.numerics.model.constraints import declared_constraints
 
 
 def weights_of(d: int, seed: int, *, symmetric: bool = True, heavy: bool = False, zeros: float = 0.0) -> np.ndarray:

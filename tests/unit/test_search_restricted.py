@@ -16,7 +16,7 @@ from support.restricted_operators import (
 from verticil.miner.learning.search.draws import Draws, stream_state
 from verticil.miner.learning.search.genetic import GeneticSearch, Population, decode
 from verticil.miner.learning.search.protocol import SearchProblem, fitting_parents, run_search, total_weight, violations
-from verticil.shared.model.constraints import declared_constraints
+from verticil.shared.numerics.model.constraints import declared_constraints
 
 DECLARATIONS = [
     {"required": [("v0", "v1"), ("v2", "v1"), ("v1", "v6")]},

@@ -26,11 +26,11 @@ from verticil.miner.learning.selection import CANDIDATES, Candidate, Found, chos
 from verticil.miner.learning.structure import Search, find_structure
 from verticil.miner.learning.tables import FamilyTables
 from verticil.miner.storage.checkpoint import CheckpointFile, resumed
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.estimation.design import ColumnUnit
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Network
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.mechanisms.transition import quantize, symmetric
+from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Network
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.document import CustomRule, GeneticRule, OrderRule, Study
 from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import METHODS

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from verticil.shared.model.graph import Dag, is_separated
+from verticil.shared.numerics.model.graph import Dag, is_separated
 
 
 def descendants(dag: Dag, variable: int) -> set[int]:

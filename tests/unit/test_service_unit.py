@@ -13,7 +13,7 @@ import pytest
 
 from verticil.cli.main import main
 from verticil.cli.service_unit import unit_text
-from verticil.shared.errors import CODES, Misuse
+from verticil.shared.core.errors import CODES, Misuse
 
 SHIPPED = Path(__file__).resolve().parents[2] / "deploy" / "systemd"
 PROGRAM = "/opt/verticil/bin/verticil"

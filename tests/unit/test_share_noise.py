@@ -9,9 +9,9 @@ import math
 import numpy as np
 import pytest
 
-from verticil.shared.channels import discrete_gaussian
-from verticil.shared.channels.gaussian import MAX_CELLS, rounded_gaussian_thresholds, share_sigma
-from verticil.shared.channels.share_noise import DISCRETE, KINDS, ROUNDED, ShareNoise, share_key
+from verticil.shared.mechanisms import discrete_gaussian
+from verticil.shared.mechanisms.gaussian import MAX_CELLS, rounded_gaussian_thresholds, share_sigma
+from verticil.shared.mechanisms.share_noise import DISCRETE, KINDS, ROUNDED, ShareNoise, share_key
 
 KEY = bytes(range(32))
 PARTS = {

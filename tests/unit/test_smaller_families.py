@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from verticil.party.protocol.peer.learner import learn_families
-from verticil.shared.channels.transition import identity, quantize, symmetric
-from verticil.shared.estimation.design import ColumnUnit, as_design, family_design
-from verticil.shared.estimation.estimators import clip_projection, em_estimate, simplex_projection
-from verticil.shared.estimation.parameters import family_parameters
-from verticil.shared.estimation.smaller_families import RECORDS, backed_off, leaned_on, row_weight
-from verticil.shared.model.graph import Dag
+from verticil.shared.mechanisms.transition import identity, quantize, symmetric
+from verticil.shared.numerics.estimation.design import ColumnUnit, as_design, family_design
+from verticil.shared.numerics.estimation.estimators import clip_projection, em_estimate, simplex_projection
+from verticil.shared.numerics.estimation.parameters import family_parameters
+from verticil.shared.numerics.estimation.smaller_families import RECORDS, backed_off, leaned_on, row_weight
+from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.study import canonical
 from verticil.shared.study.reading import read_study
 from verticil.simulation.federations import adult

@@ -16,9 +16,9 @@ from verticil.party.dataset import table as table_module
 from verticil.party.dataset.encoding import Codebook, Outcome
 from verticil.party.dataset.source import check_records, read_records
 from verticil.party.dataset.table import ColumnRule, DatasetRule, header, read_parts
-from verticil.shared import sorting
-from verticil.shared.errors import DataFault, Misuse, VerticilError
-from verticil.shared.model.schema import Missing, Variable
+from verticil.shared.core.errors import DataFault, Misuse, VerticilError
+from verticil.shared.numerics.model.schema import Missing, Variable
+from verticil.shared.storage import sorting
 
 CANARY = "Kanarienvogel"
 CANARY_ID = "4711-0815"

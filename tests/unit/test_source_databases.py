@@ -21,8 +21,8 @@ from verticil.party.dataset.sources import packages
 from verticil.party.dataset.sources.server import Server
 from verticil.party.dataset.sources.statement import no_query, no_table, select
 from verticil.party.dataset.table import DatasetRule, header, missing_columns, read_parts
-from verticil.shared.errors import DataFault, Misuse, VerticilError
-from verticil.shared.model.schema import Variable
+from verticil.shared.core.errors import DataFault, Misuse, VerticilError
+from verticil.shared.numerics.model.schema import Variable
 
 N = 7_000
 CANARY = "4711"

@@ -13,7 +13,7 @@ from pyarrow import csv, feather, parquet
 
 from verticil.party.dataset.sources.files import PART_ROWS
 from verticil.party.dataset.table import DatasetRule, Format, header, missing_columns, read_parts, text_column
-from verticil.shared.errors import DataFault
+from verticil.shared.core.errors import DataFault
 
 TABLE = pa.table(
     {

@@ -21,11 +21,11 @@ from verticil.party.local_dataset import LocalDataset, read_holding
 from verticil.party.policy.approval import review
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.errors import Refusal
-from verticil.shared.model.schema import Missing, Variable
+from verticil.shared.core.errors import Refusal
+from verticil.shared.documents.record import encode
+from verticil.shared.mechanisms.transition import quantize, symmetric
+from verticil.shared.numerics.model.schema import Missing, Variable
 from verticil.shared.privacy.accounts import NOTHING
-from verticil.shared.record import encode
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import Approval, parse_approval
 from verticil.shared.study.codebook import bin_labels

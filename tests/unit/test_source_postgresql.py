@@ -18,8 +18,8 @@ from verticil.party.dataset.source import read_records
 from verticil.party.dataset.sources import postgresql
 from verticil.party.dataset.sources.server import Server
 from verticil.party.dataset.table import DatasetRule, header, read_parts
-from verticil.shared.errors import DataFault, VerticilError
-from verticil.shared.model.schema import Variable
+from verticil.shared.core.errors import DataFault, VerticilError
+from verticil.shared.numerics.model.schema import Variable
 
 pytestmark = pytest.mark.machine
 

@@ -19,7 +19,7 @@ from verticil.party.dataset.sources import door, reading
 from verticil.party.dataset.sources.reading import Cancel, Stop, read, stopped_by
 from verticil.party.dataset.sources.server import Server
 from verticil.party.dataset.table import DatasetRule, read_parts
-from verticil.shared.errors import DataFault
+from verticil.shared.core.errors import DataFault
 
 ENDLESS = {
     "duckdb": "SELECT max(hash(i, j)) AS id FROM range(1000000000) a(i), range(1000000000) b(j)",

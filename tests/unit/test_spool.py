@@ -12,7 +12,7 @@ import pytest
 
 from verticil.party.protocol.randomization import OtherBytesError, Spool
 from verticil.party.storage.secret import create_secret, read_secret, secret_id
-from verticil.shared.errors import DataFault, Misuse
+from verticil.shared.core.errors import DataFault, Misuse
 
 
 def test_bytes_are_named_by_their_digest_and_stored_once(tmp_path):

@@ -11,8 +11,8 @@ import pytest
 
 from verticil.party.dataset.perturb import record_tags
 from verticil.party.dataset.subsets import members, select
-from verticil.shared.artifact import pack, unpack
-from verticil.shared.channels.subset import Subset, subset_selection
+from verticil.shared.mechanisms.subset import Subset, subset_selection
+from verticil.shared.numerics.model.artifact import pack, unpack
 
 SECRET = bytes(range(32))
 IDS = [f"{i:06d}" for i in range(9_000)]

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import pytest
 
 from support import PATIENCE_SECONDS
-from verticil.shared.disk import looking_uri
-from verticil.shared.durable import Step, watched
-from verticil.shared.errors import DataFault
+from verticil.shared.core.errors import DataFault
 from verticil.shared.storage.database import Database, Schema, inspect, version_of
+from verticil.shared.storage.disk import looking_uri
+from verticil.shared.storage.durable import Step, watched
 
 FIRST = """
 CREATE TABLE person (name TEXT PRIMARY KEY, age INTEGER, tall INTEGER NOT NULL, body BLOB NOT NULL);

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from verticil.shared.channels.transition import identity, quantize, symmetric
-from verticil.shared.estimation.design import ColumnUnit, family_design
-from verticil.shared.estimation.estimators import ESTIMATORS, em_projection
-from verticil.shared.estimation.parameters import family_parameters, joint_shares
-from verticil.shared.knowledge.rules import Condition, Knowledge, Rule
-from verticil.shared.knowledge.support import support
-from verticil.shared.model import elimination
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.mechanisms.transition import identity, quantize, symmetric
+from verticil.shared.numerics.estimation.design import ColumnUnit, family_design
+from verticil.shared.numerics.estimation.estimators import ESTIMATORS, em_projection
+from verticil.shared.numerics.estimation.parameters import family_parameters, joint_shares
+from verticil.shared.numerics.knowledge.rules import Condition, Knowledge, Rule
+from verticil.shared.numerics.knowledge.support import support
+from verticil.shared.numerics.model import elimination
+from verticil.shared.numerics.model.schema import Schema, Variable
 
 STATES = (2, 3, 3)
 ALLOWED = np.ones(STATES, dtype=np.bool_)

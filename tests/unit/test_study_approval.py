@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import rfc8785
 
-from verticil.shared.channels.transition import identity, quantize, symmetric
-from verticil.shared.errors import PeerFault, Refusal
-from verticil.shared.record import encode
+from verticil.shared.core.errors import PeerFault, Refusal
+from verticil.shared.documents.record import encode
+from verticil.shared.mechanisms.transition import identity, quantize, symmetric
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import (
     Approval,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from verticil.analyst.federation import require_withdrawn
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
 from verticil.shared.study.states import State
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import rfc8785
 
-from verticil.shared.channels.transition import binary, quantize
-from verticil.shared.errors import Misuse, PeerFault
-from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.record import MAX_BYTES
+from verticil.shared.core.errors import Misuse, PeerFault
+from verticil.shared.documents.record import MAX_BYTES
+from verticil.shared.mechanisms.transition import binary, quantize
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study import canonical
 from verticil.shared.study.document import GeneticRule, LinkageRule, ParameterRule, ReleaseRule, StructureRule, Study
 from verticil.shared.study.reading import read_study

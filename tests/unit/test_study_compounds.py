@@ -15,17 +15,17 @@ import rfc8785
 
 from support.documents import study_toml
 from verticil.analyst.lint import lint
-from verticil.shared.channels import privacy
-from verticil.shared.errors import Misuse, PeerFault, Refusal
-from verticil.shared.estimation.design import ColumnUnit
+from verticil.shared.core.errors import Misuse, PeerFault, Refusal
+from verticil.shared.documents.record import encode
+from verticil.shared.documents.table import Table
+from verticil.shared.mechanisms import privacy
+from verticil.shared.numerics.estimation.design import ColumnUnit
 from verticil.shared.privacy.study_table import study_table
-from verticil.shared.record import encode
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import Approval, check_approval, check_own_part, declared_units, parse_approval
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_declarations, read_study
 from verticil.shared.study.unit import Unit
-from verticil.shared.table import Table
 
 HEAD = study_toml(
     "clinic.age: young old",

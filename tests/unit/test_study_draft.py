@@ -19,9 +19,9 @@ from verticil.party.dataset.source import check_records, read_records
 from verticil.party.dataset.table import ColumnRule, DatasetRule
 from verticil.party.limits.policy import objections
 from verticil.party.operator.commands import init_party
-from verticil.shared.channels import privacy
-from verticil.shared.errors import DataFault, Misuse
-from verticil.shared.model.schema import Variable
+from verticil.shared.core.errors import DataFault, Misuse
+from verticil.shared.mechanisms import privacy
+from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 

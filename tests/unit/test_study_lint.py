@@ -12,9 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 from verticil.analyst.lint import lint
-from verticil.shared.artifact import pack
-from verticil.shared.channels.transition import binary, blocks, identity, quantize, symmetric
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.mechanisms.transition import binary, blocks, identity, quantize, symmetric
+from verticil.shared.numerics.model.artifact import pack
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.privacy.study_table import study_table
 from verticil.shared.study.document import QuorumRule, Study
 from verticil.shared.study.reading import read_study

@@ -17,9 +17,10 @@ from verticil.analyst.lint import lint
 from verticil.cli.main import app
 from verticil.party.dataset.releases import Column
 from verticil.party.limits.policy import Policy, objections
-from verticil.shared.channels.privacy import Breach
-from verticil.shared.errors import Misuse, PeerFault
-from verticil.shared.model.graph import Dag
+from verticil.shared.core.errors import Misuse, PeerFault
+from verticil.shared.documents.table import Table
+from verticil.shared.mechanisms.privacy import Breach
+from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.privacy.study_table import study_table
 from verticil.shared.study import canonical
@@ -28,7 +29,6 @@ from verticil.shared.study.peer import read_by
 from verticil.shared.study.protocol import Finding
 from verticil.shared.study.protocols import sent_units
 from verticil.shared.study.reading import read_declarations, read_study
-from verticil.shared.table import Table
 
 # clinic: age, smoker; bank: income, debt; town: district. income has the parents age (remote) and debt; smoker has income
 # (remote); debt has district (remote).

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verticil.shared.errors import Misuse
-from verticil.shared.posterior.chains import Chains
-from verticil.shared.posterior.parent_sets import ParentSets
+from verticil.shared.core.errors import Misuse
+from verticil.shared.numerics.posterior.chains import Chains
+from verticil.shared.numerics.posterior.parent_sets import ParentSets
 from verticil.shared.study import canonical, rules
 from verticil.shared.study.document import PosteriorRule, ReleaseRule, Study
 from verticil.shared.study.posterior import check_posterior, drawn_categories

@@ -12,7 +12,7 @@ import verticil.api as vt
 from verticil.api.study import resolved
 from verticil.cli.main import main
 from verticil.curator.study import owners_study
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
 from verticil.shared.study import canonical, rules
 from verticil.shared.study.document import Study
 from verticil.shared.study.privbayes_rule import PrivBayesRule

@@ -10,7 +10,7 @@ import pytest
 from verticil.party.policy.decision_store import Review
 from verticil.party.protocol.central.plan import Step, plan
 from verticil.party.storage.studies import StudyRecord, Task
-from verticil.shared.errors import Misuse, PeerFault
+from verticil.shared.core.errors import Misuse, PeerFault
 from verticil.shared.study import canonical
 from verticil.shared.study.document import PublishRule, Study
 from verticil.shared.study.reading import read_study

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from verticil.shared.errors import Misuse, PeerFault
+from verticil.shared.core.errors import Misuse, PeerFault
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import check_own_part
 from verticil.shared.study.document import LeftOut, QuorumRule, ShareRule

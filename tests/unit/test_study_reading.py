@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from support import PATIENCE_SECONDS
-from verticil.shared.channels import privacy
-from verticil.shared.errors import Misuse, PeerFault, Refusal
+from verticil.shared.core.errors import Misuse, PeerFault, Refusal
+from verticil.shared.documents.table import Table
+from verticil.shared.mechanisms import privacy
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import disclosure
 from verticil.shared.study.reading import read_declarations, read_study
-from verticil.shared.table import Table
 
 EXAMPLE = Path(__file__).parents[1] / "vectors" / "study_example.toml"
 

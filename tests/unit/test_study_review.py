@@ -26,8 +26,8 @@ from verticil.party.operator.peer_commands import load_study
 from verticil.party.operator.pending_studies import show
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
-from verticil.shared.errors import Misuse
-from verticil.shared.identity.pki import utc_now
+from verticil.shared.core.errors import Misuse
+from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study, read_study_text

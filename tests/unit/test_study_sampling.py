@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from verticil.party.dataset.perturb import codebook_digest
-from verticil.shared.errors import DataFault, Misuse
-from verticil.shared.formats import model_json
-from verticil.shared.model import elimination
-from verticil.shared.model.schema import Missing, Schema, Variable
+from verticil.shared.core.errors import DataFault, Misuse
+from verticil.shared.numerics.model import elimination
+from verticil.shared.numerics.model.schema import Missing, Schema, Variable
+from verticil.shared.release.formats import model_json
 from verticil.shared.release.records import released_records
-from verticil.shared.release.synthesis import decode
 from verticil.shared.study import canonical
 from verticil.shared.study.document import CustomRule, ReleaseRule
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.rules import check
+from verticil.shared.synthesis.synthesis import decode
 
 EXAMPLE = (Path(__file__).parents[1] / "vectors" / "study_example.toml").read_text(encoding="utf-8")
 BINS = next(line for line in EXAMPLE.splitlines() if line.startswith("bins"))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from verticil.shared.channels.transition import identity, quantize
-from verticil.shared.errors import Misuse, PeerFault
-from verticil.shared.record import canonical_json
+from verticil.shared.core.errors import Misuse, PeerFault
+from verticil.shared.documents.record import canonical_json
+from verticil.shared.mechanisms.transition import identity, quantize
 from verticil.shared.study import canonical
 from verticil.shared.study.document import CustomRule, HillClimbRule, OrderRule, Study
 from verticil.shared.study.reading import read_study

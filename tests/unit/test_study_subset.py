@@ -17,10 +17,10 @@ from verticil.analyst.lint import lint
 from verticil.cli.main import main
 from verticil.party.dataset.releases import Column
 from verticil.party.limits.policy import Policy, objections
-from verticil.shared.channels import privacy
-from verticil.shared.channels.subset import Subset, best_size, subset_selection
-from verticil.shared.channels.transition import SCALE, quantize, symmetric
-from verticil.shared.errors import Misuse, PeerFault, Refusal
+from verticil.shared.core.errors import Misuse, PeerFault, Refusal
+from verticil.shared.mechanisms import privacy
+from verticil.shared.mechanisms.subset import Subset, best_size, subset_selection
+from verticil.shared.mechanisms.transition import SCALE, quantize, symmetric
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.privacy.study_table import study_table
 from verticil.shared.study import canonical

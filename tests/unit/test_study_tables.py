@@ -15,11 +15,11 @@ import pytest
 from support.documents import study_toml
 from verticil.analyst.lint import lint
 from verticil.cli.main import main
-from verticil.shared.channels.gaussian import analytic_sigma
-from verticil.shared.channels.loss import DiscreteGaussianLoss, delta_at
-from verticil.shared.channels.subset import subset_selection
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
+from verticil.shared.mechanisms.gaussian import analytic_sigma
+from verticil.shared.mechanisms.loss import DiscreteGaussianLoss, delta_at
+from verticil.shared.mechanisms.subset import subset_selection
+from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import Cost

@@ -5,13 +5,13 @@ import itertools
 import numpy as np
 import pytest
 
-from verticil.shared.channels.subset import Subset, best_size, subset_selection
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.estimation import contingency
-from verticil.shared.estimation.contingency import family_counts, family_table
-from verticil.shared.estimation.design import ColumnUnit, as_design, family_design
-from verticil.shared.estimation.estimators import ESTIMATORS
-from verticil.shared.estimation.parameters import family_parameters
+from verticil.shared.mechanisms.subset import Subset, best_size, subset_selection
+from verticil.shared.mechanisms.transition import quantize, symmetric
+from verticil.shared.numerics.estimation import contingency
+from verticil.shared.numerics.estimation.contingency import family_counts, family_table
+from verticil.shared.numerics.estimation.design import ColumnUnit, as_design, family_design
+from verticil.shared.numerics.estimation.estimators import ESTIMATORS
+from verticil.shared.numerics.estimation.parameters import family_parameters
 
 SMALL = subset_selection(6, epsilon=0.9, size=2)  # smaller than a study may declare: the sets can be listed
 LARGER = subset_selection(6, epsilon=0.7, size=3)

@@ -126,7 +126,7 @@ def test_a_party_daemon_runs_without_what_only_others_need() -> None:
     )
     assert done.returncode == 0, done.stderr
     planted = subprocess.run(
-        [sys.executable, "-c", f"{blocked}import verticil.shared.release.ranking"], capture_output=True, check=False
+        [sys.executable, "-c", f"{blocked}import verticil.shared.synthesis.ranking"], capture_output=True, check=False
     )
     assert planted.returncode == 1
 

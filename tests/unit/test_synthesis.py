@@ -4,13 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Family, Network
-from verticil.shared.model.schema import Missing, Schema, Variable
-from verticil.shared.release import ranking, sampling_plan
-from verticil.shared.release.sampling_plan import category_boundaries, record_keys
-from verticil.shared.release.synthesis import decode, sample_codes
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Family, Network
+from verticil.shared.numerics.model.schema import Missing, Schema, Variable
 from verticil.shared.study.vocabulary import SAMPLING
+from verticil.shared.synthesis import ranking, sampling_plan
+from verticil.shared.synthesis.sampling_plan import category_boundaries, record_keys
+from verticil.shared.synthesis.synthesis import decode, sample_codes
 
 
 def network_of(n_states: tuple[int, ...], parents: tuple[tuple[int, ...], ...], seed: int = 0) -> Network:

@@ -23,8 +23,8 @@ from verticil.party.protocol.randomization import Spool, enter_in_ledger, fill_s
 from verticil.party.protocol.reconciliation.forgotten import settle
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.errors import Refusal
+from verticil.shared.core.errors import Refusal
+from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accounts import COLUMNS, COLUMNS_AFTER_DEALER, MASKED, OTHERS, PUBLIC, Cost
 from verticil.shared.study import canonical

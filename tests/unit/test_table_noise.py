@@ -21,13 +21,13 @@ from verticil.miner.scheduler.noise import TableNoise, without_digest
 from verticil.miner.storage.measured import binding_of_tables, read_tables, write_tables
 from verticil.miner.storage.records import StoredSignature
 from verticil.miner.storage.store import StudyFiles, write_durably
-from verticil.shared import durable
-from verticil.shared.channels.gaussian import derived_key
-from verticil.shared.errors import DataFault
-from verticil.shared.joint.count import from_columns
-from verticil.shared.joint.noise import noised
-from verticil.shared.joint.noisy_tables import NoisyTables
-from verticil.shared.record import encode
+from verticil.shared.core.errors import DataFault
+from verticil.shared.documents.record import encode
+from verticil.shared.mechanisms.gaussian import derived_key
+from verticil.shared.numerics.joint.count import from_columns
+from verticil.shared.numerics.joint.noise import noised
+from verticil.shared.numerics.joint.noisy_tables import NoisyTables
+from verticil.shared.storage import durable
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study, TablesRule
 from verticil.shared.study.tables import tables_deviation, tables_of, tables_sigma

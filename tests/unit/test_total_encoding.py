@@ -30,8 +30,8 @@ from verticil.party.dataset.substitutes import draw, substitute_key
 from verticil.party.local_dataset import read_holding, read_people, releases_of
 from verticil.party.protocol.randomization import randomize
 from verticil.party.storage.secret import SiteSecret
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.model.schema import Missing, Schema, Variable
+from verticil.shared.mechanisms.transition import quantize, symmetric
+from verticil.shared.numerics.model.schema import Missing, Schema, Variable
 from verticil.shared.study.document import Study
 from verticil.shared.study.unit import Unit
 

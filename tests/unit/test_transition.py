@@ -7,7 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from verticil.shared.channels.transition import (
+from verticil.shared.core.errors import Misuse
+from verticil.shared.mechanisms.transition import (
     SCALE,
     Transition,
     binary,
@@ -17,7 +18,6 @@ from verticil.shared.channels.transition import (
     symmetric,
     validate_matrix,
 )
-from verticil.shared.errors import Misuse
 
 
 def test_a_third_each_gives_the_one_missing_unit_to_the_first_category():

@@ -14,12 +14,12 @@ import pytest
 import rfc8785
 
 from verticil.analyst.lint import lint
-from verticil.shared.channels import privacy
-from verticil.shared.channels.transition import SCALE, quantize, symmetric, two_level
-from verticil.shared.errors import Misuse, PeerFault
-from verticil.shared.estimation.design import as_design
-from verticil.shared.estimation.estimators import em_projection
-from verticil.shared.model.schema import Schema
+from verticil.shared.core.errors import Misuse, PeerFault
+from verticil.shared.mechanisms import privacy
+from verticil.shared.mechanisms.transition import SCALE, quantize, symmetric, two_level
+from verticil.shared.numerics.estimation.design import as_design
+from verticil.shared.numerics.estimation.estimators import em_projection
+from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.privacy.study_table import study_table
 from verticil.shared.release.report.page import render
 from verticil.shared.study import canonical

@@ -7,10 +7,10 @@ import pytest
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
+from verticil.evaluate.measures.utility import CLASSIFIERS, Labelled, f_score, utility
 from verticil.miner.learning.scores import JointInformation
-from verticil.shared.estimation.contingency import family_table
-from verticil.shared.estimation.information import plug_in_information
-from verticil.shared.evaluation.utility import CLASSIFIERS, Labelled, f_score, utility
+from verticil.shared.numerics.estimation.contingency import family_table
+from verticil.shared.numerics.estimation.information import plug_in_information
 
 
 def table(n: int, seed: int, *, flip: float = 0.0, grid: int = 0) -> Labelled:

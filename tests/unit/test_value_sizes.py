@@ -14,8 +14,8 @@ from pyarrow import feather, parquet
 
 from verticil.party.dataset.sources.server import Server
 from verticil.party.dataset.table import DatasetRule, read_parts
-from verticil.shared.errors import DataFault
-from verticil.shared.foreign_files.limits import STORED_VALUE_BYTES, VALUE_BYTES
+from verticil.shared.core.errors import DataFault
+from verticil.shared.documents.foreign_files.limits import STORED_VALUE_BYTES, VALUE_BYTES
 
 LONG = VALUE_BYTES + 1
 SHORT = VALUE_BYTES
@@ -125,7 +125,7 @@ def test_a_part_has_few_rows_where_values_are_long(
     source: Callable[[Path, list[str]], DatasetRule], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hundred texts of a quarter of a megabyte, in parts of four: a database is asked for 64 rows at once."""
-    for module in ("verticil.party.dataset.sources.stream", "verticil.shared.foreign_files.parquet_pages"):
+    for module in ("verticil.party.dataset.sources.stream", "verticil.shared.documents.foreign_files.parquet_pages"):
         monkeypatch.setattr(f"{module}.PART_BYTES", 4 << 20)
     texts = [f"{i:03d}{'9' * ((1 << 18) - 3)}" for i in range(100)]
     parts = list(read_parts(source(tmp_path, texts), ["note"]))

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from verticil.shared.errors import DataFault, PeerFault, Refusal, VerticilError
-from verticil.shared.vitals import FILE_NAME, STALE_SECONDS, Vitals, Waiting, judge, living
+from verticil.shared.core.errors import DataFault, PeerFault, Refusal, VerticilError
+from verticil.shared.core.vitals import FILE_NAME, STALE_SECONDS, Vitals, Waiting, judge, living
 
 PROBE = Path(__file__).resolve().parents[2] / "deploy" / "verticil-probe"
 AFTER = STALE_SECONDS + 100

@@ -13,12 +13,12 @@ from support.studies import numbered, study_of
 from verticil.miner.learning import whole_rows
 from verticil.miner.learning.learn import learn
 from verticil.miner.learning.whole_rows import can_be_fitted, fitted, tree_of_cliques
-from verticil.shared.channels.subset import subset_selection
-from verticil.shared.channels.transition import identity, quantize, symmetric
-from verticil.shared.estimation.design import ColumnUnit
-from verticil.shared.model.elimination import network_pair
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Family, Network
+from verticil.shared.mechanisms.subset import subset_selection
+from verticil.shared.mechanisms.transition import identity, quantize, symmetric
+from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.model.elimination import network_pair
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Family, Network
 
 STATES = (2, 3, 2, 4, 2)
 PARENTS: tuple[tuple[int, ...], ...] = ((), (0,), (0, 1), (1,), ())

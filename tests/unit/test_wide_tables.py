@@ -14,11 +14,11 @@ from verticil.miner.learning.counting import all_pair_tables
 from verticil.miner.learning.held_out import HeldOut
 from verticil.miner.learning.learn import learn
 from verticil.miner.learning.search.tree import maximum_branching
-from verticil.shared.channels.transition import identity, quantize
-from verticil.shared.errors import Misuse
-from verticil.shared.estimation.design import ColumnUnit
-from verticil.shared.estimation.independence import independence_p_value, independence_p_values
-from verticil.shared.model.graph import Dag
+from verticil.shared.core.errors import Misuse
+from verticil.shared.mechanisms.transition import identity, quantize
+from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.independence import independence_p_value, independence_p_values
+from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.vocabulary import MAX_VARIABLES
 

@@ -10,19 +10,19 @@ import pytest
 
 from support import studies
 from verticil.miner.learning.learn import learn
-from verticil.shared.arrays import Floats
-from verticil.shared.errors import Misuse
-from verticil.shared.model.network import Network
-from verticil.shared.model.schema import Variable
-from verticil.shared.posterior.statistics import Mean, Records
+from verticil.shared.core.arrays import Floats
+from verticil.shared.core.errors import Misuse
+from verticil.shared.numerics.model.network import Network
+from verticil.shared.numerics.model.schema import Variable
+from verticil.shared.numerics.posterior.statistics import Mean, Records
 from verticil.shared.release.posterior import set_records
 from verticil.shared.release.report.posterior import statistic_words
-from verticil.shared.release.synthesis import _tilted, decode, numbers_of
-from verticil.shared.release.synthetic import misplaced
-from verticil.shared.release.within_bins import tilts, tilts_of
 from verticil.shared.study import canonical
 from verticil.shared.study.document import PosteriorRule, Study
 from verticil.shared.study.posterior import check_posterior, estimated_within
+from verticil.shared.synthesis.synthesis import _tilted, decode, numbers_of
+from verticil.shared.synthesis.synthetic import misplaced
+from verticil.shared.synthesis.within_bins import tilts, tilts_of
 
 EDGES = (0.0, 10.0, 30.0, 60.0)
 LABELS = ("[0,10)", "[10,30)", "[30,60)")

@@ -10,7 +10,7 @@ import pytest
 
 from verticil.miner.scheduler.learning import SpawnedLearning, WorkerDied
 from verticil.miner.scheduler.worker import _in_words
-from verticil.shared.errors import PeerFault
+from verticil.shared.core.errors import PeerFault
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import doctest
 from pathlib import Path
 from xml.etree import ElementTree
 
-from verticil.shared.formats import bif as xmlbif
-from verticil.shared.formats.bif import network_to_xmlbif
+from verticil.shared.release.formats import bif as xmlbif
+from verticil.shared.release.formats.bif import network_to_xmlbif
 
 
 def test_names_labels_and_probabilities_are_read_back(hard_network, read_elsewhere, difference, tmp_path: Path):

@@ -26,8 +26,8 @@ from verticil.party.dataset.perturb import (
     unit_key,
 )
 from verticil.party.storage.secret import SiteSecret
-from verticil.shared.channels.transition import SCALE, Transition
-from verticil.shared.model.schema import Missing, Variable
+from verticil.shared.mechanisms.transition import SCALE, Transition
+from verticil.shared.numerics.model.schema import Missing, Variable
 
 FILE = Path(__file__).with_name("randomization.json")
 

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from verticil.party.dataset.perturb import compound_digest, record_tags, unit_key
 from verticil.party.dataset.subsets import select
-from verticil.shared.channels.subset import Subset
+from verticil.shared.mechanisms.subset import Subset
 
 FILE = Path(__file__).with_name("subsets.json")
 

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING
 from verticil.analyst.lint import lint
 from verticil.analyst.models import ModelRow, compared
 from verticil.analyst.prediction import predicted
-from verticil.shared.json_document import Json
-from verticil.shared.knowledge.words import stated
+from verticil.shared.documents.json_document import Json
+from verticil.shared.documents.record import write
+from verticil.shared.documents.view import document
+from verticil.shared.numerics.knowledge.words import stated
 from verticil.shared.privacy.masked_figures import four_figures
 from verticil.shared.privacy.plan import BudgetPlan, budget_plan
 from verticil.shared.privacy.study_table import StudyTable, study_table
-from verticil.shared.record import write
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocol import Finding
 from verticil.shared.study.protocols import disclosure
 from verticil.shared.study.review import origin_words
 from verticil.shared.study.tables import tables_noise
-from verticil.shared.view import document
 
 if TYPE_CHECKING:
-    from verticil.shared.joint.prediction import Prediction
+    from verticil.shared.numerics.joint.prediction import Prediction
     from verticil.shared.privacy.masked_figures import FourFigures
     from verticil.shared.privacy.plan import LimitsOf
 

@@ -46,9 +46,9 @@ from verticil.party.dataset.table import (
     rows_in_footer,
     undecodable,
 )
-from verticil.shared.errors import DataFault, Misuse
-from verticil.shared.foreign_files.limits import TEXTS_BYTES
-from verticil.shared.model.schema import Variable
+from verticil.shared.core.errors import DataFault, Misuse
+from verticil.shared.documents.foreign_files.limits import TEXTS_BYTES
+from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.codebook import bin_labels
 from verticil.shared.study.document import Study
 from verticil.shared.study.rules import is_party_name

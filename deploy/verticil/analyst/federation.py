@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from verticil.shared.errors import Misuse
-from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.core.errors import Misuse
+from verticil.shared.federation.identity.identity import Identity, Role
 
 if TYPE_CHECKING:
+    from verticil.shared.federation.transport.interface import Control, Coordinator
     from verticil.shared.study.document import Study
     from verticil.shared.study.states import State
-    from verticil.shared.transport.interface import Control, Coordinator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +41,11 @@ class Connection:
 @asynccontextmanager
 async def open_connection(federation: Path, certificate: Path) -> AsyncGenerator[Connection]:
     """Connect with a certificate; the key is the file of the same name with the suffix .key."""
-    from verticil.shared.config import load_federation
-    from verticil.shared.identity.pki import load_credentials
-    from verticil.shared.membership.revocation import FILE_NAME, DenyList
-    from verticil.shared.transport.client import Connection as Line
-    from verticil.shared.transport.client import GrpcControl, GrpcCoordinator
+    from verticil.shared.documents.config import load_federation
+    from verticil.shared.federation.identity.pki import load_credentials
+    from verticil.shared.federation.membership.revocation import FILE_NAME, DenyList
+    from verticil.shared.federation.transport.client import Connection as Line
+    from verticil.shared.federation.transport.client import GrpcControl, GrpcCoordinator
 
     document = load_federation(federation)
     credentials = load_credentials(certificate, certificate.with_suffix(".key"), document)

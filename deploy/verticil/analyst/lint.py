@@ -4,7 +4,7 @@ A draw is of one column, or of the columns of a compound. Between peers (model `
 that nobody reads are not judged, because their noise is never used.
 
 Pure and without data: everything follows from the study and from the number of records that the reader expects. Formulas
-stand in `verticil.shared.channels.privacy` (methods.md 1.1). A study that cannot be read at
+stand in `verticil.shared.mechanisms.privacy` (methods.md 1.1). A study that cannot be read at
 all is not linted: see `reading` and `rules`.
 
 A column is called too noisy for links when a pair of columns like it keeps fewer than five effective records for each cell
@@ -25,10 +25,10 @@ from typing import Final
 import numpy as np
 
 from verticil.analyst.prediction import predicted, prediction_text
-from verticil.shared.channels import privacy
-from verticil.shared.errors import Misuse
-from verticil.shared.knowledge.reasoning import reach
-from verticil.shared.model.schema import Variable
+from verticil.shared.core.errors import Misuse
+from verticil.shared.mechanisms import privacy
+from verticil.shared.numerics.knowledge.reasoning import reach
+from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.privacy.figures import delta_words, epsilon_exceeds, share_cost, tables_cost
 from verticil.shared.privacy.study_table import RECORDS_PER_CELL, ColumnRow, StudyTable, family_records, study_table
 from verticil.shared.study.document import Study

@@ -11,8 +11,8 @@ import dataclasses
 from dataclasses import dataclass
 
 from verticil.analyst.prediction import predicted
-from verticil.shared.channels.share_noise import DISCRETE
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
+from verticil.shared.mechanisms.share_noise import DISCRETE
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.study import rules

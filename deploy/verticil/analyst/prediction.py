@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from verticil.shared.joint.prediction import Prediction, predict
+from verticil.shared.numerics.joint.prediction import Prediction, predict
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import measures_itself, protocol_of, table_deviations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from verticil.shared.json_document import Json
+from verticil.shared.documents.json_document import Json
 from verticil.shared.study.states import State
 
 if TYPE_CHECKING:

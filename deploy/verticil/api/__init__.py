@@ -25,7 +25,7 @@ from verticil.api.plot import Plot
 from verticil.api.release import Release, load
 from verticil.api.runs import evaluate, simulate, synthesize
 from verticil.api.study import Study
-from verticil.shared.errors import VerticilError
+from verticil.shared.core.errors import VerticilError
 
 __all__ = [
     "Federation",

@@ -17,9 +17,9 @@ from verticil.api.study import Study, resolved
 
 if TYPE_CHECKING:
     from verticil.analyst.federation import Connection
-    from verticil.shared.json_document import Json
+    from verticil.shared.documents.json_document import Json
+    from verticil.shared.federation.transport.interface import Control
     from verticil.shared.study import document
-    from verticil.shared.transport.interface import Control
 
 Answer = TypeVar("Answer")
 
@@ -39,10 +39,10 @@ def connect(federation: Path | str = "federation.toml", *, certificate: Path | s
     >>> vt.connect("federation.tml", certificate="lee.crt")
     Traceback (most recent call last):
         ...
-    verticil.shared.errors.Misuse: FILE_MISSING: federation.tml: no such file (hint: give the path of an existing TOML file)
+    verticil.shared.core.errors.Misuse: FILE_MISSING: federation.tml: no such file (hint: give the path of an existing TOML file)
     """
-    from verticil.shared.config import load_federation
-    from verticil.shared.identity.pki import load_credentials
+    from verticil.shared.documents.config import load_federation
+    from verticil.shared.federation.identity.pki import load_credentials
 
     place, own = Path(federation), Path(certificate)
     document = load_federation(place)
@@ -148,7 +148,7 @@ class Federation:
             VerticilError: FILE_EXISTS, STUDY_UNKNOWN, RELEASE_INVALID, RELEASE_UNTRUSTED, or what the miner says.
         """
         from verticil.analyst.federation import find_study
-        from verticil.shared.config import load_federation
+        from verticil.shared.documents.config import load_federation
         from verticil.shared.release.download import fetch_release
 
         with ExitStack() as stack:

@@ -6,21 +6,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from verticil.shared.errors import DataFault
-from verticil.shared.knowledge.columns import columns
+from verticil.shared.core.errors import DataFault
+from verticil.shared.numerics.knowledge.columns import columns
 from verticil.shared.release.drawing import ReleaseModels
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from verticil.shared.model.schema import Variable
+    from verticil.shared.numerics.model.schema import Variable
 
 
 def typed(frame: pd.DataFrame, models: ReleaseModels, *, binned: bool = False) -> pd.DataFrame:
     """The records of a release as they are written, by column: numbers are numbers, and what is missing is null.
 
     Args:
-        frame: as `release.synthesis.decode` makes it, or as it is read from the release.
+        frame: as `synthesis.synthesis.decode` makes it, or as it is read from the release.
         models: of the release.
         binned: a column of numbers becomes its bins, as ordered categories.
 

@@ -13,8 +13,8 @@ from verticil.api.plot import Plot, drawn
 if TYPE_CHECKING:
     import pandas as pd
 
-    from verticil.shared.model.network import Network
-    from verticil.shared.model.schema import Variable
+    from verticil.shared.numerics.model.network import Network
+    from verticil.shared.numerics.model.schema import Variable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -6,7 +6,7 @@ import warnings
 from importlib import import_module
 from types import ModuleType
 
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
 
 
 def needed(package: str) -> ModuleType:

@@ -7,12 +7,12 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from verticil.shared.model.network import Network
+    from verticil.shared.numerics.model.network import Network
 
 _COLOURS: Final = ("#0067a8", "#b9480a", "#00785a", "#a5437f", "#7a5b00", "#3f6d8c", "#5a5a5a", "#7d2020")
 _DASHES: Final = ("none", "8 4", "2 3", "12 3 2 3", "16 5", "5 5", "3 2 9 2", "1 2")
@@ -59,7 +59,7 @@ def drawn(network: Network, strength: Mapping[tuple[str, str], float]) -> Plot:
         network: the model.
         strength: of edges by names; those without one are drawn in the middle thickness.
     """
-    from verticil.shared.model.network import CONFIRMED
+    from verticil.shared.numerics.model.network import CONFIRMED
     from verticil.shared.release.report.layout import arrange
 
     variables = network.schema.variables

@@ -17,8 +17,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from verticil.shared.errors import GateFailed, Misuse
-from verticil.shared.foreign_files.limits import DOCUMENT_BYTES
+from verticil.shared.core.errors import GateFailed, Misuse
+from verticil.shared.documents.foreign_files.limits import DOCUMENT_BYTES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from verticil.api.network import NamedNetwork
     from verticil.api.plot import Plot
     from verticil.curator import Synthesized
-    from verticil.shared.arrays import Codes, Floats
-    from verticil.shared.model.network import Marginal
+    from verticil.shared.core.arrays import Codes, Floats
+    from verticil.shared.numerics.model.network import Marginal
     from verticil.shared.release.drawing import ReleaseModels
     from verticil.shared.release.verification import VerifiedRelease
     from verticil.simulation import Simulated
@@ -62,7 +62,7 @@ def load(
     >>> vt.load("no-such-release", ca="ca.crt")
     Traceback (most recent call last):
         ...
-    verticil.shared.errors.Misuse: FILE_MISSING: ca.crt: no such file
+    verticil.shared.core.errors.Misuse: FILE_MISSING: ca.crt: no such file
     """
     return opened(Path(path), Anchors.of(ca, fingerprint, revoked), allow_unverified=allow_unverified)
 
@@ -94,7 +94,7 @@ def opened(
     temporary: Path | None = None,
 ) -> Release:
     """`load`, with what made the release, and the folder that goes when nobody has the release any more."""
-    from verticil.shared.errors import VerticilError
+    from verticil.shared.core.errors import VerticilError
     from verticil.shared.release.drawing import open_models
     from verticil.shared.release.evidence import read_document
     from verticil.shared.release.verification import verify_release_with
@@ -124,7 +124,7 @@ def opened(
 
 def _listed(manifest: bytes) -> dict[str, str]:
     """SHA-256 of each file that a manifest lists, hex."""
-    from verticil.shared.json_document import parse
+    from verticil.shared.documents.json_document import parse
 
     files = parse(manifest, source="manifest.json")["files"]
     return {name: files[name]["sha256"].text() for name in files.keys()}  # noqa: SIM118 - no dict
@@ -310,7 +310,7 @@ class Release:
         import pandas as pd
 
         from verticil.shared.release.drawing import variable_of
-        from verticil.shared.release.shares import model_pairs
+        from verticil.shared.synthesis.shares import model_pairs
 
         schema = self.models.schema
         both = variable_of(schema, a, where="a"), variable_of(schema, b, where="b")
@@ -412,8 +412,8 @@ class Release:
             ValueError, OSError: it is no table.
         """
         from verticil.analyst.draft import MAX_ROWS
-        from verticil.shared.knowledge.columns import columns
-        from verticil.shared.release.synthetic import check_parquet, read_records, table_bytes
+        from verticil.shared.numerics.knowledge.columns import columns
+        from verticil.shared.synthesis.synthetic import check_parquet, read_records, table_bytes
 
         path, study, n_records = self.file("synthetic.parquet"), self.models.study, self._n_records()
         if self.verified is None and n_records > MAX_ROWS:
@@ -427,7 +427,7 @@ class Release:
 
     def _n_records(self) -> int:
         """How many synthetic records the manifest says there are."""
-        from verticil.shared.json_document import parse
+        from verticil.shared.documents.json_document import parse
 
         return parse(self._read("manifest.json"), source="manifest.json")["synthetic_records"].integer()
 
@@ -466,7 +466,7 @@ class Release:
     @cached_property
     def _codes(self) -> list[Codes]:
         """The synthetic records, as codes: (n,) of each variable."""
-        from verticil.shared.release.synthetic import read_records
+        from verticil.shared.synthesis.synthetic import read_records
 
         table = self.file("synthetic.parquet")
         study = self.models.study

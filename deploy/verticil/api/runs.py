@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from verticil.api.release import Anchors, Release, opened, temporary_folder
 from verticil.api.study import Study, read, resolved
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +64,7 @@ def simulate(
     >>> vt.simulate(study, tables | {"insurer": tables["clinic"]}, seed=1, unreviewed=True)
     Traceback (most recent call last):
         ...
-    verticil.shared.errors.Misuse: USAGE: table of 'insurer': no such party (hint: the parties are clinic)
+    verticil.shared.core.errors.Misuse: USAGE: table of 'insurer': no such party (hint: the parties are clinic)
     """
     from verticil.api.frames import as_files
     from verticil.pki.files import new_folder, removed_if_empty
@@ -231,7 +231,7 @@ def steps(progress: Progress | None) -> Callable[[str], None]:
 
 def _seed_of(study: AnyStudy) -> int | None:
     """The seed that the study's file has for simulations."""
-    from verticil.shared.config import toml_table
+    from verticil.shared.documents.config import toml_table
     from verticil.shared.study.reading import simulation_seed_from
 
     if isinstance(study, Path | str):

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verticil.api.optional import needed
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
 from verticil.shared.study.vocabulary import PLACEHOLDERS
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Study:
         The same as ``verticil study check``: `Checked.to_dict` is its JSON.
         """
         from verticil.analyst.check import check
-        from verticil.shared.identity.pki import utc_now
+        from verticil.shared.federation.identity.pki import utc_now
 
         if n is not None and n < 1:
             raise Misuse("USAGE", f"n: got {n}, expected 1 or more")
@@ -201,7 +201,7 @@ class Study:
         return dataclasses.replace(self, text=needed("tomlkit").dumps(content))
 
     def _place(self, content: Any, name: str) -> int:
-        from verticil.shared.table import near_hint
+        from verticil.shared.documents.table import near_hint
 
         names = [str(item["name"]) for item in content["variable"]]
         if name not in names:
@@ -299,7 +299,7 @@ def read(path: Path | str) -> Study:
     Raises:
         Misuse: FILE_MISSING, and as of `Study`.
     """
-    from verticil.shared.config import toml_text
+    from verticil.shared.documents.config import toml_text
 
     place = Path(path)
     return Study(text=toml_text(place, code="STUDY_INVALID"), folder=place.parent)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from verticil.attack.bounds import epsilon_at_least
 from verticil.attack.events import Counts, Event, best_event
-from verticil.shared.arrays import Floats
+from verticil.shared.core.arrays import Floats
 from verticil.shared.privacy.accounts import Cost
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from verticil.shared.arrays import Floats
+from verticil.shared.core.arrays import Floats
 
 _SLACK: Final = 1e-3
 """Part of the error probability that is kept for rounding: `math.lgamma` of 1e9 may be off by some 1e-5."""

@@ -36,8 +36,8 @@ from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import LocalDataset
 from verticil.party.protocol.randomization import randomize
 from verticil.party.storage.secret import SiteSecret, secret_id
-from verticil.shared.arrays import Codes, Floats
-from verticil.shared.channels.subset import Subset
+from verticil.shared.core.arrays import Codes, Floats
+from verticil.shared.mechanisms.subset import Subset
 from verticil.shared.privacy.accountant import compose, cost_of
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.events import PrivacyEvent, planned

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.attack.bounds import wilson
-from verticil.shared.arrays import Floats
+from verticil.shared.core.arrays import Floats
 
 Counts = NDArray[np.int64]
 

@@ -1,7 +1,7 @@
 """Attacks on the noise that a party adds to tables that it shares.
 
 The noise is made as for a study between peers, from site secret to noisy table: the key
-(`verticil.shared.channels.share_noise.share_key`), then what the study's ``share`` asks for
+(`verticil.shared.mechanisms.share_noise.share_key`), then what the study's ``share`` asks for
 (`verticil.party.protocol.peer.learner.share_noise`). The two inputs differ in one person, who in each of the study's T tables is
 in one cell or in another. The loss of Gaussian noise grows with the sum over all tables of the differences of these two cells, so
 that sum is the outcome.
@@ -14,7 +14,7 @@ added up.
   two tables seem to have got the same noise, which would give the person away.
 
 A delta as small as a claim's is out of reach of any number of draws that can be made. So the claim is attacked at two more points
-of the mechanism's own curve, which the accountant's engine has (`verticil.shared.channels.loss`): at a half and a twentieth of
+of the mechanism's own curve, which the accountant's engine has (`verticil.shared.mechanisms.loss`): at a half and a twentieth of
 the total variation distance.
 """
 
@@ -36,11 +36,11 @@ from verticil.attack.attack import Attack
 from verticil.attack.columns import PARTY, fresh
 from verticil.attack.events import Counts
 from verticil.party.protocol.peer.learner import share_noise
-from verticil.shared.arrays import Floats
-from verticil.shared.channels.discrete_gaussian import draw as discrete_gaussian
-from verticil.shared.channels.gaussian import derived_key, share_sigma
-from verticil.shared.channels.loss import GaussianLoss, epsilon_at
-from verticil.shared.channels.share_noise import DISCRETE, ROUNDED, share_key
+from verticil.shared.core.arrays import Floats
+from verticil.shared.mechanisms.discrete_gaussian import draw as discrete_gaussian
+from verticil.shared.mechanisms.gaussian import derived_key, share_sigma
+from verticil.shared.mechanisms.loss import GaussianLoss, epsilon_at
+from verticil.shared.mechanisms.share_noise import DISCRETE, ROUNDED, share_key
 from verticil.shared.privacy.accountant import cost_of, numerically
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.events import DiscreteGaussianCounts, GaussianCounts, PrivacyEvent, planned

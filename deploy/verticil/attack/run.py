@@ -10,7 +10,7 @@ import numpy as np
 
 from verticil.attack import columns, noise
 from verticil.attack.attack import Attack, Measured, measure
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
 
 DEFAULT_DRAWS = 300_000
 DEFAULT_CONFIDENCE = 0.999

@@ -15,7 +15,7 @@ from verticil.cli.party_site import ConfigOption, site_of
 
 if TYPE_CHECKING:
     from verticil.miner.airgap.local_control import ControlRequest
-    from verticil.shared.airgap.exchange import Exported, Imported, StudyStage
+    from verticil.shared.federation.airgap.exchange import Exported, Imported, StudyStage
 
 Answer = TypeVar("Answer")
 
@@ -85,7 +85,7 @@ def miner_export(
 ) -> None:
     """For a party without a line: write what it would be told into one file. The daemon may run."""
     from verticil.miner.airgap.local_control import ControlRequest
-    from verticil.shared.airgap.exchange import Exported
+    from verticil.shared.federation.airgap.exchange import Exported
 
     request = ControlRequest(verb="export", file=out, party=party, releases=tuple(release or ()), plain=plain)
     exported = answered(config, request, Exported)
@@ -101,7 +101,7 @@ def miner_import(
 ) -> None:
     """Take in what a party without a line sends in a file, as if it called. The daemon may run."""
     from verticil.miner.airgap.local_control import ControlRequest
-    from verticil.shared.airgap.exchange import Imported
+    from verticil.shared.federation.airgap.exchange import Imported
 
     imported = answered(config, ControlRequest(verb="import", file=file, accept_older=accept_older), Imported)
     if not emit(imported, form=form):
@@ -118,7 +118,7 @@ def answered(config: Path, request: ControlRequest, kind: type[Answer]) -> Answe
     """
     from verticil.miner.airgap.local_control import ask_the_daemon, handle_offline
     from verticil.miner.config import load_miner
-    from verticil.shared.errors import DataFault
+    from verticil.shared.core.errors import DataFault
 
     document = load_miner(config)
     try:

@@ -12,9 +12,9 @@ import typer
 
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, plain_table, put, say
 from verticil.cli.reproduce import progress
-from verticil.shared.disk import replace_file, write_fault
-from verticil.shared.errors import GateFailed, Misuse
-from verticil.shared.view import document
+from verticil.shared.core.errors import GateFailed, Misuse
+from verticil.shared.documents.view import document
+from verticil.shared.storage.disk import replace_file, write_fault
 
 if TYPE_CHECKING:
     from verticil.attack.run import Found

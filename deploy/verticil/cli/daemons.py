@@ -17,8 +17,8 @@ from typing import Annotated
 import typer
 
 from verticil.cli.output import Format
-from verticil.shared import logs
-from verticil.shared.vitals import Vitals, living
+from verticil.shared.core import logs
+from verticil.shared.core.vitals import Vitals, living
 
 
 class LogLevel(StrEnum):
@@ -47,7 +47,7 @@ def require_private_keys(key: Path, signing_key: Path) -> None:
     Raises:
         Misuse: CONFIG_INVALID.
     """
-    from verticil.shared.identity.pki import require_private
+    from verticil.shared.federation.identity.pki import require_private
 
     require_private({"private key": key, "signing key": signing_key})
 

@@ -17,8 +17,8 @@ import typer
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, plain_table, put, say
 from verticil.cli.study import given_tables
 from verticil.pki.files import free_folder, new_folder, removed_if_empty
-from verticil.shared.errors import Misuse
-from verticil.shared.view import document
+from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.view import document
 
 if TYPE_CHECKING:
     from verticil.simulation.chaos import DrillResult

@@ -15,7 +15,7 @@ import typer
 
 from verticil.cli.interruption import run_reading
 from verticil.cli.output import Format, FormatOption, emit, put, say
-from verticil.shared.errors import VerticilError
+from verticil.shared.core.errors import VerticilError
 
 if TYPE_CHECKING:
     from verticil.cli.doctor_checks import Finding

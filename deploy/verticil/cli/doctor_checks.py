@@ -26,25 +26,25 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from cryptography import x509
 
-from verticil.shared.audit import Verified
-from verticil.shared.config import RELAY, Federation, is_loopback, toml_text
-from verticil.shared.disk import read_only_fault
-from verticil.shared.errors import CODES, DataFault, Misuse, PeerFault, VerticilError
-from verticil.shared.identity.identity import Identity, Role, peer_host
-from verticil.shared.identity.pki import Credentials, exposed_file, identity_of, load_credentials, utc_now
-from verticil.shared.identity.signing import SigningKey
-from verticil.shared.identity.spoken import spoken
-from verticil.shared.membership.current import expiry_warning, expiry_words
-from verticil.shared.membership.revocation import FILE_NAME as DENY_LIST
-from verticil.shared.membership.revocation import DenyList
+from verticil.shared.core.errors import CODES, DataFault, Misuse, PeerFault, VerticilError
+from verticil.shared.documents.config import RELAY, Federation, is_loopback, toml_text
+from verticil.shared.federation.audit import Verified
+from verticil.shared.federation.identity.identity import Identity, Role, peer_host
+from verticil.shared.federation.identity.pki import Credentials, exposed_file, identity_of, load_credentials, utc_now
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.identity.spoken import spoken
+from verticil.shared.federation.membership.current import expiry_warning, expiry_words
+from verticil.shared.federation.membership.revocation import FILE_NAME as DENY_LIST
+from verticil.shared.federation.membership.revocation import DenyList
+from verticil.shared.federation.transport.authorization import EMPTY_DENY_LIST, Revocations, check_revoked
+from verticil.shared.federation.transport.channel import diagnose, served_certificate, split_endpoint
+from verticil.shared.federation.transport.client import Connection
+from verticil.shared.federation.transport.health import check_health
+from verticil.shared.federation.transport.sealing import load_sealing_key
+from verticil.shared.federation.transport.version import PROTOCOL_KEY, PROTOCOL_VERSION, SKEW, TIME_KEY, agree
 from verticil.shared.storage.database import version_of
+from verticil.shared.storage.disk import read_only_fault
 from verticil.shared.study.masked import MINER
-from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations, check_revoked
-from verticil.shared.transport.channel import diagnose, served_certificate, split_endpoint
-from verticil.shared.transport.client import Connection
-from verticil.shared.transport.health import check_health
-from verticil.shared.transport.sealing import load_sealing_key
-from verticil.shared.transport.version import PROTOCOL_KEY, PROTOCOL_VERSION, SKEW, TIME_KEY, agree
 
 if TYPE_CHECKING:
     from verticil.miner.config import MinerConfig
@@ -103,7 +103,7 @@ def check_certificate(load: Callable[[], Credentials], *, at: dt.datetime) -> tu
     """The node's own certificate: chain, role, name, key, end.
 
     Args:
-        load: reads and checks it (`verticil.shared.identity.pki.load_credentials`).
+        load: reads and checks it (`verticil.shared.federation.identity.pki.load_credentials`).
         at: now.
 
     Returns:

@@ -12,7 +12,7 @@ from verticil.cli.output import Format, FormatOption, emit, errors_console, plai
 from verticil.cli.party_site import ConfigOption, site_of
 from verticil.cli.reproduce import progress
 from verticil.pki.files import free_folder
-from verticil.shared.errors import GateFailed, Misuse
+from verticil.shared.core.errors import GateFailed, Misuse
 
 if TYPE_CHECKING:
     from verticil.evaluate import Evaluation

@@ -27,10 +27,10 @@ from verticil.gan.sampling import Generator, sample
 from verticil.gan.settings import AutoencoderSettings, Settings
 from verticil.gan.training import Trained
 from verticil.party.storage.secret import SiteSecret
-from verticil.shared.arrays import Codes
-from verticil.shared.knowledge.support import Support, support
-from verticil.shared.model.schema import Schema
-from verticil.shared.release.synthesis import decode
+from verticil.shared.core.arrays import Codes
+from verticil.shared.numerics.knowledge.support import Support, support
+from verticil.shared.numerics.model.schema import Schema
+from verticil.shared.synthesis.synthesis import decode
 
 _DATASET: Final = "people"
 

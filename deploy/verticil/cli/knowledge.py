@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from verticil.cli.output import Format, FormatOption, emit, plain_table, put, say
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
 
 if TYPE_CHECKING:
     from verticil.shared.study.document import Study
@@ -36,7 +36,7 @@ def ask(
 
     Only what the study states is asked, no data and no model: what is possible may still be rare.
     """
-    from verticil.shared.knowledge.reasoning import ask as asked
+    from verticil.shared.numerics.knowledge.reasoning import ask as asked
 
     document = _read(study)
     answer = asked(document.knowledge, document.schema, _given(values))
@@ -57,7 +57,7 @@ def check(
 ) -> None:
     """What the rules leave: categories that became impossible and by which rules, and how much each rule forbids. Rules that
     contradict each other, or mean nothing for the study's variables, are an error."""
-    from verticil.shared.knowledge.reasoning import reach
+    from verticil.shared.numerics.knowledge.reasoning import reach
 
     document = _read(study)
     found = reach(document.knowledge, document.schema)
@@ -79,8 +79,8 @@ def check(
 @app.command("show", epilog="Example: verticil knowledge show study.toml")
 def show(study: StudyFile, form: FormatOption = Format.text) -> None:
     """What the study states, in words: a sentence for each rule, as whoever approves it reads them."""
-    from verticil.shared.knowledge.words import EXPLAINED, stated
-    from verticil.shared.record import write
+    from verticil.shared.documents.record import write
+    from verticil.shared.numerics.knowledge.words import EXPLAINED, stated
 
     document = _read(study)
     words = stated(document.knowledge, document.schema)

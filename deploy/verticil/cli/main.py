@@ -18,8 +18,8 @@ from typer.exceptions import Abort, TyperException
 
 from verticil.cli.commands import Commands
 from verticil.cli.output import Format, report, report_error, write_plainly
-from verticil.shared.disk import is_disk_full, write_fault
-from verticil.shared.errors import Misuse, VerticilError
+from verticil.shared.core.errors import Misuse, VerticilError
+from verticil.shared.storage.disk import is_disk_full, write_fault
 
 _NOT_OURS: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 _OPTIONAL: Final = {

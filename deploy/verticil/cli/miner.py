@@ -136,7 +136,7 @@ def close(
 ) -> None:
     """End a study that is not published, for good, as if its analyst withdrew it. The daemon may run."""
     from verticil.miner.airgap.local_control import ControlRequest
-    from verticil.shared.airgap.exchange import Closed
+    from verticil.shared.federation.airgap.exchange import Closed
 
     closed = answered(config, ControlRequest(verb="close", study=study, reason=reason), Closed)
     if not emit(closed, form=form):
@@ -158,7 +158,7 @@ def show_audit(
     """The miner's audit log as it stands in state/audit.jsonl, oldest first."""
     from verticil.miner.config import load_miner
     from verticil.miner.storage.audit import MinerAudit
-    from verticil.shared.audit import AuditLines
+    from verticil.shared.federation.audit import AuditLines
 
     found = tuple(MinerAudit(load_miner(config).state_directory).entries())[-(last or 0) :]
     if emit(AuditLines(entries=found), form=form):

@@ -24,10 +24,10 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from verticil.shared.errors import VerticilError, printable
+from verticil.shared.core.errors import VerticilError, printable
+from verticil.shared.documents.progress import Progress, Tell
+from verticil.shared.documents.view import document
 from verticil.shared.privacy.rounded_up import hundredths
-from verticil.shared.progress import Progress, Tell
-from verticil.shared.view import document
 
 
 class Format(StrEnum):

@@ -16,8 +16,8 @@ from verticil.cli.party_site import ConfigOption, site_of
 if TYPE_CHECKING:
     from verticil.party.operator.keys import PinnedKeys
     from verticil.party.operator.reports import BudgetView
-    from verticil.shared.audit import AuditLine
-    from verticil.shared.json_document import Json
+    from verticil.shared.documents.json_document import Json
+    from verticil.shared.federation.audit import AuditLine
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The approver, as in approve --as NAME.")]
 
@@ -37,8 +37,8 @@ def limits(
 
     from verticil.party.operator import limits as of_policy
     from verticil.pki.files import write_new
-    from verticil.shared.identity.pki import utc_now
-    from verticil.shared.view import document
+    from verticil.shared.documents.view import document
+    from verticil.shared.federation.identity.pki import utc_now
 
     settings = site_of(config)
     found = of_policy.limits_of(settings)

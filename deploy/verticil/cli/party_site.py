@@ -15,7 +15,7 @@ import typer
 
 from verticil.cli import daemons, party_text
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, put, say
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
 
 if TYPE_CHECKING:
     from verticil.party.config import PartyConfig
@@ -315,7 +315,7 @@ def ui(
     """
     from verticil.party.config import PAGE_HINT
     from verticil.party.operator.page.server import PageServer
-    from verticil.shared.config import loopback_address
+    from verticil.shared.documents.config import loopback_address
 
     document = site_of(config)
     address = document.page if listen is None else loopback_address(listen, where="--listen", hint=PAGE_HINT)

@@ -12,7 +12,7 @@ import typer
 from verticil.cli import party_text
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, plain_table, put, say
 from verticil.cli.party_site import ApproverOption, ConfigOption, StudyArgument, approver_name, site_of
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
 
 if TYPE_CHECKING:
     from verticil.party.operator.pending_studies import Comparison, PendingStudy

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from verticil.cli.output import epsilon_text, plain_table, put, say
-from verticil.shared.knowledge.words import EXPLAINED, HEADING
+from verticil.shared.numerics.knowledge.words import EXPLAINED, HEADING
 
 if TYPE_CHECKING:
     from verticil.party.operator.check import ColumnCounts, TableFit, TableHeader

@@ -16,9 +16,9 @@ import typer
 
 from verticil.cli.connection import FederationOption
 from verticil.cli.output import Format, FormatOption, emit, plain_table, put, say
-from verticil.shared.errors import Misuse, VerticilError
-from verticil.shared.identity.identity import Role
-from verticil.shared.table import is_name
+from verticil.shared.core.errors import Misuse, VerticilError
+from verticil.shared.documents.table import is_name
+from verticil.shared.federation.identity.identity import Role
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -52,8 +52,8 @@ def init(
 ) -> None:
     """Make a certificate authority and federation.toml. Whoever has ca.key decides who is in the federation: keep it offline."""
     from verticil.pki.files import write_federation
-    from verticil.shared.config import load_federation
-    from verticil.shared.identity.authority import create_authority
+    from verticil.shared.documents.config import load_federation
+    from verticil.shared.federation.identity.authority import create_authority
 
     peers = _peers(peer or [])
     if endpoint is None and not peers:
@@ -115,8 +115,8 @@ def issue(
     form: FormatOption = Format.text,
 ) -> None:
     """Issue a certificate with its keys (for trials: the holder's keys are made on this machine)."""
-    from verticil.shared.identity.authority import issue as issue_files
-    from verticil.shared.identity.pki import identity_of, read_certificates
+    from verticil.shared.federation.identity.authority import issue as issue_files
+    from verticil.shared.federation.identity.pki import identity_of, read_certificates
 
     issued = issue_files(ca, name, role, out or ca, hosts=tuple(host or ()), days=days)
     uri = identity_of(read_certificates(issued.certificate)[0]).uri
@@ -155,8 +155,8 @@ def sign(
     """
     from verticil.pki.register import check_request, sign_request
     from verticil.pki.request import read_request
-    from verticil.shared.identity.authority import open_authority
-    from verticil.shared.identity.pki import utc_now
+    from verticil.shared.federation.identity.authority import open_authority
+    from verticil.shared.federation.identity.pki import utc_now
 
     authority, asked = open_authority(ca), read_request(request)
     standing = check_request(authority, asked, replace=replace, role=role, at=utc_now())
@@ -201,8 +201,8 @@ def sign(
 def list_issued(ca: CaOption = Path("pki"), form: FormatOption = Format.text) -> None:
     """All certificates that the authority issued: name, role, serial, end, revoked or not."""
     from verticil.pki.register import entries
-    from verticil.shared.identity.pki import utc_now
-    from verticil.shared.membership.current import expiry_warning, expiry_words
+    from verticil.shared.federation.identity.pki import utc_now
+    from verticil.shared.federation.membership.current import expiry_warning, expiry_words
 
     now = utc_now()
     rows = [
@@ -245,7 +245,7 @@ def revoke(
 ) -> None:
     """Put certificates on the signed deny-list. It cannot be taken back; the site joins anew with new keys."""
     from verticil.pki.register import revoke as revoke_certificates
-    from verticil.shared.identity.authority import open_authority
+    from verticil.shared.federation.identity.authority import open_authority
 
     authority = open_authority(ca)
     if not yes:
@@ -291,8 +291,8 @@ def request(
     With --new-keys a node joins anew that was revoked or has lost a key; nothing of the old keys is deleted.
     """
     from verticil.pki.request import create_request
-    from verticil.shared.config import load_federation
-    from verticil.shared.identity.identity import Identity
+    from verticil.shared.documents.config import load_federation
+    from verticil.shared.federation.identity.identity import Identity
 
     document = load_federation(federation)
     try:
@@ -322,8 +322,8 @@ def install(
     form: FormatOption = Format.text,
 ) -> None:
     """Verify the coordinator's answer and put it in place, at once and whole. A running node takes it up by itself."""
-    from verticil.shared.config import load_federation
-    from verticil.shared.membership.installation import install as install_answer
+    from verticil.shared.documents.config import load_federation
+    from verticil.shared.federation.membership.installation import install as install_answer
 
     installed = install_answer(answer, folder, fingerprint=fingerprint, federation=load_federation(federation))
     payload = {
@@ -370,8 +370,8 @@ def seal(
     form: FormatOption = Format.text,
 ) -> None:
     """Show the public half of a party's or the miner's sealing key, as federation.toml pins it; make the key if there is none."""
-    from verticil.shared.identity.pki import identity_of, read_certificates
-    from verticil.shared.membership.installation import make_sealing_key, public_sealing_key
+    from verticil.shared.federation.identity.pki import identity_of, read_certificates
+    from verticil.shared.federation.membership.installation import make_sealing_key, public_sealing_key
 
     identity = identity_of(read_certificates(certificate)[0])
     path, made = make_sealing_key(certificate.with_suffix(".seal"), new=new)

@@ -14,11 +14,11 @@ import typer
 from verticil.cli.budget_text import cost_text
 from verticil.cli.connection import CertificateOption, FederationOption, StudyName
 from verticil.cli.output import Format, FormatOption, emit, plain_table, put, say, telling
-from verticil.shared.errors import Misuse
-from verticil.shared.progress import Meter
+from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.progress import Meter
 
 if TYPE_CHECKING:
-    from verticil.shared.model.schema import Schema
+    from verticil.shared.numerics.model.schema import Schema
     from verticil.shared.privacy.statement import AccountStatement
     from verticil.shared.release.verification import VerifiedRelease
     from verticil.shared.study.document import Source
@@ -197,8 +197,8 @@ def sample(
     With --given they are drawn from the exact conditional distribution (of the consensus, where graphs were sampled): none is
     drawn and thrown away.
     """
-    from verticil.shared.formats.tables import write_csv, write_parquet
     from verticil.shared.release.drawing import drawn, open_models
+    from verticil.shared.release.formats.tables import write_csv, write_parquet
 
     if out.suffix not in {".csv", ".parquet"}:
         raise Misuse("USAGE", f"--out: got '{out.name}', expected a name that ends with .csv or .parquet")

@@ -22,9 +22,9 @@ from rich.table import Table
 from verticil.cli.demo import Model
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, plain_table, put, say
 from verticil.pki.files import free_folder, new_folder, removed_if_empty
-from verticil.shared.disk import create_files
-from verticil.shared.errors import DataFault, Misuse
-from verticil.shared.view import jsonable
+from verticil.shared.core.errors import DataFault, Misuse
+from verticil.shared.documents.view import jsonable
+from verticil.shared.storage.disk import create_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

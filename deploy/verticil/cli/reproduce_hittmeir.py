@@ -19,7 +19,7 @@ from verticil.experiments.hittmeir.measures import Attack, Correlations, Score
 from verticil.experiments.hittmeir.paper import Found, Printed
 from verticil.experiments.hittmeir.scale import FULL, QUICK, Runtime
 from verticil.pki.files import free_folder, new_folder, removed_if_empty
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
 
 
 def run_hittmeir(

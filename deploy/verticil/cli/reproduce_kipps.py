@@ -24,10 +24,10 @@ from verticil.experiments.kipps.claims import Verdict
 from verticil.experiments.kipps.datasets import DataSet
 from verticil.experiments.kipps.experiment import DELTA, EPSILON, OTHERS, PARTS, REAL, Row, Scale, Step, Way
 from verticil.pki.files import free_folder, new_folder, removed_if_empty
-from verticil.shared.disk import replace_file
-from verticil.shared.errors import DataFault, Misuse
-from verticil.shared.record import decode, encode
+from verticil.shared.core.errors import DataFault, Misuse
+from verticil.shared.documents.record import decode, encode
 from verticil.shared.release.protocol import own_template
+from verticil.shared.storage.disk import replace_file
 
 _KEPT: Final = 2**20
 """Bytes of a kept row, at most."""

@@ -18,8 +18,8 @@ from verticil.experiments.martins.claims import CONCLUSION, claims
 from verticil.experiments.martins.datasets import MINIMUM_WAGE, PNAD, pnad
 from verticil.experiments.martins.experiment import Estimated, Found, Panel, Scale, Survey
 from verticil.pki.files import free_folder, new_folder, removed_if_empty
-from verticil.shared.errors import Misuse
-from verticil.shared.model.graph import Dag
+from verticil.shared.core.errors import Misuse
+from verticil.shared.numerics.model.graph import Dag
 
 FIGURES: Final = (1, *sorted((*paper.FIGURES, *paper.PNAD_FIGURES)))
 _NOTES: Final = (

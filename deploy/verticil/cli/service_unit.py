@@ -8,7 +8,8 @@ What is written and why:
   not tried again. A broken network is waited for by the node itself and never ends it.
 - ``MemoryDenyWriteExecute`` is off where numba is installed: it compiles kernels when they are first used, which takes memory
   that is written and then executed. Everything else works with it, so it is on where there is no numba.
-- ``Type=notify`` with ``WatchdogSec``: the unit has started when the node serves (`verticil.shared.vitals`); one that hangs, its
+- ``Type=notify`` with ``WatchdogSec``: the unit has started when the node serves (`verticil.shared.core.vitals`); one that hangs,
+its
   event loop, its threads or its disk, is killed and started again. Reading a large audit log back takes its time at the start.
 - ``TimeoutStopSec``: a node stops within a few seconds, and goes on where it was when it was killed.
 
@@ -31,8 +32,8 @@ import typer
 from verticil.cli.output import Format, FormatOption, emit, put
 from verticil.cli.party_site import ConfigOption, site_of
 from verticil.pki.files import write_new
-from verticil.shared.config import toml_text
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.config import toml_text
 
 UNITS: Final = Path("/etc/systemd/system")
 _HOMES: Final = ("/home", "/root", "/run/user")
@@ -219,10 +220,10 @@ def healthcheck(
 
 async def _ask_miner(config: Path) -> str:
     from verticil.miner.config import load_miner
-    from verticil.shared.identity.pki import load_credentials
-    from verticil.shared.transport.client import Connection
-    from verticil.shared.transport.health import check_health
-    from verticil.shared.vitals import judge
+    from verticil.shared.core.vitals import judge
+    from verticil.shared.federation.identity.pki import load_credentials
+    from verticil.shared.federation.transport.client import Connection
+    from verticil.shared.federation.transport.health import check_health
 
     miner = load_miner(config)
     judge(miner.state_directory)

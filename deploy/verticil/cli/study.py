@@ -28,7 +28,7 @@ from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors
 from verticil.cli.party_text import print_alignment, print_origins, print_stated
 from verticil.cli.study_status import print_summary, watch
 from verticil.pki.files import new_folder, removed_if_empty, write_new
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
 from verticil.shared.study.states import State
 from verticil.shared.study.vocabulary import PLACEHOLDERS
 
@@ -93,7 +93,7 @@ def check(
     """What a study promises each person and what it can learn, and with --limits what of it parties would not permit, before
     anyone works. Reads no data."""
     from verticil.analyst.check import check as checked
-    from verticil.shared.identity.pki import utc_now
+    from verticil.shared.federation.identity.pki import utc_now
     from verticil.shared.study.reading import read_study
 
     document = read_study(study, by_owner=True)
@@ -121,8 +121,8 @@ def check(
 def _published_limits(files: Sequence[Path], federation: Path) -> list[PublishedLimits]:
     """What the parties of these documents permit."""
     from verticil.party.operator.limits import read_limits
-    from verticil.shared.config import load_federation
-    from verticil.shared.identity.pki import utc_now
+    from verticil.shared.documents.config import load_federation
+    from verticil.shared.federation.identity.pki import utc_now
 
     authority = load_federation(federation).authority() if files else b""
     return [read_limits(path, authority, utc_now()) for path in files]
@@ -130,7 +130,7 @@ def _published_limits(files: Sequence[Path], federation: Path) -> list[Published
 
 def _broken_limits(study: Study, limits: Sequence[PublishedLimits], n: int | None) -> Iterator[Finding]:
     """Every limit that parties have published and the study breaks."""
-    from verticil.shared.identity.pki import utc_now
+    from verticil.shared.federation.identity.pki import utc_now
     from verticil.shared.study.protocol import Finding
 
     now = utc_now().date()
@@ -155,7 +155,7 @@ def _broken_limits(study: Study, limits: Sequence[PublishedLimits], n: int | Non
 
 def _print_check(found: Checked) -> None:
     from verticil.analyst.prediction import prediction_text
-    from verticil.shared.knowledge.words import stated
+    from verticil.shared.numerics.knowledge.words import stated
     from verticil.shared.privacy.figures import odds
     from verticil.shared.release.content import may_have_joint
     from verticil.shared.study import canonical
@@ -381,7 +381,7 @@ def status(
     form: FormatOption = Format.text,
 ) -> None:
     """Where a study stands: per party and stage what is done, who holds it up, and why."""
-    from verticil.shared.errors import from_code
+    from verticil.shared.core.errors import from_code
     from verticil.wire.v1.common_pb2 import STUDY_STATE_PUBLISHED
     from verticil.wire.v1.control_pb2 import GetStudyRequest
 
@@ -557,8 +557,8 @@ def _on_tables(
     path: Path, study: Study, out: Path, trial: _Trial, *, on: Place, prepare: bool
 ) -> VerifiedRelease | None:
     """The release of a run on tables at hand; None: the files were only written."""
-    from verticil.shared.durable import rename
     from verticil.shared.release.verification import verify_release
+    from verticil.shared.storage.durable import rename
     from verticil.simulation import simulate
     from verticil.simulation.containers import bring_up, engine, lay_out_containers
 
@@ -578,7 +578,7 @@ def _on_tables(
 def _in_the_federation(study: Study, out: Path, federation: Path, certificate: Path) -> VerifiedRelease:
     """Submit, follow, fetch, verify."""
     from verticil.analyst.lint import refuse_hopeless
-    from verticil.shared.config import load_federation
+    from verticil.shared.documents.config import load_federation
     from verticil.shared.release.download import fetch_release
     from verticil.shared.release.verification import verify_release
     from verticil.simulation.analyst import follow_study

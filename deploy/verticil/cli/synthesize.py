@@ -13,7 +13,7 @@ import typer
 from verticil.cli.budget_text import cost_text
 from verticil.cli.output import Format, FormatOption, emit, errors_console, plain_table, put, say
 from verticil.pki.files import free_folder
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
 from verticil.shared.privacy.accounts import Cost
 
 if TYPE_CHECKING:

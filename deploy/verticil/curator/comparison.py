@@ -15,10 +15,10 @@ from verticil.curator.learning import learned, records_of
 from verticil.curator.measuring import measurement
 from verticil.curator.reading import Table
 from verticil.curator.study import METHODS, PRIVBAYES, owners_study
+from verticil.evaluate.measures.fidelity import Distance, distances
 from verticil.miner.learning.learn import LearnResult
 from verticil.party.storage.secret import SiteSecret
-from verticil.shared.errors import Misuse
-from verticil.shared.evaluation.fidelity import Distance, distances
+from verticil.shared.core.errors import Misuse
 from verticil.shared.study.document import Study
 
 INDEPENDENT = "independent columns of the table"

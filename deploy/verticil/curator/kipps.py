@@ -34,20 +34,20 @@ from verticil.curator.synthesis import TABLES, delta_warning, free_place, write_
 from verticil.gan.settings import AnySettings, AutoencoderSettings, Settings, generator_name, settings_text
 from verticil.party.dataset.releases import Release
 from verticil.party.storage.secret import secret_id
-from verticil.shared.durable import rename
-from verticil.shared.errors import Misuse
-from verticil.shared.identity.pki import utc_now
-from verticil.shared.json_document import Json
+from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.json_document import Json
+from verticil.shared.documents.record import write
+from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.generator import GeneratorTraining, study_training
-from verticil.shared.record import write
-from verticil.shared.release.synthesis import decoded
 from verticil.shared.storage.database import disk_faults
+from verticil.shared.storage.durable import rename
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.review import require_reviewed
+from verticil.shared.synthesis.synthesis import decoded
 
 if TYPE_CHECKING:
     import datetime as dt

@@ -20,21 +20,21 @@ from verticil.miner.scheduler.job import published_joint, published_posterior
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import unit_codes
 from verticil.party.storage.secret import SiteSecret
-from verticil.shared.arrays import Codes, Floats
-from verticil.shared.channels.transition import identity, quantize
-from verticil.shared.errors import DataFault
-from verticil.shared.estimation.parameters import marginal_parameters
-from verticil.shared.model.network import Marginal
-from verticil.shared.model.rounding import round_network
+from verticil.shared.core.arrays import Codes, Floats
+from verticil.shared.core.errors import DataFault
+from verticil.shared.mechanisms.transition import identity, quantize
+from verticil.shared.numerics.estimation.parameters import marginal_parameters
+from verticil.shared.numerics.model.network import Marginal
+from verticil.shared.numerics.model.rounding import round_network
+from verticil.shared.numerics.privbayes import fitting as privbayes
+from verticil.shared.numerics.privbayes.fitting import Fitted
+from verticil.shared.numerics.privbayes.measuring import NoisyTable
 from verticil.shared.privacy.privbayes import study_noise
-from verticil.shared.privbayes import fitting as privbayes
-from verticil.shared.privbayes.fitting import Fitted
-from verticil.shared.privbayes.measuring import NoisyTable
 from verticil.shared.release.records import released_records
-from verticil.shared.release.shares import model_shares
-from verticil.shared.release.written import PiecewiseTable
 from verticil.shared.study.document import Study
 from verticil.shared.study.vocabulary import METHODS
+from verticil.shared.synthesis.shares import model_shares
+from verticil.shared.synthesis.written import PiecewiseTable
 
 if TYPE_CHECKING:
     import pandas as pd

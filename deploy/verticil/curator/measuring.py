@@ -17,12 +17,12 @@ from verticil.miner.learning.measured import counted_tables
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import unit_codes
 from verticil.party.storage.secret import SiteSecret, secret_id
-from verticil.shared.channels.gaussian import derived_key
-from verticil.shared.joint.noise import noised
-from verticil.shared.joint.noisy_tables import NoisyTables
-from verticil.shared.json_document import Json
+from verticil.shared.documents.json_document import Json
+from verticil.shared.documents.record import write
+from verticil.shared.mechanisms.gaussian import derived_key
+from verticil.shared.numerics.joint.noise import noised
+from verticil.shared.numerics.joint.noisy_tables import NoisyTables
 from verticil.shared.privacy import events
-from verticil.shared.record import write
 from verticil.shared.release.curator import drawn_event
 from verticil.shared.study.document import Study
 from verticil.shared.study.tables import tables_of, tables_sigma

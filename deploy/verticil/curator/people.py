@@ -28,7 +28,7 @@ from verticil.party.people.sketch import LIMIT, numbered
 from verticil.party.policy.ledger import Ledger
 from verticil.party.storage.database import FILE_NAME as DATABASE
 from verticil.party.storage.secret import SiteSecret
-from verticil.shared.arrays import key_numbers
+from verticil.shared.core.arrays import key_numbers
 from verticil.shared.study.document import Study
 
 

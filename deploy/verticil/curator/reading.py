@@ -27,9 +27,9 @@ from verticil.party.dataset.source import Records, check_records, read_records
 from verticil.party.dataset.table import DatasetRule, read_parts, with_properties
 from verticil.party.local_dataset import compounds_of, flag_meaning, flag_of, stated_of, with_flags
 from verticil.party.storage.secret import SiteSecret
-from verticil.shared.arrays import Codes
-from verticil.shared.errors import DataFault
-from verticil.shared.model.schema import Variable
+from verticil.shared.core.arrays import Codes
+from verticil.shared.core.errors import DataFault
+from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.curator import counts_people
 from verticil.shared.study.document import Study
 from verticil.shared.study.vocabulary import PUBLIC

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from verticil.party.policy.ledger import Ledger
-from verticil.shared.errors import PeerFault, Refusal
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.signing import verify_signed
+from verticil.shared.core.errors import PeerFault, Refusal
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.signing import verify_signed
 from verticil.wire.v1 import common_pb2
 
 _RELEASE: Final = (

@@ -16,7 +16,7 @@ from verticil.curator.state import CuratorState
 from verticil.party.dataset.releases import Release
 from verticil.party.limits.policy import Policy
 from verticil.party.policy.ledger_rows import LedgerRow
-from verticil.shared.errors import Refusal
+from verticil.shared.core.errors import Refusal
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import PUBLIC, Cost, Limits
 from verticil.shared.study.document import Study

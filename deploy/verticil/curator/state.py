@@ -22,11 +22,11 @@ from verticil.party.policy.ledger import Ledger
 from verticil.party.site import init_state
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import SiteSecret, read_secret
-from verticil.shared.durable import rename, sync_directory
-from verticil.shared.identity.authority import create_authority, issue
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.signing import SigningKey
+from verticil.shared.federation.identity.authority import create_authority, issue
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.signing import SigningKey
 from verticil.shared.storage.database import disk_faults
+from verticil.shared.storage.durable import rename, sync_directory
 
 FOLDER: Final = "verticil-curator"
 """Name of the folder beside the table."""

@@ -11,9 +11,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
-from verticil.shared.channels.transition import identity, quantize
-from verticil.shared.errors import Misuse
-from verticil.shared.model.schema import Schema
+from verticil.shared.core.errors import Misuse
+from verticil.shared.mechanisms.transition import identity, quantize
+from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.study import rules
 from verticil.shared.study.curator import counts_people
 from verticil.shared.study.document import LinkageRule, PosteriorRule, Source, StructureRule, Study, TablesRule

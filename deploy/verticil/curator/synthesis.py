@@ -28,13 +28,13 @@ from verticil.curator.reading import as_file
 from verticil.curator.spending import UNLIMITED, Spending, charge
 from verticil.curator.state import FOLDER, CuratorState, opened
 from verticil.curator.study import KIPPS, Method, changes, owners_study
-from verticil.shared.durable import rename, sync_directory
-from verticil.shared.errors import Misuse
-from verticil.shared.identity.pki import utc_now
-from verticil.shared.model.network import Network
+from verticil.shared.core.errors import Misuse
+from verticil.shared.federation.identity.pki import utc_now
+from verticil.shared.numerics.model.network import Network
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.figures import delta_words
 from verticil.shared.storage.database import disk_faults
+from verticil.shared.storage.durable import rename, sync_directory
 from verticil.shared.study.document import Study
 from verticil.shared.study.tables import tables_of, tables_sigma
 from verticil.shared.study.vocabulary import METHODS
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from verticil.curator.comparison import Compared
     from verticil.curator.reading import Table
     from verticil.miner.learning.learn import LearnResult
-    from verticil.shared.arrays import Codes
-    from verticil.shared.identity.signing import SigningKey
-    from verticil.shared.posterior.result import StructurePosterior
+    from verticil.shared.core.arrays import Codes
+    from verticil.shared.federation.identity.signing import SigningKey
+    from verticil.shared.numerics.posterior.result import StructurePosterior
     from verticil.shared.release.content import ReleaseContent
 
 TABLES: Final = (".csv", ".parquet")
@@ -193,15 +193,15 @@ def free_place(out: Path) -> Path:
 
 def write_records(records: pd.DataFrame, target: Path) -> None:
     """As the file's ending says."""
-    from verticil.shared.formats.tables import write_csv, write_parquet
+    from verticil.shared.release.formats.tables import write_csv, write_parquet
 
     (write_csv if target.suffix == ".csv" else write_parquet)(records, target)
 
 
 def _publish(target: Path, content: ReleaseContent, desk: CuratorState) -> None:
     """Write, sign and verify beside the place, then let it appear there whole."""
-    from verticil.shared.formats.tables import write_atomically
     from verticil.shared.release.bundle import sign_release, write_release
+    from verticil.shared.release.formats.tables import write_atomically
     from verticil.shared.release.verification import verify_release
 
     staging = target.absolute().with_name(f".{target.name}.partial")
@@ -257,8 +257,8 @@ def _content(
     at: dt.datetime,
 ) -> ReleaseContent:
     from verticil.miner.scheduler.job import published_joint, published_posterior, search_facts
+    from verticil.shared.documents.record import encode
     from verticil.shared.privacy import events
-    from verticil.shared.record import encode
     from verticil.shared.release.content import COPIES, ReleaseContent
     from verticil.shared.release.curator import Measurement, drawn_event
     from verticil.shared.study import canonical

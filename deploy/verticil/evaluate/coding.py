@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 
 from verticil.analyst.draft import CODES, ID_NAMES, IDENTIFYING, MANY_VALUES, MISSING, TextColumn, TextTable, numbers_of
 from verticil.evaluate.derived import UNDECLARED, with_derived
+from verticil.evaluate.measures.coded import CodedTable, numbered
 from verticil.party.dataset.encoding import Codebook, number_of
-from verticil.shared.arrays import Codes, Floats
-from verticil.shared.errors import DataFault
-from verticil.shared.evaluation.coded import CodedTable, numbered
-from verticil.shared.knowledge.columns import narrowed
-from verticil.shared.knowledge.support import MAX_SCOPE_CELLS, Support, function_codes, support
-from verticil.shared.model.elimination import Factor
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.core.arrays import Codes, Floats
+from verticil.shared.core.errors import DataFault
+from verticil.shared.numerics.knowledge.columns import narrowed
+from verticil.shared.numerics.knowledge.support import MAX_SCOPE_CELLS, Support, function_codes, support
+from verticil.shared.numerics.model.elimination import Factor
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.release.report import wording
 from verticil.shared.study.document import Study
 

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from verticil.analyst.draft import TextColumn, TextTable, numbers_of
 from verticil.party.dataset.encoding import Codebook
-from verticil.shared.arrays import Codes
-from verticil.shared.knowledge.columns import flag_codes
-from verticil.shared.knowledge.rules import Flag, Function, Knowledge
-from verticil.shared.knowledge.support import function_codes
-from verticil.shared.model.schema import Variable
+from verticil.shared.core.arrays import Codes
+from verticil.shared.numerics.knowledge.columns import flag_codes
+from verticil.shared.numerics.knowledge.rules import Flag, Function, Knowledge
+from verticil.shared.numerics.knowledge.support import function_codes
+from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.document import Study
 
 UNDECLARED: Final = "not in the study"

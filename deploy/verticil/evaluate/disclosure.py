@@ -14,17 +14,17 @@ from typing import Final
 import numpy as np
 
 from verticil.evaluate.figures import Asked
+from verticil.evaluate.measures import singling_out
+from verticil.evaluate.measures.coded import CodedTable, numbered
+from verticil.evaluate.measures.disclosure import Attribution, Known, attributed, cap, gcap
+from verticil.evaluate.measures.neighbours import Guess, guesses, linked, nearest, points
+from verticil.evaluate.measures.risks import Rate, nearer, rate, risk, separation
+from verticil.evaluate.measures.utility import ALL_CLASSIFIERS, utility
 from verticil.evaluate.metrics import Measured, Metric, Row, Setting
 from verticil.evaluate.rounds import Play, Round
 from verticil.evaluate.utility import labelled
-from verticil.shared.arrays import Bools, Floats
-from verticil.shared.evaluation import singling_out
-from verticil.shared.evaluation.coded import CodedTable, numbered
-from verticil.shared.evaluation.disclosure import Attribution, Known, attributed, cap, gcap
-from verticil.shared.evaluation.neighbours import Guess, guesses, linked, nearest, points
-from verticil.shared.evaluation.risks import Rate, nearer, rate, risk, separation
-from verticil.shared.evaluation.utility import ALL_CLASSIFIERS, utility
-from verticil.shared.model.elimination import Factor
+from verticil.shared.core.arrays import Bools, Floats
+from verticil.shared.numerics.model.elimination import Factor
 
 TOLERANCE: Final = 0.05
 """A number is guessed rightly within so large a part of the guess (as anonymeter has it)."""

@@ -37,8 +37,8 @@ from verticil.evaluate.rounds import (
 )
 from verticil.evaluate.suite import chosen as chosen_metrics
 from verticil.evaluate.suite import target_of
-from verticil.shared.errors import Misuse
-from verticil.shared.json_document import Json
+from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.json_document import Json
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.study.document import Study
 

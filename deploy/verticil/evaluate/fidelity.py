@@ -11,19 +11,19 @@ from typing import Final
 import numpy as np
 
 from verticil.evaluate.figures import Asked
-from verticil.evaluate.metrics import INDEPENDENT, SAMPLE, Measured, Metric, Row, Setting
-from verticil.evaluate.rounds import Play, Round
-from verticil.shared.evaluation.coded import CodedTable
-from verticil.shared.evaluation.fidelity import (
+from verticil.evaluate.measures.coded import CodedTable
+from verticil.evaluate.measures.fidelity import (
     Distance,
     conditional_kullback_leibler,
     distances,
     k_marginal,
     largest_difference,
 )
-from verticil.shared.evaluation.propensity import PERMUTATIONS, logistic_propensity, tree_propensity
-from verticil.shared.evaluation.regression import LEAST_RECORDS, agreement, coefficients
-from verticil.shared.evaluation.univariate import univariate
+from verticil.evaluate.measures.propensity import PERMUTATIONS, logistic_propensity, tree_propensity
+from verticil.evaluate.measures.regression import LEAST_RECORDS, agreement, coefficients
+from verticil.evaluate.measures.univariate import univariate
+from verticil.evaluate.metrics import INDEPENDENT, SAMPLE, Measured, Metric, Row, Setting
+from verticil.evaluate.rounds import Play, Round
 
 MOST_TABLES: Final = 500
 """Of each width; of more, as many are drawn, the same for every candidate."""

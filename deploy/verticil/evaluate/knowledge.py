@@ -9,7 +9,7 @@ import numpy as np
 from verticil.evaluate.figures import Asked
 from verticil.evaluate.metrics import INDEPENDENT, Measured, Metric, Setting
 from verticil.evaluate.rounds import Play, Round
-from verticil.shared.model.elimination import Factor
+from verticil.shared.numerics.model.elimination import Factor
 
 
 def _violations(given: Round, play: Play, setting: Setting) -> Measured:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from verticil.evaluate.figures import Figure
 from verticil.evaluate.suite import headline
-from verticil.shared.config import read_toml
+from verticil.shared.documents.config import read_toml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """What a metric is: of one table in one round, the numbers that are compared over seeds, and rows with more detail.
 
-How it is computed stands in `verticil.shared.evaluation`; what of a round it is given in a module of its family (`fidelity`,
+How it is computed stands in `verticil.evaluate.measures`; what of a round it is given in a module of its family (`fidelity`,
 `utility`, `disclosure`, `knowledge`); all of them in their order in `suite`.
 """
 
@@ -12,8 +12,8 @@ from typing import Final
 
 from verticil.evaluate.figures import Asked, Family
 from verticil.evaluate.rounds import Play, Round
-from verticil.shared.knowledge.support import Support
-from verticil.shared.model.elimination import Factor
+from verticil.shared.numerics.knowledge.support import Support
+from verticil.shared.numerics.model.elimination import Factor
 
 Row = dict[str, float | int | str]
 

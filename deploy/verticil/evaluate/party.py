@@ -26,8 +26,8 @@ from verticil.party.config import PartyConfig
 from verticil.party.dataset.encoding import number_of
 from verticil.party.dataset.table import DATABASES, DatasetRule
 from verticil.party.local_dataset import Origin, origins
-from verticil.shared.errors import Misuse
-from verticil.shared.json_document import Json
+from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.json_document import Json
 from verticil.shared.release.evidence import read_document
 from verticil.shared.release.report import wording
 from verticil.shared.release.verification import verify_release

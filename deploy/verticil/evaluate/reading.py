@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from verticil.analyst.draft import NOTE, TextColumn, TextTable, texts_of
-from verticil.shared.errors import DataFault
+from verticil.shared.core.errors import DataFault
 from verticil.shared.release.report import wording
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.evaluation.coded import CodedTable
+from verticil.evaluate.measures.coded import CodedTable
 
 SEEDS: Final = 5
 TRAINING: Final = 10_000

@@ -10,10 +10,10 @@ from verticil.evaluate.disclosure import METRICS as DISCLOSURE
 from verticil.evaluate.fidelity import METRICS as FIDELITY
 from verticil.evaluate.figures import FAMILIES, Asked
 from verticil.evaluate.knowledge import METRICS as KNOWLEDGE
+from verticil.evaluate.measures.coded import CodedTable
 from verticil.evaluate.metrics import Metric
 from verticil.evaluate.utility import METRICS as UTILITY
-from verticil.shared.errors import Misuse
-from verticil.shared.evaluation.coded import CodedTable
+from verticil.shared.core.errors import Misuse
 
 METRICS: Final = (*FIDELITY, *UTILITY, *DISCLOSURE, *KNOWLEDGE)
 

@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 
 from verticil.evaluate.figures import Asked
+from verticil.evaluate.measures.coded import CodedTable
+from verticil.evaluate.measures.utility import ALL_CLASSIFIERS, Labelled, macro_f1, utility
 from verticil.evaluate.metrics import Measured, Metric, Setting
 from verticil.evaluate.rounds import Play, Round
-from verticil.shared.evaluation.coded import CodedTable
-from verticil.shared.evaluation.utility import ALL_CLASSIFIERS, Labelled, macro_f1, utility
 
 _NAMES: Final[Mapping[str, str]] = {
     "NB": "naive_bayes",

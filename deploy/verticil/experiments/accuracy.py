@@ -1,7 +1,7 @@
 """How far parameters learned from randomized records are from those of the records themselves.
 
 Tables of many runs are estimated at once: the run is an axis that is not randomized. Notation of
-`verticil.shared.estimation.design`:
+`verticil.shared.numerics.estimation.design`:
 N the true counts of a family, N^ their unbiased estimate, theta_jk = N_jk / N_j.
 
 Expected deviation (the records fixed, randomization alone; Theorem 2 of Ma & Sivakumar with the delta method):
@@ -25,13 +25,13 @@ from typing import Final
 
 import numpy as np
 
-from verticil.shared.arrays import Counts, Floats, Ints
-from verticil.shared.channels.transition import Transition
-from verticil.shared.estimation.axes import apply_axes
-from verticil.shared.estimation.design import Design, as_design
-from verticil.shared.estimation.estimators import em_projection
-from verticil.shared.estimation.parameters import family_parameters
-from verticil.shared.evaluation.fidelity import conditional, conditional_divergence
+from verticil.evaluate.measures.fidelity import conditional, conditional_divergence
+from verticil.shared.core.arrays import Counts, Floats, Ints
+from verticil.shared.mechanisms.transition import Transition
+from verticil.shared.numerics.estimation.axes import apply_axes
+from verticil.shared.numerics.estimation.design import Design, as_design
+from verticil.shared.numerics.estimation.estimators import em_projection
+from verticil.shared.numerics.estimation.parameters import family_parameters
 
 CLIP: Final = 1e-3
 """Inverse estimates below this are raised to it, and the row is scaled to sum to 1 again, before a logarithm is taken.

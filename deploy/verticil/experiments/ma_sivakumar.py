@@ -17,6 +17,7 @@ from typing import Final
 
 import numpy as np
 
+from verticil.evaluate.measures.fidelity import conditional
 from verticil.experiments import accuracy, published
 from verticil.experiments.published import FIGURE_2, FIGURE_3, Design, PrintedNetwork
 from verticil.experiments.randomization import (
@@ -28,10 +29,9 @@ from verticil.experiments.randomization import (
     row_level_tables,
     true_table,
 )
-from verticil.shared.arrays import Floats
-from verticil.shared.channels import privacy
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.evaluation.fidelity import conditional
+from verticil.shared.core.arrays import Floats
+from verticil.shared.mechanisms import privacy
+from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.privacy.figures import column_epsilon, column_gamma, total_epsilon
 
 TABLE_2_RECORDS: Final = 20_000

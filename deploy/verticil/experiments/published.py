@@ -17,11 +17,11 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from verticil.shared.arrays import Floats
-from verticil.shared.channels.transition import Transition, binary, quantize, symmetric
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Family, Network
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.core.arrays import Floats
+from verticil.shared.mechanisms.transition import Transition, binary, quantize, symmetric
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Family, Network
+from verticil.shared.numerics.model.schema import Schema, Variable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

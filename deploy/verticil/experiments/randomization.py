@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from verticil.experiments.published import Design, PrintedNetwork, as_network
 from verticil.miner.learning.counting import family_table
 from verticil.party.dataset.perturb import perturb, record_tags
-from verticil.shared.arrays import Codes, Ints
-from verticil.shared.channels.transition import Transition, identity, quantize
-from verticil.shared.estimation.axes import apply_axes
-from verticil.shared.estimation.design import as_design
-from verticil.shared.release.synthesis import sample_codes
+from verticil.shared.core.arrays import Codes, Ints
+from verticil.shared.mechanisms.transition import Transition, identity, quantize
+from verticil.shared.numerics.estimation.axes import apply_axes
+from verticil.shared.numerics.estimation.design import as_design
+from verticil.shared.synthesis.synthesis import sample_codes
 
 
 class Model(StrEnum):

@@ -27,9 +27,9 @@ from verticil.gan.settings import AutoencoderSettings
 from verticil.gan.steps import Steps
 from verticil.gan.streams import Stream
 from verticil.gan.training import layers, noisy_shares, one_thread
-from verticil.shared.arrays import Codes
-from verticil.shared.knowledge.rules import Knowledge
-from verticil.shared.model.schema import Schema
+from verticil.shared.core.arrays import Codes
+from verticil.shared.numerics.knowledge.rules import Knowledge
+from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.privacy.generator import GeneratorTraining
 
 _LEAST_SHARE: Final = 1e-4

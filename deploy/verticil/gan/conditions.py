@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.knowledge.rules import Condition, Function, Knowledge, Order, Rule
-from verticil.shared.knowledge.support import function_codes, support
-from verticil.shared.model.schema import Schema
+from verticil.shared.numerics.knowledge.rules import Condition, Function, Knowledge, Order, Rule
+from verticil.shared.numerics.knowledge.support import function_codes, support
+from verticil.shared.numerics.model.schema import Schema
 
 Mask = NDArray[np.bool_]
 

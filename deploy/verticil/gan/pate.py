@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from verticil.gan.settings import Settings
 from verticil.gan.streams import Stream
 from verticil.gan.training import forward, layers, one_thread
-from verticil.shared.arrays import Codes
-from verticil.shared.model.schema import Schema
+from verticil.shared.core.arrays import Codes
+from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.privacy.generator import votes_sigma
 
 PEOPLE_OF_A_TEACHER: Final = 40

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.gan.streams import Stream
-from verticil.shared.arrays import Codes
-from verticil.shared.errors import DataFault
-from verticil.shared.knowledge.support import Support
-from verticil.shared.model.schema import Schema
+from verticil.shared.core.arrays import Codes
+from verticil.shared.core.errors import DataFault
+from verticil.shared.numerics.knowledge.support import Support
+from verticil.shared.numerics.model.schema import Schema
 
 _AT_ONCE: Final = 10_000
 _LEAST_SHARE: Final = 0.02

@@ -20,13 +20,13 @@ import numpy as np
 from verticil.gan.conditions import terms
 from verticil.gan.rule_loss import with_tensors
 from verticil.gan.settings import AnySettings, settings_text
-from verticil.shared.arrays import Codes
-from verticil.shared.durable import rename
-from verticil.shared.errors import DataFault
-from verticil.shared.knowledge.rules import Knowledge
-from verticil.shared.model.schema import Schema
+from verticil.shared.core.arrays import Codes
+from verticil.shared.core.errors import DataFault
+from verticil.shared.numerics.knowledge.rules import Knowledge
+from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.privacy.events import to_json
 from verticil.shared.privacy.generator import GeneratorTraining
+from verticil.shared.storage.durable import rename
 
 _EVERY: Final = 100
 """Steps between checkpoints."""

@@ -1,4 +1,5 @@
-"""Random numbers of a step, from a key of its own: AES-256 in counter mode, as all noise here (`channels.gaussian.keystream`)."""
+"""Random numbers of a step, from a key of its own: AES-256 in counter mode, as all noise here
+(`mechanisms.gaussian.keystream`)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.channels.gaussian import derived_key, keystream
+from verticil.shared.mechanisms.gaussian import derived_key, keystream
 
 _PURPOSE: Final = b"verticil/generator/v1"
 

@@ -32,10 +32,10 @@ from verticil.gan.rule_loss import LEAST, broken_loss, head_loss, with_tensors
 from verticil.gan.settings import Settings
 from verticil.gan.steps import Steps
 from verticil.gan.streams import Stream
-from verticil.shared.arrays import Codes
-from verticil.shared.channels import discrete_gaussian
-from verticil.shared.knowledge.rules import Knowledge
-from verticil.shared.model.schema import Schema
+from verticil.shared.core.arrays import Codes
+from verticil.shared.mechanisms import discrete_gaussian
+from verticil.shared.numerics.knowledge.rules import Knowledge
+from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.privacy.generator import GeneratorTraining
 
 _SLOPE: Final = 0.2  # of the critic's and the generator's units below zero

@@ -20,8 +20,8 @@ import numpy as np
 from verticil.gan.settings import Settings
 from verticil.gan.streams import Stream
 from verticil.gan.training import layers, one_thread
-from verticil.shared.arrays import Codes
-from verticil.shared.model.schema import Schema
+from verticil.shared.core.arrays import Codes
+from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.privacy.generator import training_for
 
 LATENT: Final = 16

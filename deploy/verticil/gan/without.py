@@ -21,9 +21,9 @@ from verticil.gan.conditions import Parts
 from verticil.gan.settings import AutoencoderSettings, Settings
 from verticil.gan.streams import Stream
 from verticil.gan.training import Trained, Training, one_thread, train
-from verticil.shared.arrays import Codes
-from verticil.shared.knowledge.rules import Knowledge
-from verticil.shared.model.schema import Schema
+from verticil.shared.core.arrays import Codes
+from verticil.shared.numerics.knowledge.rules import Knowledge
+from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.privacy.generator import training_for
 
 _NO_COUNTS = 1e-4

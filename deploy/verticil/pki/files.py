@@ -7,8 +7,8 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from verticil.shared.disk import create_file, write_fault
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
+from verticil.shared.storage.disk import create_file, write_fault
 
 
 def quoted(text: str) -> str:

@@ -24,12 +24,18 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from verticil.pki.request import Request
-from verticil.shared.disk import create_files, replace_file, write_fault
-from verticil.shared.errors import Misuse, PeerFault
-from verticil.shared.identity.authority import ISSUED, Authority, certify, chain_pem, record
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.pki import check_issued, check_validity, identity_of, read_certificates, utc_now
-from verticil.shared.membership.revocation import FILE_NAME, make_list, number_of, parse_list, revoked_in
+from verticil.shared.core.errors import Misuse, PeerFault
+from verticil.shared.federation.identity.authority import ISSUED, Authority, certify, chain_pem, record
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.pki import (
+    check_issued,
+    check_validity,
+    identity_of,
+    read_certificates,
+    utc_now,
+)
+from verticil.shared.federation.membership.revocation import FILE_NAME, make_list, number_of, parse_list, revoked_in
+from verticil.shared.storage.disk import create_files, replace_file, write_fault
 
 _SERIAL: Final = re.compile(r"(?:0x)?([0-9a-fA-F]{1,40})")
 

@@ -9,8 +9,8 @@ certificate, and the authority's operator has nothing to decide anew.
 Who starts anew where keys lie already (they were revoked, or one of them is lost) makes others: they wait beside the old ones as
 in a renewal, and nothing is lost before the answer is installed.
 
-A party's first request also tells the public half of its sealing key (X25519, `verticil.shared.transport.sealing`), signed with
-the signing key. It gets into no certificate; the authority's operator copies it into federation.toml.
+A party's first request also tells the public half of its sealing key (X25519, `verticil.shared.federation.transport.sealing`),
+signed with the signing key. It gets into no certificate; the authority's operator copies it into federation.toml.
 
 Private keys are written with mode 0600 beside the request, are never overwritten or deleted and never leave that folder. What
 people compare by telephone is `Request.key_hash`, over all public keys.
@@ -33,11 +33,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, x25519
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from verticil.shared.disk import create_files, write_fault
-from verticil.shared.errors import DataFault, Misuse, PeerFault
-from verticil.shared.identity.authority import host_name, private_pem, subject_of
-from verticil.shared.identity.identity import Identity, Role, peer_host
-from verticil.shared.identity.pki import (
+from verticil.shared.core.errors import DataFault, Misuse, PeerFault
+from verticil.shared.federation.identity.authority import host_name, private_pem, subject_of
+from verticil.shared.federation.identity.identity import Identity, Role, peer_host
+from verticil.shared.federation.identity.pki import (
     SIGNING_PURPOSE,
     UNREADABLE,
     identity_of,
@@ -45,7 +44,8 @@ from verticil.shared.identity.pki import (
     load_private_key,
     read_certificates,
 )
-from verticil.shared.membership.installation import move_in, set_aside
+from verticil.shared.federation.membership.installation import move_in, set_aside
+from verticil.shared.storage.disk import create_files, write_fault
 
 _KIND: Final = "verticil certificate request"
 _LIMIT_BYTES: Final = 65_536

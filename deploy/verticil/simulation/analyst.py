@@ -18,9 +18,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from verticil.shared.config import load_federation
-from verticil.shared.errors import VerticilError, from_code
-from verticil.shared.identity.pki import load_credentials
+from verticil.shared.core.errors import VerticilError, from_code
+from verticil.shared.documents.config import load_federation
+from verticil.shared.federation.identity.pki import load_credentials
+from verticil.shared.federation.transport.client import Connection, GrpcControl
+from verticil.shared.federation.transport.errors_on_wire import retriable
+from verticil.shared.federation.transport.interface import Control
 from verticil.shared.release.download import fetch_release
 from verticil.shared.release.verification import VerifiedRelease, verify_release
 from verticil.shared.study.canonical import to_bytes
@@ -28,9 +31,6 @@ from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.review import require_reviewed
 from verticil.shared.study.states import State
-from verticil.shared.transport.client import Connection, GrpcControl
-from verticil.shared.transport.errors_on_wire import retriable
-from verticil.shared.transport.interface import Control
 from verticil.wire.v1 import common_pb2, control_pb2
 
 WAIT_SECONDS: Final = 2

@@ -33,8 +33,8 @@ from typing import Any, Final
 
 from verticil.party.config import load_party
 from verticil.party.operator import reports
-from verticil.shared.config import load_federation
-from verticil.shared.errors import GateFailed, InternalFault, VerticilError
+from verticil.shared.core.errors import GateFailed, InternalFault, VerticilError
+from verticil.shared.documents.config import load_federation
 from verticil.shared.privacy.figures import total_epsilon
 from verticil.shared.study.canonical import digest as study_digest
 from verticil.shared.study.protocols import PROTOCOLS, protocol_of

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from verticil.pki.files import write_new
-from verticil.shared.config import RELAY
-from verticil.shared.errors import Misuse, PeerFault
+from verticil.shared.core.errors import Misuse, PeerFault
+from verticil.shared.documents.config import RELAY
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.review import require_reviewed

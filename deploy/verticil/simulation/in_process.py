@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from verticil.analyst.draft import column_rules, dataset_rule
 from verticil.party.dataset.table import DatasetRule, header, missing_columns, read_parts
-from verticil.shared.errors import DataFault, Misuse, PeerFault, VerticilError, from_code
-from verticil.shared.model.network import Network
+from verticil.shared.core.errors import DataFault, Misuse, PeerFault, VerticilError, from_code
+from verticil.shared.numerics.model.network import Network
 from verticil.shared.study.document import Study
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from verticil.evaluate.measures.fidelity import Comparison
     from verticil.miner.service.node import MinerNode
-    from verticil.shared.evaluation.fidelity import Comparison
-    from verticil.shared.identity.identity import Identity
-    from verticil.shared.transport.interface import Coordinator, Peer, Service
+    from verticil.shared.federation.identity.identity import Identity
+    from verticil.shared.federation.transport.interface import Coordinator, Peer, Service
     from verticil.simulation.provision import Provisioned, Site
 
 Tables: TypeAlias = "Mapping[str, Path | str | pd.DataFrame | DatasetRule] | Path | str | pd.DataFrame"
@@ -96,7 +96,7 @@ def simulate(
         out: folder to make for the release; the authority's certificate is put beside it as ``ca.crt``. None: no folder.
         id_column: name of the id column.
         seed: derive site secrets and linkage key from it, so that the same call gives the same release; None: random.
-        compare: measure the distances to the real joint data (`verticil.shared.evaluation.fidelity`).
+        compare: measure the distances to the real joint data (`verticil.evaluate.measures.fidelity`).
         unreviewed: run a draft that its author has not reviewed, too.
         wrap: for tests: put something between each party and the miner, given the party's name and its connection.
         wrap_peer: for tests: put something between two parties that meet, see `WrapPeer`.
@@ -207,12 +207,12 @@ async def run_federation(
     Raises:
         VerticilError: what ended the study or a node.
     """
-    from verticil.shared.config import load_federation
-    from verticil.shared.identity.pki import load_credentials, utc_now
+    from verticil.shared.documents.config import load_federation
+    from verticil.shared.federation.identity.pki import load_credentials, utc_now
+    from verticil.shared.federation.transport.in_memory import InMemoryControl
     from verticil.shared.release.download import fetch_release
     from verticil.shared.study.canonical import to_bytes
     from verticil.shared.study.protocols import protocol_of
-    from verticil.shared.transport.in_memory import InMemoryControl
     from verticil.simulation.analyst import follow_study
     from verticil.wire.v1 import control_pb2
 
@@ -271,7 +271,7 @@ def _result(
 ) -> Simulated:
     import pandas as pd
 
-    from verticil.shared.formats import model_json
+    from verticil.shared.release.formats import model_json
     from verticil.simulation.summary import (
         chains_text,
         compare_with_tables,
@@ -310,7 +310,7 @@ class _Memory:
         self._wrap = wrap
 
     def dial(self, name: str) -> Peer:
-        from verticil.shared.transport.in_memory import InMemoryPeer
+        from verticil.shared.federation.transport.in_memory import InMemoryPeer
 
         if (service := self._services.get(name)) is None:
             raise PeerFault("UNREACHABLE", f"'{name}' does not serve its peers yet")
@@ -344,8 +344,8 @@ async def run_peers(
         release: folder to make: the parties' releases are equal, and this is one of them.
         wrap_peer: see `WrapPeer`.
     """
-    from verticil.shared.config import RELAY
-    from verticil.shared.identity.pki import utc_now
+    from verticil.shared.documents.config import RELAY
+    from verticil.shared.federation.identity.pki import utc_now
     from verticil.shared.study.protocols import protocol_of
     from verticil.simulation.peers import load_everywhere, take_home, until_published
 
@@ -382,8 +382,8 @@ async def serving_miner(
     from verticil.miner.config import load_miner
     from verticil.miner.scheduler.learning import InlineLearning
     from verticil.miner.service.node import MinerNode, sealing_of
-    from verticil.shared.identity.pki import load_credentials
-    from verticil.shared.identity.signing import SigningKey
+    from verticil.shared.federation.identity.pki import load_credentials
+    from verticil.shared.federation.identity.signing import SigningKey
 
     config = load_miner(made.miner / "miner.toml")
     credentials = load_credentials(config.certificate, config.key, config.federation)
@@ -417,8 +417,8 @@ def _parties(
     """Start the nodes of the parties; `between`: they reach each other, too."""
     from verticil.party.config import load_party
     from verticil.party.daemon import run_party
-    from verticil.shared.identity.pki import load_credentials
-    from verticil.shared.transport.in_memory import InMemoryCoordinator
+    from verticil.shared.federation.identity.pki import load_credentials
+    from verticil.shared.federation.transport.in_memory import InMemoryCoordinator
 
     services: dict[str, Service] = {}
     tasks: list[asyncio.Task[None]] = []

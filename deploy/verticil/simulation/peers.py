@@ -20,7 +20,7 @@ from typing import Final
 from verticil.party.config import load_party
 from verticil.party.operator import commands, peer_commands
 from verticil.party.operator.view_model import StudyStatus
-from verticil.shared.errors import InternalFault, PeerFault, VerticilError, from_code
+from verticil.shared.core.errors import InternalFault, PeerFault, VerticilError, from_code
 from verticil.shared.release.verification import VerifiedRelease, verify_release
 from verticil.shared.study.document import Study
 

@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from verticil.shared.config import RELAY, load_federation
-from verticil.shared.errors import InternalFault, VerticilError, from_code
+from verticil.shared.core.errors import InternalFault, VerticilError, from_code
+from verticil.shared.documents.config import RELAY, load_federation
 from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.reading import read_study
 from verticil.simulation.analyst import CarriedOut, carry_out

@@ -25,12 +25,12 @@ from verticil.party.dataset.table import DatasetRule
 from verticil.party.policy.decision_store import ApproverKey
 from verticil.party.site import init_state
 from verticil.pki.files import quoted, write_federation, write_new, write_secret
-from verticil.shared.config import RELAY, read_toml
-from verticil.shared.identity.authority import create_authority, issue, new_sealing_pem
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.signing import public_key_text
-from verticil.shared.identity.spoken import spoken
-from verticil.shared.membership.installation import public_sealing_key
+from verticil.shared.documents.config import RELAY, read_toml
+from verticil.shared.federation.identity.authority import create_authority, issue, new_sealing_pem
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.signing import public_key_text
+from verticil.shared.federation.identity.spoken import spoken
+from verticil.shared.federation.membership.installation import public_sealing_key
 from verticil.shared.study.masked import MINER
 from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.reading import simulation_seed_from

@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from verticil.shared.arrays import Codes
-from verticil.shared.formats import posterior
+from verticil.shared.core.arrays import Codes
+from verticil.shared.documents.view import inlined
+from verticil.shared.release.formats import posterior
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocol import Statement
 from verticil.shared.study.protocols import protocol_of
-from verticil.shared.view import inlined
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from numpy.typing import NDArray
 
-    from verticil.shared.evaluation.fidelity import Comparison
-    from verticil.shared.model.schema import Variable
+    from verticil.evaluate.measures.fidelity import Comparison
+    from verticil.shared.numerics.model.schema import Variable
     from verticil.simulation.provision import Provisioned
 
 _LISTED: Final = 10
@@ -112,7 +112,7 @@ def _document(release: Path) -> dict[str, Any]:
 
 def _statement(release: Path, study: Study) -> Statement | None:
     """What the release says of its study's protocol."""
-    from verticil.shared.formats import model_json
+    from verticil.shared.release.formats import model_json
 
     dag = model_json.read((release / "model.json").read_bytes()).dag
     return protocol_of(study).statement(study, dag)
@@ -127,7 +127,7 @@ def chains_text(release: Path) -> str:
     path = release / posterior.FILE
     if not path.exists():
         return ""
-    from verticil.shared.formats import model_json
+    from verticil.shared.release.formats import model_json
     from verticil.shared.release.posterior import posterior_remarks
 
     schema = model_json.read((release / "model.json").read_bytes()).schema
@@ -173,8 +173,8 @@ def compare_with_tables(made: Provisioned, release: Path, study: Study, *, seed:
     import numpy as np
     import pandas as pd
 
-    from verticil.shared.evaluation.fidelity import compare
-    from verticil.shared.knowledge.columns import columns
+    from verticil.evaluate.measures.fidelity import compare
+    from verticil.shared.numerics.knowledge.columns import columns
 
     real = real_codes(made, study)
     table = pd.read_parquet(release / "synthetic.parquet")

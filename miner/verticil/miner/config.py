@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from verticil.shared.config import Federation, check_address, load_federation, path_in, read_toml
-from verticil.shared.table import Table
-from verticil.shared.transport.metrics import metrics_address
+from verticil.shared.documents.config import Federation, check_address, load_federation, path_in, read_toml
+from verticil.shared.documents.table import Table
+from verticil.shared.federation.transport.metrics import metrics_address
 
 _MEBIBYTE: Final = 1_048_576
 

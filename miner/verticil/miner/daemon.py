@@ -29,17 +29,17 @@ from verticil.miner.scheduler.learning import SpawnedLearning
 from verticil.miner.service.metrics import miner_gauges
 from verticil.miner.service.node import MinerNode
 from verticil.miner.storage.audit import MinerAudit
-from verticil.shared.audit import Refusals, RefusedLine, audit_writer, expiry_notice
-from verticil.shared.disk import create_file
-from verticil.shared.errors import DataFault, Misuse
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.pki import CredentialSource, check_validity, load_credentials, utc_now
-from verticil.shared.membership.current import FollowedCredentials
-from verticil.shared.transport.authorization import Revocations, check_revoked
-from verticil.shared.transport.interface import Control, Coordinator, bind
-from verticil.shared.transport.metrics import Metrics
-from verticil.shared.transport.server import RpcServer
-from verticil.shared.vitals import Vitals, require_room
+from verticil.shared.core.errors import DataFault, Misuse
+from verticil.shared.core.vitals import Vitals, require_room
+from verticil.shared.federation.audit import Refusals, RefusedLine, audit_writer, expiry_notice
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.pki import CredentialSource, check_validity, load_credentials, utc_now
+from verticil.shared.federation.membership.current import FollowedCredentials
+from verticil.shared.federation.transport.authorization import Revocations, check_revoked
+from verticil.shared.federation.transport.interface import Control, Coordinator, bind
+from verticil.shared.federation.transport.metrics import Metrics
+from verticil.shared.federation.transport.server import RpcServer
+from verticil.shared.storage.disk import create_file
 
 _log: Final = logging.getLogger(__name__)
 _GRACE_SECONDS: Final = 20.0

@@ -62,14 +62,14 @@ from verticil.party.protocol.masked.rounds import end_restored
 from verticil.party.site import Site
 from verticil.party.storage.database import FILE_NAME as DATABASE
 from verticil.party.storage.database import Database
-from verticil.shared.config import path_in, read_toml
-from verticil.shared.disk import write_fault
-from verticil.shared.durable import rename, sync_directory, sync_file
-from verticil.shared.errors import DataFault, GateFailed, Misuse
-from verticil.shared.identity.pki import key_files, utc_now
-from verticil.shared.membership.revocation import FILE_NAME as DENY_LIST
-from verticil.shared.view import left_out
-from verticil.shared.vitals import FILE_NAME as HEALTH
+from verticil.shared.core.errors import DataFault, GateFailed, Misuse
+from verticil.shared.core.vitals import FILE_NAME as HEALTH
+from verticil.shared.documents.config import path_in, read_toml
+from verticil.shared.documents.view import left_out
+from verticil.shared.federation.identity.pki import key_files, utc_now
+from verticil.shared.federation.membership.revocation import FILE_NAME as DENY_LIST
+from verticil.shared.storage.disk import write_fault
+from verticil.shared.storage.durable import rename, sync_directory, sync_file
 
 BETWEEN_PEERS: Final = (
     "what was sent after this backup was made is known to the miner and to peers alone: start once with"

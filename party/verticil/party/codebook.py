@@ -23,10 +23,10 @@ from typing import TypeVar, cast
 from verticil.party.dataset.releases import Column
 from verticil.party.dataset.table import DatasetRule
 from verticil.party.limits.rules import ColumnCodebook, Combinations, Known, codebook_of
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.table import Table, near_hint
 from verticil.shared.study.codebook import CODEBOOK_KEYS, codebook_from
 from verticil.shared.study.vocabulary import NORMALISE_STEPS
-from verticil.shared.table import Table, near_hint
 
 T = TypeVar("T")
 

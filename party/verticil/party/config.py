@@ -31,16 +31,24 @@ from verticil.party.limits.policy import (
 )
 from verticil.party.limits.rules import Known, Rule
 from verticil.party.limits.same_people import APART, GONE, WORDS, SamePeople, circle_from
-from verticil.shared.channels.privacy import Breach
-from verticil.shared.config import RELAY, Federation, check_address, listen_address, load_federation, path_in, read_toml
-from verticil.shared.errors import Misuse
-from verticil.shared.identity.signing import public_key_from
-from verticil.shared.identity.spoken import says
+from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.config import (
+    RELAY,
+    Federation,
+    check_address,
+    listen_address,
+    load_federation,
+    path_in,
+    read_toml,
+)
+from verticil.shared.documents.record import read
+from verticil.shared.documents.table import Table, is_name
+from verticil.shared.federation.identity.signing import public_key_from
+from verticil.shared.federation.identity.spoken import says
+from verticil.shared.federation.transport.metrics import metrics_address
+from verticil.shared.mechanisms.privacy import Breach
 from verticil.shared.privacy.accounts import DEALER, PUBLIC, Cost, Limits, Reader
-from verticil.shared.record import read
 from verticil.shared.study.masked import MINER
-from verticil.shared.table import Table, is_name
-from verticil.shared.transport.metrics import metrics_address
 
 DEFAULT_PAGE: Final = ("127.0.0.1", 8899)
 REVIEW_MEGABYTES: Final = 256

@@ -49,20 +49,20 @@ from verticil.party.protocol.randomization import Spool
 from verticil.party.protocol.relay.network import RelayNetwork
 from verticil.party.site import Site
 from verticil.party.storage.database import DaemonLock
-from verticil.shared import logs
-from verticil.shared.audit import Refusals, RefusedLine, audit_writer, expiry_notice
-from verticil.shared.errors import Misuse
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.pki import CredentialSource, load_credentials, utc_now
-from verticil.shared.identity.signing import SigningKey
-from verticil.shared.membership.current import FollowedCredentials
-from verticil.shared.membership.revocation import FILE_NAME, DenyList
+from verticil.shared.core import logs
+from verticil.shared.core.errors import Misuse
+from verticil.shared.core.vitals import Vitals, require_room
+from verticil.shared.federation.audit import Refusals, RefusedLine, audit_writer, expiry_notice
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.pki import CredentialSource, load_credentials, utc_now
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.membership.current import FollowedCredentials
+from verticil.shared.federation.membership.revocation import FILE_NAME, DenyList
+from verticil.shared.federation.transport.authorization import EMPTY_DENY_LIST, Revocations
+from verticil.shared.federation.transport.client import Connection, GrpcCoordinator
+from verticil.shared.federation.transport.interface import Coordinator
+from verticil.shared.federation.transport.metrics import Metrics
 from verticil.shared.release.statement import software_text
-from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
-from verticil.shared.transport.client import Connection, GrpcCoordinator
-from verticil.shared.transport.interface import Coordinator
-from verticil.shared.transport.metrics import Metrics
-from verticil.shared.vitals import Vitals, require_room
 
 _log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ variable. They are in memory or, of very many people, in a file without a name i
 is released of a record is one code of each unit: of a compound the code of its combination. Every value has one: where the
 study declares none for it, a category that is drawn for the record (`verticil.party.dataset.substitutes`).
 
-The flag of a rule (`verticil.shared.knowledge`) stands in no table: it is written from the codes of its rule's columns, which are
-all in one data set. What it means is part of its codebook.
+The flag of a rule (`verticil.shared.numerics.knowledge`) stands in no table: it is written from the codes of its rule's columns,
+which are all in one data set. What it means is part of its codebook.
 
 A party may have several data sets. A variable belongs to the one that names it in a ``columns`` rule, else to the only one
 whose table has such a column; the party's people in a study are those who are in all the data sets that the study uses. The
@@ -39,16 +39,16 @@ from verticil.party.dataset.source import Batch, read_batches
 from verticil.party.dataset.source_fingerprints import SourceFingerprints
 from verticil.party.dataset.table import DatasetRule, header, with_properties
 from verticil.party.storage.secret import SiteSecret, secret_id
-from verticil.shared.alignment.merkle import Tree
-from verticil.shared.arrays import Codes, taken, typed
-from verticil.shared.errors import Misuse, PeerFault, Refusal
-from verticil.shared.knowledge.columns import flag_codes, narrowed
-from verticil.shared.knowledge.rules import Flag, Knowledge
-from verticil.shared.model.schema import Variable
-from verticil.shared.nameless import KeptRows
+from verticil.shared.core.arrays import Codes, taken, typed
+from verticil.shared.core.errors import Misuse, PeerFault, Refusal
+from verticil.shared.federation.alignment.merkle import Tree
+from verticil.shared.numerics.knowledge.columns import flag_codes, narrowed
+from verticil.shared.numerics.knowledge.rules import Flag, Knowledge
+from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.privacy.events import column_reader
 from verticil.shared.privacy.figures import column_event
 from verticil.shared.storage.database import disk_faults
+from verticil.shared.storage.nameless import KeptRows
 from verticil.shared.study.document import Study
 
 

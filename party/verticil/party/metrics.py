@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from verticil.party.site import Site
-from verticil.shared.identity.pki import CredentialSource
+from verticil.shared.federation.identity.pki import CredentialSource
+from verticil.shared.federation.transport.metrics import Gauge
 from verticil.shared.privacy.accounts import COLUMNS, PUBLIC, READERS
 from verticil.shared.study.states import State
-from verticil.shared.transport.metrics import Gauge
 
 _RETRYING: Final = re.compile(r"trying again: ([A-Z_]+)")
 """How the stage of a study begins that waits to be tried again."""

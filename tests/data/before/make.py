@@ -28,7 +28,7 @@ import numpy as np
 from verticil.cli.main import main
 from verticil.party import office
 from verticil.party.config import load_party
-from verticil.shared.identity import authority
+from verticil.shared.federation.identity import authority
 from verticil.simulation import provision as provisioning
 from verticil.simulation.peers import free_addresses, load_everywhere, standing, take_home
 

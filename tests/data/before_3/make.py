@@ -25,7 +25,7 @@ import numpy as np
 from verticil.party.config import DatasetRule
 from verticil.party.operator import commands
 from verticil.party.site import Site
-from verticil.shared.channels.gaussian import ShareNoise, share_key
+from verticil.shared.mechanisms.gaussian import ShareNoise, share_key
 from verticil.simulation.peers import load_everywhere, standing, take_home
 
 office = types.ModuleType("verticil.party.office")  # where it was before, and how it answered

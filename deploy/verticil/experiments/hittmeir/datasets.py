@@ -24,12 +24,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from verticil.evaluate.measures.utility import Labelled
 from verticil.party.dataset.encoding import Codebook
-from verticil.shared.arrays import Codes, Floats
-from verticil.shared.errors import DataFault
-from verticil.shared.evaluation.utility import Labelled
-from verticil.shared.model.schema import Missing, Schema, Variable
-from verticil.shared.release.synthesis import decode
+from verticil.shared.core.arrays import Codes, Floats
+from verticil.shared.core.errors import DataFault
+from verticil.shared.numerics.model.schema import Missing, Schema, Variable
+from verticil.shared.synthesis.synthesis import decode
 
 Texts = Mapping[str, NDArray[np.object_]]
 """A table as it is read: an array of texts for each column."""

@@ -22,12 +22,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.evaluate.measures import fidelity
+from verticil.evaluate.measures.disclosure import Disclosure, Known, disclosure, majority_share
+from verticil.evaluate.measures.utility import Labelled, Utility, f_score, utility
 from verticil.experiments.hittmeir.datasets import DataSet, Split, View, drawn, splits, view
 from verticil.experiments.hittmeir.scale import Scale, Step, generations_for
 from verticil.experiments.hittmeir.synthesizer import Custom, Method, Recipe, describe, generate, randomized
-from verticil.shared.evaluation import fidelity
-from verticil.shared.evaluation.disclosure import Disclosure, Known, disclosure, majority_share
-from verticil.shared.evaluation.utility import Labelled, Utility, f_score, utility
 
 ACCURACY_K: Final = 3
 """The k of the randomized columns, and of the row with all predictors."""

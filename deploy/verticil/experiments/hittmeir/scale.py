@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from verticil.evaluate.measures.utility import CLASSIFIERS
 from verticil.experiments.hittmeir.datasets import DataSet, splits
 from verticil.experiments.hittmeir.synthesizer import Method, Recipe, describe, generate, warm_up
-from verticil.shared.evaluation.utility import CLASSIFIERS
 
 Step = Callable[[str], None]
 """Called with what is being done, in words."""

@@ -28,15 +28,15 @@ from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.greedy import GreedySearch
 from verticil.miner.learning.search.protocol import SearchProblem, SearchResult, run_search
 from verticil.party.dataset.perturb import perturb, record_tags
-from verticil.shared.arrays import Codes
-from verticil.shared.channels.transition import Transition, identity, quantize, symmetric
-from verticil.shared.estimation.design import ColumnUnit, family_design
-from verticil.shared.estimation.information import plug_in_information
-from verticil.shared.estimation.parameters import family_parameters
-from verticil.shared.model.constraints import declared_constraints
-from verticil.shared.model.network import Network
-from verticil.shared.model.schema import Schema
-from verticil.shared.release.synthesis import sample_codes
+from verticil.shared.core.arrays import Codes
+from verticil.shared.mechanisms.transition import Transition, identity, quantize, symmetric
+from verticil.shared.numerics.estimation.design import ColumnUnit, family_design
+from verticil.shared.numerics.estimation.information import plug_in_information
+from verticil.shared.numerics.estimation.parameters import family_parameters
+from verticil.shared.numerics.model.constraints import declared_constraints
+from verticil.shared.numerics.model.network import Network
+from verticil.shared.numerics.model.schema import Schema
+from verticil.shared.synthesis.synthesis import sample_codes
 
 MAX_CELLS: Final = 10_000_000
 """Most cells of a family's table where nothing is randomized. The paper has no such limit, and no family here comes near it:

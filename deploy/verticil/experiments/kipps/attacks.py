@@ -23,12 +23,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from verticil.evaluate.measures.coded import CodedTable
+from verticil.evaluate.measures.utility import area_under_curve
 from verticil.experiments.kipps.datasets import DataSet, recoded
 from verticil.experiments.kipps.measures import features
-from verticil.shared.arrays import Bools, Floats
-from verticil.shared.evaluation.coded import CodedTable
-from verticil.shared.evaluation.utility import area_under_curve
-from verticil.shared.knowledge.support import support
+from verticil.shared.core.arrays import Bools, Floats
+from verticil.shared.numerics.knowledge.support import support
 
 Publish = Callable[[pd.DataFrame, int], pd.DataFrame]
 """(records, a seed) -> what is published of them, as many."""

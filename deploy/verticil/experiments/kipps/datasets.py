@@ -28,14 +28,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from verticil.evaluate.measures.coded import CodedTable
 from verticil.experiments.hittmeir import datasets as hittmeir
-from verticil.shared.arrays import Codes
-from verticil.shared.channels.transition import identity, quantize
-from verticil.shared.errors import DataFault
-from verticil.shared.evaluation.coded import CodedTable
-from verticil.shared.knowledge.columns import Columns, columns
-from verticil.shared.knowledge.rules import Condition, Function, Knowledge, Rule, SoftRule
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.core.arrays import Codes
+from verticil.shared.core.errors import DataFault
+from verticil.shared.mechanisms.transition import identity, quantize
+from verticil.shared.numerics.knowledge.columns import Columns, columns
+from verticil.shared.numerics.knowledge.rules import Condition, Function, Knowledge, Rule, SoftRule
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.codebook import bin_labels
 from verticil.shared.study.document import StructureRule, Study
 from verticil.shared.study.unit import Unit

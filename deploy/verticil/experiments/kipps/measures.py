@@ -9,15 +9,15 @@ from typing import Final
 
 import numpy as np
 
+from verticil.evaluate.measures.coded import CodedTable
+from verticil.evaluate.measures.fidelity import distances
+from verticil.evaluate.measures.propensity import logistic_propensity, tree_propensity
+from verticil.evaluate.measures.regression import agreement, coefficients
+from verticil.evaluate.measures.univariate import univariate
+from verticil.evaluate.measures.utility import Labelled, utility
 from verticil.experiments.kipps.datasets import DataSet, recoded
-from verticil.shared.arrays import Floats
-from verticil.shared.evaluation.coded import CodedTable
-from verticil.shared.evaluation.fidelity import distances
-from verticil.shared.evaluation.propensity import logistic_propensity, tree_propensity
-from verticil.shared.evaluation.regression import agreement, coefficients
-from verticil.shared.evaluation.univariate import univariate
-from verticil.shared.evaluation.utility import Labelled, utility
-from verticil.shared.knowledge.support import support
+from verticil.shared.core.arrays import Floats
+from verticil.shared.numerics.knowledge.support import support
 
 CLASSIFIERS: Final = {
     "RF": "random forest",
@@ -26,7 +26,7 @@ CLASSIFIERS: Final = {
     "SV": "support vectors",
     "NN": "neural network",
 }
-"""The paper's, as `shared.evaluation.utility` calls them."""
+"""The paper's, as `evaluate.measures.utility` calls them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

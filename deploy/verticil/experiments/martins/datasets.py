@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from verticil.experiments.martins.paper import TRUE_GRAPHS, TRUE_SHARES
 from verticil.experiments.privbayes.datasets import survey_texts
-from verticil.shared.errors import DataFault
-from verticil.shared.model.network import Family, Network
-from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.posterior.predictive import draw_records
-from verticil.shared.posterior.statistics import Records
+from verticil.shared.core.errors import DataFault
+from verticil.shared.numerics.model.network import Family, Network
+from verticil.shared.numerics.model.schema import Schema, Variable
+from verticil.shared.numerics.posterior.predictive import draw_records
+from verticil.shared.numerics.posterior.statistics import Records
 
 AGE_LIMIT: Final = 50
 EARNERS_FROM: Final = 15

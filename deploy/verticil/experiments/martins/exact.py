@@ -17,9 +17,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from verticil.shared.arrays import Floats
-from verticil.shared.model.graph import Dag
-from verticil.shared.posterior.parent_sets import ParentSets
+from verticil.shared.core.arrays import Floats
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.posterior.parent_sets import ParentSets
 
 MOST_VARIABLES = 12
 

@@ -26,14 +26,14 @@ from verticil.experiments.martins.paper import (
     TRUE_GRAPHS,
     Shown,
 )
-from verticil.shared.arrays import Floats
-from verticil.shared.model.graph import Dag
-from verticil.shared.posterior.chains import Chains, sample_graphs
-from verticil.shared.posterior.parent_sets import ParentSets, parent_sets
-from verticil.shared.posterior.predictive import chosen_graphs
-from verticil.shared.posterior.prior import StructurePrior
-from verticil.shared.posterior.sample import GraphSample
-from verticil.shared.posterior.statistics import ChiSquare, Overlap, Records, Share, Statistic
+from verticil.shared.core.arrays import Floats
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.posterior.chains import Chains, sample_graphs
+from verticil.shared.numerics.posterior.parent_sets import ParentSets, parent_sets
+from verticil.shared.numerics.posterior.predictive import chosen_graphs
+from verticil.shared.numerics.posterior.prior import StructurePrior
+from verticil.shared.numerics.posterior.sample import GraphSample
+from verticil.shared.numerics.posterior.statistics import ChiSquare, Overlap, Records, Share, Statistic
 
 Step = Callable[[str], None]
 """Called with what is being done, in words."""

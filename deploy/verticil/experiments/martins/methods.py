@@ -17,13 +17,13 @@ import numpy as np
 
 from verticil.experiments.martins.datasets import binary_schema, certain_family
 from verticil.experiments.martins.paper import LEVEL, SETS
-from verticil.shared.arrays import Floats
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Network
-from verticil.shared.posterior.combining import of_spread
-from verticil.shared.posterior.local_scores import bdeu_score, dirichlet_score
-from verticil.shared.posterior.predictive import Prior, draw_records, parameters_drawn, predictive
-from verticil.shared.posterior.statistics import Records, Statistic
+from verticil.shared.core.arrays import Floats
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Network
+from verticil.shared.numerics.posterior.combining import of_spread
+from verticil.shared.numerics.posterior.local_scores import bdeu_score, dirichlet_score
+from verticil.shared.numerics.posterior.predictive import Prior, draw_records, parameters_drawn, predictive
+from verticil.shared.numerics.posterior.statistics import Records, Statistic
 
 _ROUNDS: Final = 1000
 _FITTED: Final = 1e-10  # largest change of a cell's share in a round

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from verticil.shared.model.graph import Dag
+from verticil.shared.numerics.model.graph import Dag
 
 REPLICATES: Final = 10
 LEVEL: Final = 0.98

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.experiments.hittmeir import datasets
-from verticil.shared.arrays import Codes, Floats
-from verticil.shared.errors import DataFault
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.core.arrays import Codes, Floats
+from verticil.shared.core.errors import DataFault
+from verticil.shared.numerics.model.schema import Schema, Variable
 
 RANGES: Final = 20
 """Of a number."""

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from verticil.evaluate.measures.fidelity import distances
 from verticil.experiments.privbayes.datasets import Table, adult, first, survey
 from verticil.experiments.privbayes.lines import PROJECTIONS, Line, privbayes_records
 from verticil.experiments.privbayes.nist import Scores, scores
-from verticil.shared.evaluation.fidelity import distances
-from verticil.shared.privbayes.distributions import Projection
-from verticil.shared.privbayes.noise import Relation
+from verticil.shared.numerics.privbayes.distributions import Projection
+from verticil.shared.numerics.privbayes.noise import Relation
 
 Step = Callable[[str], None]
 """Called with what is being done, in words."""

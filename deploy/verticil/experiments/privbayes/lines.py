@@ -2,10 +2,10 @@
 
 A curator has the whole table and draws noise on what is measured of it: PrivBayes, with negative counts projected by least
 squares (simplex) or clipped as in the paper, and with its three samplers; one joint model of noisy tables of all pairs
-(`verticil.shared.joint`); and the columns on their own, with the whole budget on them. A federation has no such person: each
-column is randomized by its party, at equal contrast (`verticil.shared.channels.allocation`), with the whole epsilon for all
-columns of a record and no delta, and the product's own learning makes of them what a release has: records of the mean of joint
-model and network that the miner chooses. Beside them stand a resample of the
+(`verticil.shared.numerics.joint`); and the columns on their own, with the whole budget on them. A federation has no such person:
+each column is randomized by its party, at equal contrast (`verticil.shared.mechanisms.allocation`), with the whole epsilon for
+all columns of a record and no delta, and the product's own learning makes of them what a release has: records of the mean of
+joint model and network that the miner chooses. Beside them stand a resample of the
 records (what other people of the same kind would score: the floor of any error) and the records' columns put together at random.
 """
 
@@ -23,23 +23,23 @@ import numpy as np
 from verticil.experiments.privbayes.datasets import Table
 from verticil.miner.learning.learn import LearnResult, learn
 from verticil.party.dataset.perturb import perturb, record_tags
-from verticil.shared.arrays import Codes
-from verticil.shared.channels.allocation import equal_contrast
-from verticil.shared.channels.share_noise import DISCRETE, ShareNoise
-from verticil.shared.channels.transition import identity, quantize, symmetric
-from verticil.shared.estimation.design import ColumnUnit
-from verticil.shared.joint.count import from_columns
-from verticil.shared.joint.estimate import estimate
-from verticil.shared.joint.noisy_tables import MeasuredTable
-from verticil.shared.model.network import Network
+from verticil.shared.core.arrays import Codes
+from verticil.shared.mechanisms.allocation import equal_contrast
+from verticil.shared.mechanisms.share_noise import DISCRETE, ShareNoise
+from verticil.shared.mechanisms.transition import identity, quantize, symmetric
+from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.joint.count import from_columns
+from verticil.shared.numerics.joint.estimate import estimate
+from verticil.shared.numerics.joint.noisy_tables import MeasuredTable
+from verticil.shared.numerics.model.network import Network
+from verticil.shared.numerics.privbayes.distributions import Projection
+from verticil.shared.numerics.privbayes.fitting import Fitted, fit
+from verticil.shared.numerics.privbayes.noise import Relation
 from verticil.shared.privacy.privbayes import noise_for
-from verticil.shared.privbayes.distributions import Projection
-from verticil.shared.privbayes.fitting import Fitted, fit
-from verticil.shared.privbayes.noise import Relation
-from verticil.shared.release.joint_records import joint_codes
-from verticil.shared.release.synthesis import sample_codes
 from verticil.shared.study.document import ReleaseRule, Sampling, StructureRule, Study
 from verticil.shared.study.unit import Unit
+from verticil.shared.synthesis.joint_records import joint_codes
+from verticil.shared.synthesis.synthesis import sample_codes
 
 DELTA: Final = 1e-9
 

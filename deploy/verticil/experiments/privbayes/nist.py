@@ -29,9 +29,9 @@ from typing import Final
 
 import numpy as np
 
+from verticil.evaluate.measures.fidelity import distances
 from verticil.experiments.privbayes.datasets import Table
-from verticil.shared.arrays import Bools, Codes, Floats
-from verticil.shared.evaluation.fidelity import distances
+from verticil.shared.core.arrays import Bools, Codes, Floats
 
 CLUSTERINGS: Final = 100
 CLASSIFICATIONS: Final = 300

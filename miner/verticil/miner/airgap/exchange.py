@@ -27,7 +27,9 @@ from verticil.miner.config import MinerConfig
 from verticil.miner.rules.session import Session
 from verticil.miner.service.node import MinerNode
 from verticil.miner.storage.audit import MinerAudit
-from verticil.shared.airgap.bundle import (
+from verticil.shared.core.errors import Misuse, PeerFault, VerticilError
+from verticil.shared.documents.table import is_name
+from verticil.shared.federation.airgap.bundle import (
     BundleEncryption,
     BundleEntries,
     Item,
@@ -39,7 +41,7 @@ from verticil.shared.airgap.bundle import (
     unpack,
     verify_bundle,
 )
-from verticil.shared.airgap.exchange import (
+from verticil.shared.federation.airgap.exchange import (
     Closed,
     Exported,
     Imported,
@@ -49,21 +51,19 @@ from verticil.shared.airgap.exchange import (
     load_journal,
     store_journal,
 )
-from verticil.shared.alignment.statements import receiver
-from verticil.shared.disk import write_fault
-from verticil.shared.durable import remove_tree
-from verticil.shared.errors import Misuse, PeerFault, VerticilError
-from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.federation.alignment.statements import receiver
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.transport.chunks import make_chunks, plain_data
+from verticil.shared.federation.transport.errors_on_wire import from_detail, to_detail
+from verticil.shared.federation.transport.in_memory import InMemoryCoordinator
+from verticil.shared.federation.transport.interface import Coordinator
+from verticil.shared.federation.transport.version import PROTOCOL_VERSION
 from verticil.shared.release.download import CHANGED, fetch_release
+from verticil.shared.storage.disk import write_fault
+from verticil.shared.storage.durable import remove_tree
 from verticil.shared.study.names import chosen
 from verticil.shared.study.protocols import is_masked
 from verticil.shared.study.states import State, is_final
-from verticil.shared.table import is_name
-from verticil.shared.transport.chunks import make_chunks, plain_data
-from verticil.shared.transport.errors_on_wire import from_detail, to_detail
-from verticil.shared.transport.in_memory import InMemoryCoordinator
-from verticil.shared.transport.interface import Coordinator
-from verticil.shared.transport.version import PROTOCOL_VERSION
 from verticil.wire.v1 import carried_pb2, common_pb2, coordinator_pb2
 
 L = TypeVar("L", coordinator_pb2.PutPseudonymsRequest, coordinator_pb2.PutBlindedRequest)

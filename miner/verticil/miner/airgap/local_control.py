@@ -28,15 +28,15 @@ from verticil.miner.config import MinerConfig
 from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
 from verticil.miner.storage.audit import MinerAudit
-from verticil.shared.airgap.exchange import Closed, Exported, Imported
-from verticil.shared.disk import replace_file, write_fault
-from verticil.shared.durable import remove_tree, rename, sync_directory
-from verticil.shared.errors import Misuse, PeerFault, VerticilError, from_code
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.pki import load_credentials, utc_now
-from verticil.shared.json_document import Json
-from verticil.shared.transport.errors_on_wire import without_text
-from verticil.shared.view import document, viewed
+from verticil.shared.core.errors import Misuse, PeerFault, VerticilError, from_code
+from verticil.shared.documents.json_document import Json
+from verticil.shared.documents.view import document, viewed
+from verticil.shared.federation.airgap.exchange import Closed, Exported, Imported
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.pki import load_credentials, utc_now
+from verticil.shared.federation.transport.errors_on_wire import without_text
+from verticil.shared.storage.disk import replace_file, write_fault
+from verticil.shared.storage.durable import remove_tree, rename, sync_directory
 
 LOOK_SECONDS: Final = 0.5
 PATIENCE_SECONDS: Final = 5.0

@@ -46,20 +46,20 @@ from verticil.miner.learning.held_out import quick_network
 from verticil.miner.learning.model_tables import ModelTables, observed_of
 from verticil.miner.learning.tables import FamilyTables
 from verticil.miner.learning.whole_rows import source_of_records
-from verticil.shared.arrays import Codes, Floats, distinct_rows
-from verticil.shared.estimation.estimators import inverse_estimate
-from verticil.shared.joint import atoms
-from verticil.shared.joint.count import from_columns
-from verticil.shared.joint.estimate import JointEstimate, estimate, exactly, too_few_records
-from verticil.shared.joint.noisy_tables import NoisyTables
-from verticil.shared.joint.replicates import MOST, people, redrawn
-from verticil.shared.joint.work import Work
-from verticil.shared.knowledge.raking import raked
-from verticil.shared.knowledge.support import Support
-from verticil.shared.model.elimination import TooWideError, network_pair
-from verticil.shared.model.joint import JointModel, WeightedRecords
-from verticil.shared.model.network import Network
-from verticil.shared.release.synthesis import sample_codes
+from verticil.shared.core.arrays import Codes, Floats, distinct_rows
+from verticil.shared.numerics.estimation.estimators import inverse_estimate
+from verticil.shared.numerics.joint import atoms
+from verticil.shared.numerics.joint.count import from_columns
+from verticil.shared.numerics.joint.estimate import JointEstimate, estimate, exactly, too_few_records
+from verticil.shared.numerics.joint.noisy_tables import NoisyTables
+from verticil.shared.numerics.joint.replicates import MOST, people, redrawn
+from verticil.shared.numerics.joint.work import Work
+from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.support import Support
+from verticil.shared.numerics.model.elimination import TooWideError, network_pair
+from verticil.shared.numerics.model.joint import JointModel, WeightedRecords
+from verticil.shared.numerics.model.network import Network
+from verticil.shared.synthesis.synthesis import sample_codes
 
 WORLDS: Final = 3
 _LEAST: Final = 0.1

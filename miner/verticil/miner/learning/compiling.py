@@ -1,6 +1,6 @@
 """Compiling what the first studies of a miner need, before one waits for it: ``python -m verticil.miner.learning.compiling``.
 
-Every kernel is called once with the types that studies have, on a few records; numba keeps what it made (`shared.compiled`).
+Every kernel is called once with the types that studies have, on a few records; numba keeps what it made (`shared.core.compiled`).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from verticil.miner.learning.search.order import OrderSearch
 from verticil.miner.learning.search.protocol import SearchProblem, run_search
 from verticil.miner.learning.tables import FamilyTables
 from verticil.miner.learning.whole_rows import fitted
-from verticil.shared.channels.transition import quantize, symmetric
-from verticil.shared.estimation.design import ColumnUnit
-from verticil.shared.joint import atoms, mixture
-from verticil.shared.joint.count import from_columns
-from verticil.shared.joint.layout import Layout
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.release.joint_records import joint_codes
-from verticil.shared.release.synthesis import sample_codes
+from verticil.shared.mechanisms.transition import quantize, symmetric
+from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.joint import atoms, mixture
+from verticil.shared.numerics.joint.count import from_columns
+from verticil.shared.numerics.joint.layout import Layout
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.schema import Schema, Variable
+from verticil.shared.synthesis.joint_records import joint_codes
+from verticil.shared.synthesis.synthesis import sample_codes
 
 _STATES: Final = (2, 3, 2, 3)
 

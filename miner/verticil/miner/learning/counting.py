@@ -1,8 +1,8 @@
 """Counting randomized columns: the tables of all pairs, and the tables of families.
 
 Columns may be memory-mapped; they are read in blocks of records, and only blocks are held. Little work is done with the plain
-reference (`shared.estimation.contingency`), much with the compiled kernel (`groups`): the counts are the same, and a small
-study does not wait for a compiler. Every code is checked against its number of categories before it is used as an index.
+reference (`shared.numerics.estimation.contingency`), much with the compiled kernel (`groups`): the counts are the same, and a
+small study does not wait for a compiler. Every code is checked against its number of categories before it is used as an index.
 
 Which columns are counted together, so that one increment serves several pairs.
 
@@ -26,10 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.miner.learning.groups import count_groups, count_passes
-from verticil.shared.arrays import Codes
-from verticil.shared.errors import DataFault
-from verticil.shared.estimation import contingency
-from verticil.shared.estimation.design import FamilyDesign
+from verticil.shared.core.arrays import Codes
+from verticil.shared.core.errors import DataFault
+from verticil.shared.numerics.estimation import contingency
+from verticil.shared.numerics.estimation.design import FamilyDesign
 
 Method = Literal["auto", "kernel", "plain"]
 

@@ -1,7 +1,8 @@
 """From noisy tables to a network and a joint model, each with its uncertainty.
 
-What the tables say is all that may be looked at, so one joint model is estimated from all of them (`verticil.shared.joint`), a
-structure is searched in it, and the network's probabilities are its shares. Two kinds of intervals are told apart:
+What the tables say is all that may be looked at, so one joint model is estimated from all of them
+(`verticil.shared.numerics.joint`), a structure is searched in it, and the network's probabilities are its shares. Two kinds of
+intervals are told apart:
 
 - of a family whose own table was measured (a variable, or one with one parent, or three columns that the study names): from the
   unbiased estimate by that table, with the exact variance of people, randomization and noise;
@@ -35,23 +36,23 @@ from verticil.miner.learning.scores import PairScores
 from verticil.miner.learning.search.protocol import UNINTERRUPTED, Interruption, SearchResult, Stages
 from verticil.miner.learning.strength import EdgeStrength
 from verticil.miner.learning.structure import Search, run_method, search_problem
-from verticil.shared.arrays import Bools, Floats
-from verticil.shared.errors import DataFault
-from verticil.shared.estimation import parameters
-from verticil.shared.joint.estimate import JointEstimate, estimate, refitted
-from verticil.shared.joint.noisy_tables import NoisyTables
-from verticil.shared.joint.replicates import redrawn
-from verticil.shared.knowledge.support import Support
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.joint import JointModel
-from verticil.shared.model.network import Family, Marginal, Network, PairEstimate
-from verticil.shared.model.rounding import round_network
-from verticil.shared.privbayes.measuring import automatic_tau
-from verticil.shared.privbayes.scores import scores_of_tables
-from verticil.shared.privbayes.structure import learn_structure
-from verticil.shared.release.shares import model_shares
+from verticil.shared.core.arrays import Bools, Floats
+from verticil.shared.core.errors import DataFault
+from verticil.shared.numerics.estimation import parameters
+from verticil.shared.numerics.joint.estimate import JointEstimate, estimate, refitted
+from verticil.shared.numerics.joint.noisy_tables import NoisyTables
+from verticil.shared.numerics.joint.replicates import redrawn
+from verticil.shared.numerics.knowledge.support import Support
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.joint import JointModel
+from verticil.shared.numerics.model.network import Family, Marginal, Network, PairEstimate
+from verticil.shared.numerics.model.rounding import round_network
+from verticil.shared.numerics.privbayes.measuring import automatic_tau
+from verticil.shared.numerics.privbayes.scores import scores_of_tables
+from verticil.shared.numerics.privbayes.structure import learn_structure
 from verticil.shared.study.document import Study
 from verticil.shared.study.vocabulary import METHODS, MIXED_REPLICATES
+from verticil.shared.synthesis.shares import model_shares
 
 REPLICATES: Final = 20
 """Of the bootstrap. The standard error of a standard deviation from so many is 16 % of it."""

@@ -20,7 +20,7 @@ from typing import Final, cast
 
 import numpy as np
 
-from verticil.shared.arrays import Codes, Ints, give_back
+from verticil.shared.core.arrays import Codes, Ints, give_back
 
 Group = tuple[int, ...]
 

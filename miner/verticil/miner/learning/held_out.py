@@ -29,19 +29,19 @@ from numpy.typing import NDArray
 from verticil.miner.learning.counting import MAX_PAIR_CELLS, all_pair_tables, family_counts, family_tables
 from verticil.miner.learning.scores import PairScores
 from verticil.miner.learning.tables import FamilyTables
-from verticil.shared.arrays import Codes, Counts, Floats
-from verticil.shared.estimation.axes import apply_axes, plogp
-from verticil.shared.estimation.design import ColumnUnit, family_design
-from verticil.shared.estimation.estimators import em_projection
-from verticil.shared.estimation.information import Link, plug_in_information
-from verticil.shared.estimation.smaller_families import backed_off
-from verticil.shared.knowledge.raking import raked
-from verticil.shared.knowledge.support import Support
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Family, Network
-from verticil.shared.model.schema import Schema
-from verticil.shared.release.shares import no_records
-from verticil.shared.release.synthesis import sample_codes
+from verticil.shared.core.arrays import Codes, Counts, Floats
+from verticil.shared.numerics.estimation.axes import apply_axes, plogp
+from verticil.shared.numerics.estimation.design import ColumnUnit, family_design
+from verticil.shared.numerics.estimation.estimators import em_projection
+from verticil.shared.numerics.estimation.information import Link, plug_in_information
+from verticil.shared.numerics.estimation.smaller_families import backed_off
+from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.support import Support
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Family, Network
+from verticil.shared.numerics.model.schema import Schema
+from verticil.shared.synthesis.shares import no_records
+from verticil.shared.synthesis.synthesis import sample_codes
 
 BLOCKS: Final = 20
 MOST_PAIRS: Final = 2**15

@@ -9,13 +9,13 @@ import numpy as np
 from verticil.miner.learning.blend import blended
 from verticil.miner.learning.search.protocol import Interruption
 from verticil.miner.learning.whole_rows import source_of_records
-from verticil.shared.arrays import Codes
-from verticil.shared.joint.count import from_columns
-from verticil.shared.joint.estimate import JointEstimate, estimate
-from verticil.shared.knowledge.raking import raked
-from verticil.shared.model.network import Network
-from verticil.shared.release.synthesis import sample_codes
+from verticil.shared.core.arrays import Codes
+from verticil.shared.numerics.joint.count import from_columns
+from verticil.shared.numerics.joint.estimate import JointEstimate, estimate
+from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.model.network import Network
 from verticil.shared.study.document import Study
+from verticil.shared.synthesis.synthesis import sample_codes
 
 
 def asks_for_joint(study: Study) -> bool:

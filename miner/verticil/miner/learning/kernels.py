@@ -1,7 +1,7 @@
 """The compiled loop of counting; the loops of the searches stand in `search.compiled`.
 
-A kernel stands beside a plain reference that the tests compare it with: `shared.estimation.contingency` for counting. Callers
-check shapes, codes and dtypes; a kernel checks nothing.
+A kernel stands beside a plain reference that the tests compare it with: `shared.numerics.estimation.contingency` for counting.
+Callers check shapes, codes and dtypes; a kernel checks nothing.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.arrays import Codes
-from verticil.shared.compiled import compiled
+from verticil.shared.core.arrays import Codes
+from verticil.shared.core.compiled import compiled
 
 _STEP = 4096  # records whose cells are numbered before they are counted
 _CACHED = 4096  # cells of which four tables fit into a first-level cache of 32 KiB

@@ -1,9 +1,9 @@
 """From randomized columns and an effective study to a network with its uncertainty.
 
 Count all pairs and score them (`scores`), search a structure (`selection`), unless the study gives it; count each family,
-estimate its parameters (`shared.estimation.parameters`) and the strength of its edges (`strength`). A pure function of the
-columns and the study: no files, no clock, no global random state; it reports progress and can be stopped between short steps. It
-never sees a raw value, and does not know who sent a column.
+estimate its parameters (`shared.numerics.estimation.parameters`) and the strength of its edges (`strength`). A pure function of
+the columns and the study: no files, no clock, no global random state; it reports progress and can be stopped between short steps.
+It never sees a raw value, and does not know who sent a column.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from verticil.miner.learning.selection import Candidate, Found, search_columns
 from verticil.miner.learning.strength import EdgeStrength, edge_strengths
 from verticil.miner.learning.structure import Search
 from verticil.miner.learning.tables import FamilyTables
-from verticil.shared.arrays import Codes, Counts
-from verticil.shared.errors import DataFault
-from verticil.shared.estimation import parameters
-from verticil.shared.estimation.design import FamilyDesign
-from verticil.shared.joint.estimate import JointEstimate
-from verticil.shared.knowledge.support import Support
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import CONFIRMED, Family, Marginal, Network, PairEstimate
-from verticil.shared.model.rounding import round_network
-from verticil.shared.posterior.result import StructurePosterior
-from verticil.shared.release.shares import model_shares
+from verticil.shared.core.arrays import Codes, Counts
+from verticil.shared.core.errors import DataFault
+from verticil.shared.numerics.estimation import parameters
+from verticil.shared.numerics.estimation.design import FamilyDesign
+from verticil.shared.numerics.joint.estimate import JointEstimate
+from verticil.shared.numerics.knowledge.support import Support
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import CONFIRMED, Family, Marginal, Network, PairEstimate
+from verticil.shared.numerics.model.rounding import round_network
+from verticil.shared.numerics.posterior.result import StructurePosterior
 from verticil.shared.study.document import Study
 from verticil.shared.study.prior import estimator_of, negative_counts
+from verticil.shared.synthesis.shares import model_shares
 
 Progress = Callable[[str, int], None]
 

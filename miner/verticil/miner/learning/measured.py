@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from verticil.shared.arrays import Codes, Counts
-from verticil.shared.joint.count import from_columns
-from verticil.shared.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.core.arrays import Codes, Counts
+from verticil.shared.numerics.joint.count import from_columns
+from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
 from verticil.shared.study.document import Study
 from verticil.shared.study.tables import tables_of
 

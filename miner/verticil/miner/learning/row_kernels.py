@@ -7,8 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.arrays import Floats
-from verticil.shared.compiled import compiled
+from verticil.shared.core.arrays import Floats
+from verticil.shared.core.compiled import compiled
 
 Places = NDArray[np.int32]
 

@@ -2,10 +2,10 @@
 
 Pairs.
 
-What a score is stands in `verticil.shared.estimation.information`, which test of independence is valid for which randomization in
-`independence` beside it. Here all pairs are scored together: level `alpha` over all d(d-1)/2 pairs (Bonferroni). Pairs of columns
-that were randomized one by one come from the tables of all pairs, which are counted in one pass; each other pair is counted on
-its own.
+What a score is stands in `verticil.shared.numerics.estimation.information`, which test of independence is valid for which
+randomization in `independence` beside it. Here all pairs are scored together: level `alpha` over all d(d-1)/2 pairs (Bonferroni).
+Pairs of columns that were randomized one by one come from the tables of all pairs, which are counted in one pass; each other pair
+is counted on its own.
 
 Sets. The mutual information of a variable with several others jointly is, from columns that are not randomized,
 
@@ -24,7 +24,8 @@ With N^ the EM-corrected counts of a family (`EM_STEPS` steps), N^_jk of parent 
 
 lambda the contrast factor of a column (`contrast_factor`; 1 without randomization). `bic` gives the best synthetic records where
 noise is moderate, `bic-noise` by far the best structure (methods.md section 2). `information` is the mutual information of a
-variable with the joint of its parents, debiased and tested as `verticil.shared.estimation.information` does it for pairs.
+variable with the joint of its parents, debiased and tested as `verticil.shared.numerics.estimation.information` does it for
+pairs.
 
 `bdeu` is exact for data that are not randomized and wrong for corrected counts, which it takes for data: independent variables
 become dependent with a posterior above .99 (methods.md section 5). So it is there for columns that are released as they are only.
@@ -47,13 +48,17 @@ from numpy.typing import NDArray
 from verticil.miner.learning.counting import all_pair_tables, family_counts, family_table
 from verticil.miner.learning.search.protocol import FamilyValue, remember
 from verticil.miner.learning.tables import FamilyTables
-from verticil.shared.arrays import Codes, Counts, Floats
-from verticil.shared.estimation.axes import plogp
-from verticil.shared.estimation.design import ColumnUnit, FamilyDesign, as_design, family_design
-from verticil.shared.estimation.estimators import em_projection
-from verticil.shared.estimation.independence import dependence_p_value, independence_p_value, independence_p_values
-from verticil.shared.estimation.information import Link, links
-from verticil.shared.estimation.unit_axis import contrast_factor
+from verticil.shared.core.arrays import Codes, Counts, Floats
+from verticil.shared.numerics.estimation.axes import plogp
+from verticil.shared.numerics.estimation.design import ColumnUnit, FamilyDesign, as_design, family_design
+from verticil.shared.numerics.estimation.estimators import em_projection
+from verticil.shared.numerics.estimation.independence import (
+    dependence_p_value,
+    independence_p_value,
+    independence_p_values,
+)
+from verticil.shared.numerics.estimation.information import Link, links
+from verticil.shared.numerics.estimation.unit_axis import contrast_factor
 
 ALPHA: Final = 0.05
 """False-alarm rate over all pairs together."""

@@ -64,10 +64,10 @@ from verticil.miner.learning.search.protocol import (
 )
 from verticil.miner.learning.structure import ALL_PAIRS, Search, run_method, search_problem
 from verticil.miner.learning.tables import FamilyTables
-from verticil.shared.arrays import Codes
-from verticil.shared.estimation.design import ColumnUnit, family_design
-from verticil.shared.estimation.unit_axis import contrast_factor
-from verticil.shared.model.graph import Dag
+from verticil.shared.core.arrays import Codes
+from verticil.shared.numerics.estimation.design import ColumnUnit, family_design
+from verticil.shared.numerics.estimation.unit_axis import contrast_factor
+from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.study.document import Study
 from verticil.shared.study.posterior import drawn_categories
 from verticil.shared.study.vocabulary import METHODS

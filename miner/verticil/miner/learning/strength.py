@@ -36,13 +36,13 @@ import numpy as np
 
 from verticil.miner.learning.scores import EM_STEPS
 from verticil.miner.learning.tables import FamilyTables
-from verticil.shared.arrays import Floats, Ints
-from verticil.shared.estimation.axes import apply_axes
-from verticil.shared.estimation.design import FamilyDesign
-from verticil.shared.estimation.estimators import START_FLOOR
-from verticil.shared.estimation.unit_axis import UnitAxis
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import CONFIRMED
+from verticil.shared.core.arrays import Floats, Ints
+from verticil.shared.numerics.estimation.axes import apply_axes
+from verticil.shared.numerics.estimation.design import FamilyDesign
+from verticil.shared.numerics.estimation.estimators import START_FLOOR
+from verticil.shared.numerics.estimation.unit_axis import UnitAxis
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import CONFIRMED
 
 SAMPLES: Final = 100
 LEVEL: Final = 0.05

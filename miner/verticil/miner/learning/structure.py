@@ -30,7 +30,7 @@ from verticil.miner.learning.search.protocol import (
     run_search,
 )
 from verticil.miner.learning.search.tree import TreeSearch
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
 from verticil.shared.study.document import StructureRule, Study
 from verticil.shared.study.vocabulary import METHODS, pair_methods
 

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from verticil.miner.learning.counting import KERNEL_FROM, MAX_PAIR_CELLS, design_tables
 from verticil.miner.learning.search.protocol import remember
-from verticil.shared.arrays import Codes, Counts
-from verticil.shared.errors import DataFault
-from verticil.shared.estimation.design import ColumnUnit, FamilyDesign, family_design
+from verticil.shared.core.arrays import Codes, Counts
+from verticil.shared.core.errors import DataFault
+from verticil.shared.numerics.estimation.design import ColumnUnit, FamilyDesign, family_design
 
 Axes = tuple[int, ...]
 
@@ -38,7 +38,7 @@ class FamilyTables:
         cancelled: called before a table is counted; may raise.
         max_bytes: of the tables that are remembered; those not asked for longest are forgotten first. 0: none is.
 
-    >>> from verticil.shared.channels.transition import identity, quantize
+    >>> from verticil.shared.mechanisms.transition import identity, quantize
     >>> units = [ColumnUnit(variables=(v,), domain=None, channel=quantize(identity(2))) for v in range(2)]
     >>> tables = FamilyTables(dict(enumerate(np.array([[0, 1, 1], [0, 0, 1]], np.uint8))), units, (2, 2))
     >>> [tables.counted(axes)[0].tolist() for axes in ((0, 1), (1, 0))]

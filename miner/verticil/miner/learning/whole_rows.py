@@ -11,9 +11,9 @@ two passes over a tree of cliques of the moral graph, triangulated (Lauritzen & 
 its column.
 
 Channels that blur make such steps short: of a contrast lambda of each column of a family, some prod lambda of the way is gone. So
-a step is raised to the power of half the inverse of that product, at most `STRONGEST`, as in `verticil.shared.joint.atoms`; where
-the likelihood falls, the step is taken back, and from then on half as much is the most. The last of `STEPS` steps is a plain one,
-after which the likelihood cannot be lower.
+a step is raised to the power of half the inverse of that product, at most `STRONGEST`, as in
+`verticil.shared.numerics.joint.atoms`; where the likelihood falls, the step is taken back, and from then on half as much is the
+most. The last of `STEPS` steps is a plain one, after which the likelihood cannot be lower.
 
 A cell that is impossible in the network stays so.
 """
@@ -31,12 +31,12 @@ import numpy as np
 
 from verticil.miner.learning import row_kernels
 from verticil.miner.learning.row_kernels import Places
-from verticil.shared.arrays import AnyCodes, Floats
-from verticil.shared.estimation.design import ColumnUnit
-from verticil.shared.joint import atoms
-from verticil.shared.joint.estimate import too_few_records
-from verticil.shared.joint.noisy_tables import NoisyTables
-from verticil.shared.model.network import Network
+from verticil.shared.core.arrays import AnyCodes, Floats
+from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.joint import atoms
+from verticil.shared.numerics.joint.estimate import too_few_records
+from verticil.shared.numerics.joint.noisy_tables import NoisyTables
+from verticil.shared.numerics.model.network import Network
 
 STEPS: Final = 20
 STRONGEST: Final = 4.0

@@ -11,7 +11,7 @@ from typing import Final
 
 from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import Failure, StudyRecord
-from verticil.shared.errors import Refusal
+from verticil.shared.core.errors import Refusal
 from verticil.shared.study.document import LeftOut, Study
 from verticil.shared.study.protocols import is_masked
 from verticil.shared.study.states import State

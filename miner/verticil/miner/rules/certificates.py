@@ -15,8 +15,8 @@ from cryptography import x509
 
 from verticil.miner.storage.records import Seen
 from verticil.miner.storage.tables import CertificateTable
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.transport.authorization import Revocations
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.transport.authorization import Revocations
 
 Standing = Literal["", "revoked", "expired", "carried"]
 

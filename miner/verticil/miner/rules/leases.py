@@ -11,8 +11,8 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Final
 
-from verticil.shared.errors import CODES, PeerFault
-from verticil.shared.transport.errors_on_wire import shown
+from verticil.shared.core.errors import CODES, PeerFault
+from verticil.shared.federation.transport.errors_on_wire import shown
 from verticil.wire.v1 import coordinator_pb2
 
 HEARTBEAT_SECONDS: Final = 45

@@ -20,8 +20,8 @@ from verticil.miner.rules import blocking_parties
 from verticil.miner.rules.blocking_parties import left_out
 from verticil.miner.rules.session import Session
 from verticil.miner.storage.records import StudyRecord
-from verticil.shared.errors import Misuse
-from verticil.shared.record import encode
+from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.record import encode
 from verticil.shared.study import approval, canonical
 from verticil.shared.study.document import Absence, LeftOut, Study
 from verticil.shared.study.protocols import is_masked

@@ -1,12 +1,12 @@
 """The miner's part in the rounds of masked tables (model-three.md): one open round for each study that is aligned and not over.
 
-The protocol itself is `verticil.shared.masked_round`; here is its place in the life of a study. A round begins after alignment,
+The protocol itself is `verticil.shared.masked.round`; here is its place in the life of a study. A round begins after alignment,
 which is recorded before anything of it leaves (`Catalogue.begin_round`). Messages of the parties arrive as files, whole files
 are taken in, and whatever follows from them is done by `advance`, one call at a time for each study, in a worker thread. When
 the tables are opened they are written as the study's noisy tables, and then that is recorded: learning begins, and nothing of
 the round is needed for it. A message that comes before the round can tell whether it is what it must be waits as a file. When
 every party has acknowledged them, or the study ends, the round's folder is deleted; the catalogue is the line that stays, and
-of each party two short signatures, which show it what it had charged (`verticil.shared.masked_round.proof`). A
+of each party two short signatures, which show it what it had charged (`verticil.shared.masked.round.proof`). A
 round whose folder is gone before its tables are opened, as on a disk that was restored, is over and ends its study.
 """
 
@@ -30,16 +30,16 @@ from verticil.miner.rules.session import Session
 from verticil.miner.storage.measured import binding_of_tables, read_tables, write_tables
 from verticil.miner.storage.records import StudyRecord
 from verticil.miner.storage.store import append_durably, remove_durably, replace_durably, write_durably
-from verticil.shared.arrays import Counts
-from verticil.shared.errors import DataFault, Misuse, PeerFault
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.signing import SigningKey, verify_signed
-from verticil.shared.masked.plan import Plan
-from verticil.shared.masked_round.mail import Credentials
-from verticil.shared.masked_round.messages import Kind, Message, messages_of
-from verticil.shared.masked_round.proof import is_missing_in
-from verticil.shared.masked_round.round import Progress, Round
-from verticil.shared.masked_round.secrets import random_of
+from verticil.shared.core.arrays import Counts
+from verticil.shared.core.errors import DataFault, Misuse, PeerFault
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.signing import SigningKey, verify_signed
+from verticil.shared.masked.arithmetic.plan import Plan
+from verticil.shared.masked.round.mail import Credentials
+from verticil.shared.masked.round.messages import Kind, Message, messages_of
+from verticil.shared.masked.round.proof import is_missing_in
+from verticil.shared.masked.round.round import Progress, Round
+from verticil.shared.masked.round.secrets import random_of
 from verticil.shared.study.document import Study
 from verticil.shared.study.masked import plan_of
 from verticil.shared.study.protocols import is_masked

@@ -34,16 +34,16 @@ from verticil.miner.storage.intake import Intake
 from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import Failure, StoredSignature, StudyRecord
 from verticil.miner.storage.store import Store
-from verticil.shared.errors import CODES, Misuse, PeerFault, Refusal, from_code
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.signing import verify_signed
+from verticil.shared.core.errors import CODES, Misuse, PeerFault, Refusal, from_code
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.signing import verify_signed
+from verticil.shared.federation.transport.authorization import EMPTY_DENY_LIST, Revocations
+from verticil.shared.federation.transport.errors_on_wire import shown
 from verticil.shared.release.evidence import read_countersignature
 from verticil.shared.study import approval, canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import is_masked
 from verticil.shared.study.states import Facts, State, derive, is_final
-from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
-from verticil.shared.transport.errors_on_wire import shown
 from verticil.wire.v1 import common_pb2
 
 MAX_EFFECTIVE_BYTES: Final = 2_097_152

@@ -15,7 +15,7 @@ from verticil.miner.config import Limits
 from verticil.miner.rules.rounds import Rounds
 from verticil.miner.rules.session import Session, timestamp
 from verticil.miner.storage.records import StudyRecord
-from verticil.shared.errors import Misuse, PeerFault, Refusal
+from verticil.shared.core.errors import Misuse, PeerFault, Refusal
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of

@@ -34,13 +34,13 @@ import numpy as np
 
 from verticil.miner.storage.checkpoint import CHECKPOINT_SECONDS, binding_of, resumed
 from verticil.miner.storage.records import StoredSignature
-from verticil.shared.arrays import Codes
-from verticil.shared.errors import DataFault
-from verticil.shared.json_document import Json
-from verticil.shared.model.network import CONFIRMED
-from verticil.shared.progress import Meter
-from verticil.shared.progress import Progress as Told
-from verticil.shared.record import parse, read
+from verticil.shared.core.arrays import Codes
+from verticil.shared.core.errors import DataFault
+from verticil.shared.documents.json_document import Json
+from verticil.shared.documents.progress import Meter
+from verticil.shared.documents.progress import Progress as Told
+from verticil.shared.documents.record import parse, read
+from verticil.shared.numerics.model.network import CONFIRMED
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.peer import scored_pairs
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
     from verticil.miner.learning.selection import Candidate
     from verticil.miner.learning.strength import EdgeStrength
     from verticil.miner.learning.structure import Search
-    from verticil.shared.formats.posterior import PublishedPosterior
-    from verticil.shared.joint.estimate import JointEstimate
-    from verticil.shared.model.joint import JointModel
-    from verticil.shared.posterior.result import StructurePosterior
+    from verticil.shared.numerics.joint.estimate import JointEstimate
+    from verticil.shared.numerics.model.joint import JointModel
+    from verticil.shared.numerics.posterior.result import StructurePosterior
+    from verticil.shared.release.formats.posterior import PublishedPosterior
 
 Progress = Callable[[str, int], None]
 """Stage and percent; never anything that depends on data."""
@@ -356,9 +356,9 @@ def published_joint(found: JointEstimate | None, study: Study) -> tuple[JointMod
     Where the study leaves open what they come from, it is said how much of each they are (`sampled_from`).
     """
     from verticil.miner.learning.joint import asks_for_joint
-    from verticil.shared.formats.joint import fits
-    from verticil.shared.model.rounding import round_joint
+    from verticil.shared.numerics.model.rounding import round_joint
     from verticil.shared.release.content import joint_fault
+    from verticil.shared.release.formats.joint import fits
 
     if found is None or not asks_for_joint(study):
         return None, {}
@@ -382,8 +382,8 @@ def published_joint(found: JointEstimate | None, study: Study) -> tuple[JointMod
 
 def published_posterior(found: StructurePosterior | None, study: Study) -> PublishedPosterior | None:
     """What a release has of sampled graphs, the networks rounded; None where the study samples none."""
-    from verticil.shared.formats.posterior import MAX_GRAPHS, Agreement, Edge, Predicted, PublishedPosterior
-    from verticil.shared.model.rounding import round_network
+    from verticil.shared.numerics.model.rounding import round_network
+    from verticil.shared.release.formats.posterior import MAX_GRAPHS, Agreement, Edge, Predicted, PublishedPosterior
 
     if found is None:
         return None

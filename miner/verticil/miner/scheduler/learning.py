@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Final, Protocol, cast
 
 from verticil.miner.scheduler.job import Job, Progress, do_job
-from verticil.shared.errors import PeerFault, from_code
-from verticil.shared.record import encode
+from verticil.shared.core.errors import PeerFault, from_code
+from verticil.shared.documents.record import encode
 
 _log: Final = logging.getLogger(__name__)
 _WORKER: Final = "verticil.miner.scheduler.worker"

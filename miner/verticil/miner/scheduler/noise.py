@@ -36,9 +36,9 @@ from verticil.miner.scheduler.job import ColumnFile, TablesFile
 from verticil.miner.storage.measured import binding_of_tables, read_tables, write_tables
 from verticil.miner.storage.records import StoredSignature
 from verticil.miner.storage.store import StudyFiles, remove_durably, write_durably
-from verticil.shared.channels.gaussian import derived_key
-from verticil.shared.errors import DataFault
-from verticil.shared.joint.noise import noised
+from verticil.shared.core.errors import DataFault
+from verticil.shared.mechanisms.gaussian import derived_key
+from verticil.shared.numerics.joint.noise import noised
 from verticil.shared.study.canonical import digest
 from verticil.shared.study.document import Study
 from verticil.shared.study.tables import tables_sigma

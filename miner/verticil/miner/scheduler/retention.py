@@ -11,7 +11,7 @@ Rules
 - Of masked tables no column was here. What there is of the round (keys, shares, messages) goes when every party has the opened
   tables (`verticil.miner.rules.rounds`), at the latest with the opened tables themselves, as columns do, but not within seven
   days of publication; when the study ends without a release, at once. Every party gets a statement of that.
-- Each party whose columns were deleted gets a signed statement of what was deleted (`verticil.shared.formats.deletion`).
+- Each party whose columns were deleted gets a signed statement of what was deleted (`verticil.shared.release.formats.deletion`).
   Receipts, digests and the release stay.
 
 The scheduler settles each study that has ended when it starts and every few seconds, by the clock that it was given. Files are
@@ -34,12 +34,12 @@ from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.memory import check_memory
 from verticil.miner.storage.records import StoredColumn, StoredSignature, StudyRecord
 from verticil.miner.storage.store import Store, remove_durably
-from verticil.shared.errors import Misuse
-from verticil.shared.formats.deletion import Deletion, Why
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.pki import load_credentials, utc_now
-from verticil.shared.identity.signing import SigningKey
-from verticil.shared.record import encode
+from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.record import encode
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.pki import load_credentials, utc_now
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.release.formats.deletion import Deletion, Why
 from verticil.shared.study.protocols import is_masked
 from verticil.shared.study.states import is_final
 from verticil.shared.study.unit import Unit

@@ -30,13 +30,13 @@ from verticil.miner.scheduler.retention import Retention
 from verticil.miner.storage.linkage import find_common, linked_parties
 from verticil.miner.storage.records import Failure, ReleaseFile, StoredColumn, StudyRecord
 from verticil.miner.storage.store import NOISE_SEED, remove_durably, replace_durably
-from verticil.shared.errors import Refusal, VerticilError
+from verticil.shared.core.errors import Refusal, VerticilError
+from verticil.shared.core.threads import to_the_end
 from verticil.shared.release.bundle import MANIFEST, SIGNATURE, Signer, sign_release
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
 from verticil.shared.study.protocols import is_masked
 from verticil.shared.study.states import State, is_final
-from verticil.shared.threads import to_the_end
 
 _log: Final = logging.getLogger(__name__)
 _TICK_SECONDS: Final = 5.0

@@ -22,7 +22,7 @@ import traceback
 from collections.abc import Callable
 from typing import IO, Final
 
-from verticil.shared.errors import VerticilError
+from verticil.shared.core.errors import VerticilError
 
 _PR_SET_PDEATHSIG: Final = 1
 

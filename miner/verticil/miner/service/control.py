@@ -1,7 +1,7 @@
 """The service for analysts, consumers and auditors: submit, look, withdraw, fetch.
 
 A consumer sees published studies only; any other one does not exist for them. Who may call what at all is decided before
-(`verticil.shared.transport.authorization`).
+(`verticil.shared.federation.transport.authorization`).
 
 What is shown of a study in progress is who has done what, never anything that depends on data but the final common count,
 and that only once every party has accepted it.
@@ -25,8 +25,8 @@ from verticil.miner.service.coordinator import MAX_WAIT_SECONDS, end_of
 from verticil.miner.service.transfer import release_parts
 from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import StudyRecord
-from verticil.shared.errors import Misuse
-from verticil.shared.identity.identity import Identity, Role
+from verticil.shared.core.errors import Misuse
+from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.study.names import chosen, fits
 from verticil.shared.study.protocols import is_masked
 from verticil.shared.study.states import State, is_final
@@ -42,7 +42,7 @@ def _wire_state(state: State) -> common_pb2.StudyState.ValueType:
 
 
 class Control:
-    """Answers `verticil.shared.transport.interface.Control`.
+    """Answers `verticil.shared.federation.transport.interface.Control`.
 
     Args:
         session: the rules.

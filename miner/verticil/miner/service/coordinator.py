@@ -28,15 +28,15 @@ from verticil.miner.service.scores import Scores
 from verticil.miner.service.transfer import receive, release_parts
 from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import Failure, StoredColumn, StoredList, StudyRecord, Upload
-from verticil.shared.errors import PeerFault, Refusal
-from verticil.shared.identity.identity import Identity
+from verticil.shared.core.errors import PeerFault, Refusal
+from verticil.shared.federation.identity.identity import Identity
+from verticil.shared.federation.transport.authorization import EMPTY_DENY_LIST, Revocations
+from verticil.shared.federation.transport.chunks import ChunkReader
+from verticil.shared.federation.transport.errors_on_wire import to_detail
+from verticil.shared.federation.transport.fetch import read_chunks
+from verticil.shared.federation.transport.version import answer_hello
 from verticil.shared.study.protocols import is_masked
 from verticil.shared.study.states import State, is_final
-from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
-from verticil.shared.transport.chunks import ChunkReader
-from verticil.shared.transport.errors_on_wire import to_detail
-from verticil.shared.transport.fetch import read_chunks
-from verticil.shared.transport.version import answer_hello
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
 R = TypeVar("R", coordinator_pb2.PutPseudonymsRequest, coordinator_pb2.PutBlindedRequest)
@@ -52,7 +52,7 @@ _STAGES: Final = ("approving", "reading", "linking", "randomizing", "uploading",
 
 
 class Coordinator:
-    """Answers `verticil.shared.transport.interface.Coordinator`.
+    """Answers `verticil.shared.federation.transport.interface.Coordinator`.
 
     Args:
         session: the rules.

@@ -17,8 +17,9 @@ from typing import Any
 from verticil.miner.rules.session import Session
 from verticil.miner.storage.intake import ArrivingList
 from verticil.miner.storage.records import StoredBlinded, StoredList, StoredSignature, StudyRecord
-from verticil.shared.alignment.merkle import Tree
-from verticil.shared.alignment.statements import (
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.federation.alignment.merkle import Tree
+from verticil.shared.federation.alignment.statements import (
     blinded_body,
     check_statement,
     common_body,
@@ -26,11 +27,10 @@ from verticil.shared.alignment.statements import (
     receiver,
     sender,
 )
-from verticil.shared.errors import PeerFault
+from verticil.shared.federation.transport.fetch import send_parts
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import is_masked
 from verticil.shared.study.states import State
-from verticil.shared.transport.fetch import send_parts
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 Begun = tuple[ArrivingList[Any], StoredList]

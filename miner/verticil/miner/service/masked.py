@@ -14,11 +14,11 @@ from verticil.miner.rules.leases import Changes
 from verticil.miner.rules.rounds import OPEN, Arriving, OpenRound, Rounds
 from verticil.miner.rules.session import Session
 from verticil.miner.service.transfer import receive
-from verticil.shared.errors import PeerFault
-from verticil.shared.masked_round.round import Item
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.federation.transport.chunks import ChunkReader
+from verticil.shared.federation.transport.fetch import send_parts
+from verticil.shared.masked.round.round import Item
 from verticil.shared.study.protocols import is_masked
-from verticil.shared.transport.chunks import ChunkReader
-from verticil.shared.transport.fetch import send_parts
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
 

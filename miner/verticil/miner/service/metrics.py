@@ -16,9 +16,9 @@ from verticil.miner.rules.leases import Presence
 from verticil.miner.rules.rounds import Rounds
 from verticil.miner.rules.session import Session
 from verticil.miner.service.relay import Relay
-from verticil.shared.identity.pki import CredentialSource
+from verticil.shared.federation.identity.pki import CredentialSource
+from verticil.shared.federation.transport.metrics import Gauge
 from verticil.shared.study.states import State, is_final
-from verticil.shared.transport.metrics import Gauge
 
 _PROGRESS: Final = re.compile(r"([a-z]+) (\d+) %")
 """What the scheduler says of learning that is under way."""

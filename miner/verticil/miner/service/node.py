@@ -36,12 +36,12 @@ from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.memory import check_memory, end_forgotten
 from verticil.miner.storage.schema import CATALOGUE
 from verticil.miner.storage.store import Store
-from verticil.shared.identity.identity import Identity
-from verticil.shared.identity.pki import Credentials, utc_now
-from verticil.shared.identity.signing import SigningKey
-from verticil.shared.membership.revocation import FILE_NAME, DenyList
-from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
-from verticil.shared.transport.sealing import load_sealing_key
+from verticil.shared.federation.identity.identity import Identity
+from verticil.shared.federation.identity.pki import Credentials, utc_now
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.membership.revocation import FILE_NAME, DenyList
+from verticil.shared.federation.transport.authorization import EMPTY_DENY_LIST, Revocations
+from verticil.shared.federation.transport.sealing import load_sealing_key
 
 
 def sealing_of(config: MinerConfig) -> Sealing | None:

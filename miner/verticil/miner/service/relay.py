@@ -1,8 +1,8 @@
 """The blind relay: sealed envelopes from party to party, for those who can only dial out (Model I).
 
 A party leaves an envelope for another one and takes what others left for it. What is in an envelope is sealed end to end with
-keys that the parties pinned (`verticil.shared.transport.sealing`); here it is bytes. What the miner gets to know is who left
-something for whom, when, and how many bytes, and nothing of that is written down.
+keys that the parties pinned (`verticil.shared.federation.transport.sealing`); here it is bytes. What the miner gets to know is
+who left something for whom, when, and how many bytes, and nothing of that is written down.
 
 Envelopes are kept in memory only, until their recipient says that they have arrived, for two minutes at most. A miner that is
 killed loses them, and so may a slow recipient; a call between parties that lost a part of its answer is made again and goes on
@@ -25,9 +25,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from verticil.miner.rules.leases import Changes
-from verticil.shared.errors import PeerFault
-from verticil.shared.table import is_name
-from verticil.shared.transport.sealing import ENVELOPE_LIMIT
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.documents.table import is_name
+from verticil.shared.federation.transport.sealing import ENVELOPE_LIMIT
 from verticil.wire.v1 import coordinator_pb2
 
 PAIR_BYTES: Final = 16 << 20

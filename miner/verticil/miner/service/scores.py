@@ -28,7 +28,7 @@ from verticil.miner.scheduler.job import StructureJob
 from verticil.miner.scheduler.learning import Executor, WorkerDied
 from verticil.miner.storage.records import Failure, ScoredStudy
 from verticil.miner.storage.store import remove_durably
-from verticil.shared.errors import PeerFault, Refusal, VerticilError
+from verticil.shared.core.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.peer import scored_pairs

@@ -14,10 +14,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
 from verticil.miner.rules.session import Session
 from verticil.miner.storage.records import ReleaseFile
-from verticil.shared.errors import Misuse, PeerFault, VerticilError
+from verticil.shared.core.errors import Misuse, PeerFault, VerticilError
+from verticil.shared.federation.transport.chunks import BATCH, CHUNK_LIMIT, ChunkReader
+from verticil.shared.federation.transport.fetch import read_chunks
 from verticil.shared.study.states import State
-from verticil.shared.transport.chunks import BATCH, CHUNK_LIMIT, ChunkReader
-from verticil.shared.transport.fetch import read_chunks
 from verticil.wire.v1 import common_pb2
 
 

@@ -1,6 +1,6 @@
 """The miner's audit log: whom it refused, which certificate it showed, how much it knew, in lines whose change is noticed.
 
-``audit.jsonl`` in the state directory is the same hash-chained log as a party's (`verticil.shared.audit`); its head is
+``audit.jsonl`` in the state directory is the same hash-chained log as a party's (`verticil.shared.federation.audit`); its head is
 kept in ``audit.anchor`` beside it. It does not repeat what happens in studies: that is in the catalogue, in signed receipts and
 in the parties' own logs. The state directory's lock makes the daemon the only writer; a reader needs no lock, because a line
 is on the disk before the anchor knows of it.
@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from verticil.shared.audit import DAEMON, AuditLine, ChainedLog, Head, Verified
-from verticil.shared.disk import replace_file
-from verticil.shared.errors import DataFault, Misuse
-from verticil.shared.record import parse, read, write
+from verticil.shared.core.errors import DataFault, Misuse
+from verticil.shared.documents.record import parse, read, write
+from verticil.shared.federation.audit import DAEMON, AuditLine, ChainedLog, Head, Verified
 from verticil.shared.storage.database import disk_fault
+from verticil.shared.storage.disk import replace_file
 
 LOG_NAME: Final = "audit.jsonl"
 ANCHOR_NAME: Final = "audit.anchor"

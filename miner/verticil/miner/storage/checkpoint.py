@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 
 from verticil.miner.learning.search.protocol import Checkpoint, ForeignCheckpoint, Interruption, LearningCancelled
 from verticil.miner.storage.store import write_durably
-from verticil.shared.errors import DataFault
-from verticil.shared.joint import work
-from verticil.shared.json_document import Json
+from verticil.shared.core.errors import DataFault
+from verticil.shared.documents.json_document import Json
+from verticil.shared.numerics.joint import work
 
 R = TypeVar("R")
 

@@ -7,8 +7,8 @@ range of codes and, where a record is a set of categories, their order. Finishin
 Every call may be repeated at any time.
 
 A blinded list (linkage ``dh-psi``) belongs to its owner and makes one hop after the other, see
-`verticil.shared.alignment.statements.sender`; tokens keep the order in which the owner sent them. The owner's own list is
-strictly ascending, so its order says nothing; no list has a token twice. Whether a token is a point, the next party finds out
+`verticil.shared.federation.alignment.statements.sender`; tokens keep the order in which the owner sent them. The owner's own list
+is strictly ascending, so its order says nothing; no list has a token twice. Whether a token is a point, the next party finds out
 when it blinds it: the miner computes nothing with it.
 
 It does not ask who sends and whether the study's state allows it: `verticil.miner.service` does, before it calls. All methods
@@ -50,9 +50,9 @@ from verticil.miner.storage.store import (
     replace_durably,
 )
 from verticil.miner.storage.tables import ListTable
-from verticil.shared.alignment.statements import sender
-from verticil.shared.artifact import packed_size, unpacked
-from verticil.shared.errors import PeerFault, Refusal
+from verticil.shared.core.errors import PeerFault, Refusal
+from verticil.shared.federation.alignment.statements import sender
+from verticil.shared.numerics.model.artifact import packed_size, unpacked
 from verticil.shared.storage.rows import Cell
 from verticil.shared.study.approval import held_approval
 from verticil.shared.study.document import Study

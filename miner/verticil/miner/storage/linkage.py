@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.records import StudyRecord
 from verticil.miner.storage.store import StudyFiles, full_disk_is_an_error, write_durably
-from verticil.shared.alignment.merkle import common_tree
-from verticil.shared.alignment.statements import parse_common, sender
-from verticil.shared.arrays import give_back
-from verticil.shared.errors import PeerFault
-from verticil.shared.sorting import Sorter, keys_of
+from verticil.shared.core.arrays import give_back
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.federation.alignment.merkle import common_tree
+from verticil.shared.federation.alignment.statements import parse_common, sender
+from verticil.shared.storage.sorting import Sorter, keys_of
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import is_masked
 

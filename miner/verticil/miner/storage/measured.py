@@ -21,8 +21,8 @@ import numpy as np
 
 from verticil.miner.learning.measured import tables_with
 from verticil.miner.storage.store import write_durably
-from verticil.shared.errors import DataFault
-from verticil.shared.joint.noisy_tables import NoisyTables
+from verticil.shared.core.errors import DataFault
+from verticil.shared.numerics.joint.noisy_tables import NoisyTables
 from verticil.shared.study.canonical import digest
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import table_deviations

@@ -19,7 +19,7 @@ from verticil.miner.storage.audit import Known, MinerAudit
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.schema import CATALOGUE, FORGOTTEN_SINCE, SCHEMA
 from verticil.miner.storage.store import Store
-from verticil.shared.errors import DataFault
+from verticil.shared.core.errors import DataFault
 from verticil.shared.storage.database import inspect, looking, version_of
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")

@@ -15,7 +15,7 @@ import numpy as np
 
 from verticil.miner.storage.records import Failure, ScoredStudy, StoredSignature
 from verticil.miner.storage.tables import Table
-from verticil.shared.errors import PeerFault
+from verticil.shared.core.errors import PeerFault
 from verticil.shared.storage.database import Database
 
 MAX_STUDIES: Final = 1000

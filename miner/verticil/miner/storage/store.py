@@ -24,11 +24,11 @@ from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Final
 
-from verticil.shared.arrays import Codes
-from verticil.shared.disk import is_disk_full, unwritable
-from verticil.shared.durable import remove, remove_tree, rename, sync_directory, sync_file
-from verticil.shared.errors import DataFault, PeerFault
+from verticil.shared.core.arrays import Codes
+from verticil.shared.core.errors import DataFault, PeerFault
 from verticil.shared.storage.database import disk_full
+from verticil.shared.storage.disk import is_disk_full, unwritable
+from verticil.shared.storage.durable import remove, remove_tree, rename, sync_directory, sync_file
 
 NOISE_SEED: Final = "noise.seed"
 """A file of the state directory in trials with a seed: 64 hexadecimal digits that secrets of noise are derived from."""
@@ -164,7 +164,7 @@ class StudyFiles:
         return self.root / "masked"
 
     def proof(self, party: str) -> Path:
-        """A party's own signatures under messages of the round (`verticil.shared.masked_round.proof`); they stay when it ends."""
+        """A party's own signatures under messages of the round (`verticil.shared.masked.round.proof`); they stay when it ends."""
         return self.root / "proof" / party
 
     def remove_masked(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
 from verticil.miner.storage.records import ReleaseFile, Seen, StoredList, StoredSignature, Upload
-from verticil.shared.alignment.merkle import NODE_BYTES, Tree
+from verticil.shared.federation.alignment.merkle import NODE_BYTES, Tree
 from verticil.shared.storage.database import Database
 from verticil.shared.storage.rows import Cell
 from verticil.shared.study.names import Named

@@ -16,12 +16,19 @@ from typing import Final, TypeVar
 
 from google.protobuf.message import Message
 
-from verticil.shared.airgap.bundle import BundleEntries
-from verticil.shared.disk import write_fault
-from verticil.shared.errors import Misuse, PeerFault
-from verticil.shared.transport.chunks import make_chunks, plain_data
-from verticil.shared.transport.fetch import send_parts
-from verticil.shared.transport.interface import AnsweredLater, Coordinator, Download, Messages, Unary, Upload
+from verticil.shared.core.errors import Misuse, PeerFault
+from verticil.shared.federation.airgap.bundle import BundleEntries
+from verticil.shared.federation.transport.chunks import make_chunks, plain_data
+from verticil.shared.federation.transport.fetch import send_parts
+from verticil.shared.federation.transport.interface import (
+    AnsweredLater,
+    Coordinator,
+    Download,
+    Messages,
+    Unary,
+    Upload,
+)
+from verticil.shared.storage.disk import write_fault
 from verticil.wire.v1 import carried_pb2, common_pb2, coordinator_pb2
 
 Q = TypeVar("Q", bound=Message)

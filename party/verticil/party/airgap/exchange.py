@@ -37,7 +37,8 @@ from verticil.party.protocol.registry import study_of_miner
 from verticil.party.protocol.retry import TRIED_AGAIN
 from verticil.party.site import Site
 from verticil.party.storage.database import DaemonLock
-from verticil.shared.airgap.bundle import (
+from verticil.shared.core.errors import DataFault, Misuse, PeerFault, VerticilError
+from verticil.shared.federation.airgap.bundle import (
     BundleEncryption,
     BundleEntries,
     Reference,
@@ -49,7 +50,7 @@ from verticil.shared.airgap.bundle import (
     unpack,
     verify_bundle,
 )
-from verticil.shared.airgap.exchange import (
+from verticil.shared.federation.airgap.exchange import (
     CARRIED_FOLDER,
     Exported,
     Held,
@@ -61,19 +62,18 @@ from verticil.shared.airgap.exchange import (
     load_journal,
     store_journal,
 )
-from verticil.shared.audit import DAEMON
-from verticil.shared.durable import remove_tree, rename, sync_directory
-from verticil.shared.errors import DataFault, Misuse, PeerFault, VerticilError
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.pki import load_credentials, utc_now
-from verticil.shared.identity.signing import SigningKey
-from verticil.shared.membership.revocation import FILE_NAME, DenyList
+from verticil.shared.federation.audit import DAEMON
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.pki import load_credentials, utc_now
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.membership.revocation import FILE_NAME, DenyList
+from verticil.shared.federation.transport.errors_on_wire import from_detail, to_detail
+from verticil.shared.federation.transport.interface import AnsweredLater
+from verticil.shared.federation.transport.version import PROTOCOL_VERSION
 from verticil.shared.release.download import fetch_release
+from verticil.shared.storage.durable import remove_tree, rename, sync_directory
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import State, is_final
-from verticil.shared.transport.errors_on_wire import from_detail, to_detail
-from verticil.shared.transport.interface import AnsweredLater
-from verticil.shared.transport.version import PROTOCOL_VERSION
 from verticil.wire.v1 import carried_pb2, coordinator_pb2
 
 _HEARD: Final = frozenset({Step.CLEAR, Step.FETCH_REVIEW})

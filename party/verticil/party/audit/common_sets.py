@@ -43,11 +43,11 @@ from numpy.typing import NDArray
 
 from verticil.party.audit.set_sums import Keys, count_left
 from verticil.party.storage.database import Database
-from verticil.shared.arrays import bytes_in_parts, key_numbers, sha256_of, taken
-from verticil.shared.disk import replace_file
-from verticil.shared.nameless import Rows, kept
-from verticil.shared.sorting import Sorter
+from verticil.shared.core.arrays import bytes_in_parts, key_numbers, sha256_of, taken
 from verticil.shared.storage.database import disk_faults
+from verticil.shared.storage.disk import replace_file
+from verticil.shared.storage.nameless import Rows, kept
+from verticil.shared.storage.sorting import Sorter
 
 MEMORY_PEOPLE: Final = 1 << 20
 """People from which on their keys are sorted, and kept, outside memory: 8 MB."""

@@ -1,7 +1,8 @@
 """The audit log: who did what with which data at this site, in lines that cannot be changed unnoticed.
 
 Promises
-- ``state/audit.jsonl`` is a hash-chained log (`verticil.shared.audit`) whose head is in the database besides. Lines are
+- ``state/audit.jsonl`` is a hash-chained log (`verticil.shared.federation.audit`) whose head is in the database besides. Lines
+are
   written inside a write transaction of the database, one at a time across threads and processes.
 - A line whose transaction is rolled back is taken back; only a process that dies leaves one without it.
 - Whoever does something that leaves the site records it first; so the log may speak of a transfer that was then not begun,
@@ -13,7 +14,7 @@ Promises
 
 Note the head that ``verticil party audit verify`` prints, outside this machine: whoever may write both the file and the database
 of this site could write another history. The file is never rotated: an event takes some 400 bytes, a study some ten or twenty
-events, and refused calls are bounded by their own rule (`verticil.shared.audit`).
+events, and refused calls are bounded by their own rule (`verticil.shared.federation.audit`).
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from pathlib import Path
 from typing import Final, cast
 
 from verticil.party.storage.database import Database
-from verticil.shared import logs
-from verticil.shared.audit import DAEMON, ChainedLog, Head, Verified
-from verticil.shared.json_document import Json
+from verticil.shared.core import logs
+from verticil.shared.documents.json_document import Json
+from verticil.shared.federation.audit import DAEMON, ChainedLog, Head, Verified
 from verticil.shared.storage.database import disk_fault
 
 FILE_NAME: Final = "audit.jsonl"

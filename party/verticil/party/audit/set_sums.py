@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.arrays import give_back
+from verticil.shared.core.arrays import give_back
 
 Keys = NDArray[np.uint64]
 

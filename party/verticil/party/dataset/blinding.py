@@ -47,10 +47,10 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from verticil.party.dataset.macs import Macs
-from verticil.shared.disk import replace_file
-from verticil.shared.durable import remove, remove_tree, rename, sync_directory, sync_file
-from verticil.shared.errors import PeerFault
+from verticil.shared.core.errors import PeerFault
 from verticil.shared.storage.database import disk_faults
+from verticil.shared.storage.disk import replace_file
+from verticil.shared.storage.durable import remove, remove_tree, rename, sync_directory, sync_file
 
 TOKEN_BYTES: Final = 32
 _CURVE: Final = ec.SECP256R1()

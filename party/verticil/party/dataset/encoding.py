@@ -36,9 +36,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.arrays import Codes
-from verticil.shared.errors import Misuse
-from verticil.shared.model.schema import Variable
+from verticil.shared.core.arrays import Codes
+from verticil.shared.core.errors import Misuse
+from verticil.shared.numerics.model.schema import Variable
 
 _NUMBER: Final = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*")
 _COMMA: Final = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:,[0-9]*)?|,[0-9]+)[ \t]*")

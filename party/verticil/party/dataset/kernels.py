@@ -11,7 +11,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from verticil.shared.compiled import compiled_for
+from verticil.shared.core.compiled import compiled_for
 
 Codes = NDArray[np.uint16]
 

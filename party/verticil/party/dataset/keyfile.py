@@ -15,8 +15,8 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from verticil.shared.disk import create_file
-from verticil.shared.errors import DataFault, Misuse
+from verticil.shared.core.errors import DataFault, Misuse
+from verticil.shared.storage.disk import create_file
 
 KEY_BYTES: Final = 32
 _TEXT: Final = re.compile(rb"[0-9a-fA-F]{64}\n?")

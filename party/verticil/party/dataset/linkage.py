@@ -19,7 +19,7 @@ which the miner does not have, and from the study, so that trees of two studies 
 
 with b as uint64, the others as uint32, big-endian, ids as UTF-8 after normalisation. Lengths before ids keep two lists from
 giving one text; the block's number and count keep a block from standing for another. Inner nodes and root:
-`verticil.shared.alignment.merkle`.
+`verticil.shared.federation.alignment.merkle`.
 
 Does not: read ids, or compare trees.
 """
@@ -40,9 +40,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from verticil.party.dataset.macs import Macs, PackedIds
-from verticil.shared.alignment.merkle import BLOCK_RECORDS, Tree
-from verticil.shared.arrays import taken
-from verticil.shared.errors import PeerFault, Refusal
+from verticil.shared.core.arrays import taken
+from verticil.shared.core.errors import PeerFault, Refusal
+from verticil.shared.federation.alignment.merkle import BLOCK_RECORDS, Tree
 
 PSEUDONYM_BYTES: Final = 16
 _ROWS: Final = 1 << 16

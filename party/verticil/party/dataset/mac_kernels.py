@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit, types
 from numpy.typing import NDArray
 
-from verticil.shared.compiled import compiled_for
+from verticil.shared.core.compiled import compiled_for
 
 Words = NDArray[np.uint32]
 Bytes = NDArray[np.uint8]

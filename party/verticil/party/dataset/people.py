@@ -2,7 +2,7 @@
 
 What is kept of a person is a row of bytes: tag, link (pseudonym, seed or number of the row), the two keys that no study chooses
 (`person_keys`), one code for each variable: with pseudonyms and six small columns 52 bytes. Rows are sorted twice
-(`verticil.shared.sorting`): by tag, where rows with the tag of another one, which have the same id, fall out, and the
+(`verticil.shared.storage.sorting`): by tag, where rows with the tag of another one, which have the same id, fall out, and the
 fingerprints of all units are computed at once; then by link. Up to `MEMORY_ROWS` all of it is in memory. Above, rows wait in
 files without a name in the state directory, and so do the people that come out of it: memory stays flat, the files are gone
 when nobody uses them any more or the process ends, and nobody else can open them.
@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from verticil.party.dataset.macs import PackedIds
 from verticil.party.dataset.person_keys import PAIR_BYTES
 from verticil.party.dataset.perturb import TAG_BYTES, record_blocks
-from verticil.shared.arrays import Codes, give_back, typed
-from verticil.shared.nameless import KeptRows, Rows
-from verticil.shared.sorting import Sorter, keys_of
+from verticil.shared.core.arrays import Codes, give_back, typed
+from verticil.shared.storage.nameless import KeptRows, Rows
+from verticil.shared.storage.sorting import Sorter, keys_of
 
 MEMORY_ROWS: Final = 1 << 17
 """People from which on they are sorted, and kept, outside memory."""

@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 
 from verticil.party.dataset.linkage import packed_ids
 from verticil.party.dataset.macs import PackedIds
-from verticil.shared.arrays import key_numbers
-from verticil.shared.nameless import Rows, kept
-from verticil.shared.sorting import Sorter
+from verticil.shared.core.arrays import key_numbers
+from verticil.shared.storage.nameless import Rows, kept
+from verticil.shared.storage.sorting import Sorter
 
 Keys = NDArray[np.uint64]
 KEY_BYTES: Final = 8

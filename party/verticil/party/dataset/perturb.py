@@ -35,9 +35,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from verticil.party.dataset.macs import macs_of
-from verticil.shared.arrays import Codes
-from verticil.shared.channels.transition import Transition
-from verticil.shared.model.schema import Variable
+from verticil.shared.core.arrays import Codes
+from verticil.shared.mechanisms.transition import Transition
+from verticil.shared.numerics.model.schema import Variable
 
 TAG_BYTES: Final = 14
 _BLOCK_BYTES: Final = 16

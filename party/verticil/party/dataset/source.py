@@ -39,14 +39,14 @@ from verticil.party.dataset.table import (
     missing_columns,
     read_parts,
 )
-from verticil.shared.arrays import Codes
-from verticil.shared.errors import DataFault
-from verticil.shared.knowledge.columns import columns as columns_of
-from verticil.shared.knowledge.rules import Knowledge
-from verticil.shared.knowledge.support import support
-from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.sorting import Sorter
+from verticil.shared.core.arrays import Codes
+from verticil.shared.core.errors import DataFault
+from verticil.shared.numerics.knowledge.columns import columns as columns_of
+from verticil.shared.numerics.knowledge.rules import Knowledge
+from verticil.shared.numerics.knowledge.support import support
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.storage.database import disk_faults
+from verticil.shared.storage.sorting import Sorter
 
 _Read: TypeAlias = tuple[Codes, NDArray[np.uint8]]
 """Of some rows of a column the codes and the outcomes."""

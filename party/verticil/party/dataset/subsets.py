@@ -1,4 +1,4 @@
-"""Sticky subset selection: a record is released as a set of w of the K categories (see `verticil.shared.channels.subset`).
+"""Sticky subset selection: a record is released as a set of w of the K categories (see `verticil.shared.mechanisms.subset`).
 
 What is said in `perturb` holds here too: the set is a function of the unit key, the record's tag and its true code, and of
 nothing that others control. With the same block B = tag ‖ true code of the record,
@@ -27,8 +27,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from verticil.party.dataset.perturb import checked_records, record_blocks
-from verticil.shared.arrays import Codes
-from verticil.shared.channels.subset import Subset
+from verticil.shared.core.arrays import Codes
+from verticil.shared.mechanisms.subset import Subset
 
 Numbers = NDArray[np.uint64]
 

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from verticil.party.dataset.perturb import column_key, record_blocks
-from verticil.shared.arrays import Codes
+from verticil.shared.core.arrays import Codes
 
 _CHUNK: Final = 16_384
 _HALF: Final = np.uint64(32)

@@ -36,9 +36,9 @@ from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 
 from verticil.party.dataset.sources.server import Server
-from verticil.shared.errors import DataFault, Misuse
-from verticil.shared.foreign_files.limits import VALUE_BYTES
-from verticil.shared.knowledge.rules import Knowledge
+from verticil.shared.core.errors import DataFault, Misuse
+from verticil.shared.documents.foreign_files.limits import VALUE_BYTES
+from verticil.shared.numerics.knowledge.rules import Knowledge
 
 T = TypeVar("T")
 

@@ -30,8 +30,8 @@ from verticil.party.limits import masked
 from verticil.party.limits.masked import NO_MASKS, MaskedPolicy
 from verticil.party.limits.rules import Rule
 from verticil.party.limits.same_people import NOTHING_SAID, SamePeople
-from verticil.shared.channels.privacy import Breach
-from verticil.shared.errors import Refusal
+from verticil.shared.core.errors import Refusal
+from verticil.shared.mechanisms.privacy import Breach
 from verticil.shared.privacy.accountant import cost_of, excess, finite_together
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Limits, Reader
 from verticil.shared.privacy.events import PlannedEvent, column_reader, is_masked, kind_of, planned

@@ -25,7 +25,7 @@ from datetime import date
 from typing import Final
 
 from verticil.party.dataset.releases import Column
-from verticil.shared.model.schema import Variable
+from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.privacy.accountant import compose, cost_of
 from verticil.shared.privacy.accounts import COLUMNS
 from verticil.shared.privacy.events import planned

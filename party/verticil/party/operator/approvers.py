@@ -19,9 +19,9 @@ from pathlib import Path
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.policy.decision_store import ApproverKey
 from verticil.party.policy.voting import key_place
-from verticil.shared.disk import replace_file, write_fault
-from verticil.shared.errors import Misuse, VerticilError
-from verticil.shared.identity.signing import public_key_from, public_key_text
+from verticil.shared.core.errors import Misuse, VerticilError
+from verticil.shared.federation.identity.signing import public_key_from, public_key_text
+from verticil.shared.storage.disk import replace_file, write_fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,21 +60,21 @@ from verticil.party.policy.comparison import labels_of
 from verticil.party.protocol.randomization import randomize
 from verticil.party.site import Site
 from verticil.party.storage.studies import Artifact, StudyRecord, stamp
-from verticil.shared import artifact
-from verticil.shared.arrays import Codes
-from verticil.shared.channels.subset import Subset
-from verticil.shared.disk import create_files, write_fault
-from verticil.shared.durable import rename, sync_directory
-from verticil.shared.errors import Misuse, VerticilError
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.pki import load_credentials, utc_now
-from verticil.shared.knowledge.words import stated
+from verticil.shared.core.arrays import Codes
+from verticil.shared.core.errors import Misuse, VerticilError
+from verticil.shared.documents.view import document, inlined, left_out
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.pki import load_credentials, utc_now
+from verticil.shared.mechanisms.subset import Subset
+from verticil.shared.numerics.knowledge.words import stated
+from verticil.shared.numerics.model import artifact
 from verticil.shared.privacy.figures import finite_epsilon
+from verticil.shared.storage.disk import create_files, write_fault
+from verticil.shared.storage.durable import rename, sync_directory
 from verticil.shared.study.canonical import digest as digest_of
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import disclosure
-from verticil.shared.view import document, inlined, left_out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,23 +53,23 @@ from verticil.party.protocol.central import review
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import holds_nothing
 from verticil.party.storage.studies import Heartbeat, StudyRecord, stamp
-from verticil.shared.airgap.exchange import CARRIED_FOLDER, last_crossing
-from verticil.shared.config import path_in, read_toml
-from verticil.shared.disk import create_file
-from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
-from verticil.shared.identity.pki import read_certificates, utc_now
-from verticil.shared.identity.signing import SigningKey
-from verticil.shared.knowledge.words import stated
-from verticil.shared.membership.current import CertificateState, certificate_state
-from verticil.shared.membership.revocation import FILE_NAME, DenyList
+from verticil.shared.core.errors import Misuse, PeerFault, Refusal, VerticilError
+from verticil.shared.core.vitals import judge
+from verticil.shared.documents.config import path_in, read_toml
+from verticil.shared.documents.table import Table, is_name
+from verticil.shared.documents.view import left_out
+from verticil.shared.federation.airgap.exchange import CARRIED_FOLDER, last_crossing
+from verticil.shared.federation.identity.pki import read_certificates, utc_now
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.membership.current import CertificateState, certificate_state
+from verticil.shared.federation.membership.revocation import FILE_NAME, DenyList
+from verticil.shared.numerics.knowledge.words import stated
 from verticil.shared.privacy.figures import finite_epsilon, sent_epsilons, total_epsilon
+from verticil.shared.storage.disk import create_file
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import disclosure
 from verticil.shared.study.review import require_reviewed
 from verticil.shared.study.states import State
-from verticil.shared.table import Table, is_name
-from verticil.shared.view import left_out
-from verticil.shared.vitals import judge
 
 _STALE_SECONDS: Final = 90
 _REVOKED: Final = "CERTIFICATE_REVOKED"
@@ -367,7 +367,7 @@ def probe(config: PartyConfig) -> str:
         A line for people.
 
     Raises:
-        VerticilError: what keeps it from its work, or ended it (`verticil.shared.vitals.judge`), and as `condition`.
+        VerticilError: what keeps it from its work, or ended it (`verticil.shared.core.vitals.judge`), and as `condition`.
         Refusal: LEDGER_OLDER.
         DataFault: STATE_CORRUPT, STATE_READ_ONLY.
     """

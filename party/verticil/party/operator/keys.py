@@ -16,8 +16,8 @@ from typing import Final
 
 from verticil.party.config import PartyConfig, load_party, pinned_keys
 from verticil.party.operator.approvers import replace_config
-from verticil.shared.errors import Misuse, PeerFault
-from verticil.shared.identity.spoken import says, spoken
+from verticil.shared.core.errors import Misuse, PeerFault
+from verticil.shared.federation.identity.spoken import says, spoken
 
 _TABLE: Final = "[policy.confirmed_keys]"
 

@@ -23,17 +23,17 @@ from verticil.party.config import PartyConfig
 from verticil.party.dataset.releases import Column
 from verticil.party.limits.masked import NO_MASKS, MaskedPolicy
 from verticil.party.limits.policy import Objection, Policy, objections
-from verticil.shared.channels.privacy import Breach
-from verticil.shared.errors import Misuse, VerticilError, from_code
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.signing import SigningKey, verify_signed
-from verticil.shared.json_document import Json
+from verticil.shared.core.errors import Misuse, VerticilError, from_code
+from verticil.shared.documents.json_document import Json
+from verticil.shared.documents.record import parse
+from verticil.shared.documents.table import Table
+from verticil.shared.documents.view import document, left_out
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.signing import SigningKey, verify_signed
+from verticil.shared.mechanisms.privacy import Breach
 from verticil.shared.privacy.accounts import DEALER, PUBLIC, Cost, Reader
 from verticil.shared.privacy.accounts import Limits as AccountLimits
-from verticil.shared.record import parse
 from verticil.shared.study.document import Study
-from verticil.shared.table import Table
-from verticil.shared.view import document, left_out
 from verticil.wire.v1 import common_pb2
 
 _KIND: Final = "verticil/limits/v1"

@@ -17,11 +17,11 @@ from verticil.party.policy.approval import check_expiry, parsed
 from verticil.party.protocol.peer.publication import release_folder
 from verticil.party.site import Site
 from verticil.party.storage.studies import Task
-from verticil.shared.disk import write_fault
-from verticil.shared.durable import rename
-from verticil.shared.errors import Misuse, PeerFault
-from verticil.shared.identity.pki import utc_now
+from verticil.shared.core.errors import Misuse, PeerFault
+from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.release.verification import verify_release
+from verticil.shared.storage.disk import write_fault
+from verticil.shared.storage.durable import rename
 from verticil.shared.study.canonical import digest as digest_of
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study

@@ -46,16 +46,16 @@ from verticil.party.policy.by_rule import ruling
 from verticil.party.policy.comparison import labels_of
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
-from verticil.shared.errors import VerticilError
-from verticil.shared.identity.pki import utc_now
-from verticil.shared.knowledge.words import stated
+from verticil.shared.core.errors import VerticilError
+from verticil.shared.documents.view import inlined, left_out
+from verticil.shared.federation.identity.pki import utc_now
+from verticil.shared.numerics.knowledge.words import stated
 from verticil.shared.privacy.events import is_masked, planned
 from verticil.shared.privacy.figures import gamma_of_epsilon, sent_epsilons, share_cost, total_epsilon
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import disclosure, protocol_of, sent_units
 from verticil.shared.study.review import origin_words
 from verticil.shared.study.states import State, is_final
-from verticil.shared.view import inlined, left_out
 
 _UNDECIDED = (State.SUBMITTED, State.AWAITING_APPROVAL)
 

@@ -16,7 +16,7 @@ from verticil.party.operator.accounts import account_lines
 from verticil.party.people.guard import Overlap
 from verticil.party.people.reading import sketch
 from verticil.party.site import Site
-from verticil.shared.errors import Refusal, VerticilError
+from verticil.shared.core.errors import Refusal, VerticilError
 
 _log = logging.getLogger(__name__)
 

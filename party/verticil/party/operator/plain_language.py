@@ -26,8 +26,8 @@ from fractions import Fraction
 from typing import Final
 
 from verticil.party.policy.comparison import percent
-from verticil.shared.channels.subset import Subset
-from verticil.shared.channels.transition import SCALE, Transition
+from verticil.shared.mechanisms.subset import Subset
+from verticil.shared.mechanisms.transition import SCALE, Transition
 from verticil.shared.privacy.figures import belief, column_gamma, gamma_of_category, gamma_of_epsilon
 from verticil.shared.study.document import Study
 from verticil.shared.study.sub_model import obstacle
@@ -62,7 +62,7 @@ def column_words(labels: Sequence[str], channel: Transition | Subset) -> tuple[s
         labels: of the categories, in the channel's order.
         channel: the matrix, or subset selection.
 
-    >>> from verticil.shared.channels.transition import binary, quantize, symmetric
+    >>> from verticil.shared.mechanisms.transition import binary, quantize, symmetric
     >>> column_words(("no", "yes"), quantize(binary(0.15, 0.15)))[1]
     "a true 'yes' is reported as 'yes' 85 % of the time; someone who thought it 15 % likely can raise that to at most 50 %"
     >>> print(*column_words(("a", "b", "c"), quantize(symmetric(3, gamma=8))))

@@ -21,8 +21,8 @@ from verticil.party.protocol.peer.artifact_store import ArtifactStore
 from verticil.party.protocol.randomization import Spool
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
-from verticil.shared.errors import Misuse, Refusal
-from verticil.shared.identity.pki import utc_now
+from verticil.shared.core.errors import Misuse, Refusal
+from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.study.states import State, is_final
 
 

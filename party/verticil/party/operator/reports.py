@@ -32,16 +32,16 @@ from verticil.party.policy.ledger_rows import LedgerRow
 from verticil.party.policy.revocation import Awaited
 from verticil.party.protocol.statistics import EVERYONE
 from verticil.party.site import Site
-from verticil.shared.audit import AuditLine, AuditLines
-from verticil.shared.errors import VerticilError
-from verticil.shared.formats.deletion import PeerDeletion
-from verticil.shared.identity.pki import utc_now
+from verticil.shared.core.errors import VerticilError
+from verticil.shared.documents.view import inlined, left_out
+from verticil.shared.federation.audit import AuditLine, AuditLines
+from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.privacy.accountant import compose, numerically
 from verticil.shared.privacy.accounts import COLUMNS, NOTHING, READERS, Cost, Reader
 from verticil.shared.privacy.events import kind_of, words
+from verticil.shared.release.formats.deletion import PeerDeletion
 from verticil.shared.study.names import fits
 from verticil.shared.study.states import State
-from verticil.shared.view import inlined, left_out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 What several of them share is made here: a study's columns, what is asked of them, their noise and their cost. Each is written by
 the function of this package that is named like the command, rendered as text by ``verticil.cli``, as JSON by
-`verticil.shared.view`, and by the local page. In JSON an epsilon without bound is null, but in the ledger.
+`verticil.shared.documents.view`, and by the local page. In JSON an epsilon without bound is null, but in the ledger.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from verticil.party.policy.comparison import impossible_words, normalise_words, 
 from verticil.party.policy.ledger import Ledger
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
-from verticil.shared.channels import privacy
-from verticil.shared.channels.subset import Subset
-from verticil.shared.errors import VerticilError
+from verticil.shared.core.errors import VerticilError
+from verticil.shared.documents.view import inlined, left_out
+from verticil.shared.mechanisms import privacy
+from verticil.shared.mechanisms.subset import Subset
 from verticil.shared.privacy.accountant import add_or_remove, cost_of, finite_together, together
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Reader
 from verticil.shared.privacy.events import PrivacyEvent, further, is_masked, kind_of, planned, words
@@ -31,7 +32,6 @@ from verticil.shared.privacy.figures import column_epsilon, share_cost, total_ep
 from verticil.shared.privacy.masked_figures import four_figures
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
-from verticil.shared.view import inlined, left_out
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

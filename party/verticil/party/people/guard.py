@@ -21,7 +21,7 @@ from verticil.party.people.sketch import LIMIT
 from verticil.party.people.sketches import Shares
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import UNDER_WAY
-from verticil.shared.errors import Misuse, Refusal
+from verticil.shared.core.errors import Misuse, Refusal
 from verticil.shared.study.states import State
 
 _CHARGED: Final = (

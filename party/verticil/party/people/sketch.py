@@ -26,7 +26,7 @@ from typing import Final
 import numpy as np
 
 from verticil.party.dataset.person_keys import Keys, PeopleOfTable
-from verticil.shared.arrays import give_back
+from verticil.shared.core.arrays import give_back
 
 LIMIT: Final = Fraction(1, 3)
 """The share of people in common above which two data sets are taken for the same people."""

@@ -24,9 +24,9 @@ import numpy as np
 from verticil.party.dataset.person_keys import Keys, PeopleOfTable
 from verticil.party.people.sketch import Sketch, share
 from verticil.party.storage.database import Database
-from verticil.shared.arrays import bytes_in_parts, sha256_of
-from verticil.shared.disk import replace_file
+from verticil.shared.core.arrays import bytes_in_parts, sha256_of
 from verticil.shared.storage.database import disk_faults
+from verticil.shared.storage.disk import replace_file
 
 FOLDER: Final = "people"
 _KEY: Final = np.dtype("<u8")

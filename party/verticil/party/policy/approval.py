@@ -29,10 +29,10 @@ from verticil.party.policy.ledger import Assessment, Ledger
 from verticil.party.policy.planned_statistics import accounts_of, statistics_of
 from verticil.party.storage.secret import SiteSecret
 from verticil.party.storage.studies import StudyRecord
-from verticil.shared.errors import Misuse, PeerFault, Refusal
+from verticil.shared.core.errors import Misuse, PeerFault, Refusal
+from verticil.shared.documents.record import encode
 from verticil.shared.privacy.events import PrivacyEvent, is_masked
 from verticil.shared.privacy.masked import Linkage
-from verticil.shared.record import encode
 from verticil.shared.study.approval import Approval, check_own_part, declared_units, parse_approval
 from verticil.shared.study.canonical import from_bytes
 from verticil.shared.study.document import Study

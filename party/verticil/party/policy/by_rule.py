@@ -29,8 +29,8 @@ from verticil.party.policy.approval import AUTOMATIC
 from verticil.party.policy.planned_statistics import statistics_of
 from verticil.party.policy.voting import Voting
 from verticil.party.storage.studies import StudyRecord
-from verticil.shared.audit import DAEMON
-from verticil.shared.errors import Refusal, VerticilError
+from verticil.shared.core.errors import Refusal, VerticilError
+from verticil.shared.federation.audit import DAEMON
 from verticil.shared.privacy.events import is_masked
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study

@@ -15,10 +15,10 @@ from fractions import Fraction
 from typing import Final
 
 from verticil.party.dataset.releases import Origins
-from verticil.shared.channels.subset import Subset
-from verticil.shared.channels.transition import SCALE
-from verticil.shared.knowledge.words import stated
-from verticil.shared.model.schema import Variable
+from verticil.shared.mechanisms.subset import Subset
+from verticil.shared.mechanisms.transition import SCALE
+from verticil.shared.numerics.knowledge.words import stated
+from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import recipients_of
 from verticil.shared.study.unit import Unit

@@ -38,10 +38,10 @@ from cryptography.hazmat.primitives.serialization import (
 from verticil.party.dataset.releases import Origins
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import StudyRecord, stamp
-from verticil.shared.disk import create_file
-from verticil.shared.errors import DataFault, Misuse
-from verticil.shared.identity.pki import UNREADABLE
-from verticil.shared.record import canonical_json
+from verticil.shared.core.errors import DataFault, Misuse
+from verticil.shared.documents.record import canonical_json
+from verticil.shared.federation.identity.pki import UNREADABLE
+from verticil.shared.storage.disk import create_file
 
 _FORM: Final = "verticil/vote/v1"
 _LARGEST: Final = 4096

@@ -50,7 +50,7 @@ from verticil.party.policy.ledger_rows import LedgerRow, Send
 from verticil.party.policy.ledger_sums import CHARGED_BEFORE, NAMES_OF_VALUES, OF_ACCOUNT
 from verticil.party.storage.secret import secret_id
 from verticil.party.storage.studies import UNDER_WAY, stamp
-from verticil.shared.errors import DataFault, Refusal
+from verticil.shared.core.errors import DataFault, Refusal
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import (

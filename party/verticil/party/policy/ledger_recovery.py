@@ -34,9 +34,9 @@ from verticil.party.policy.ledger_rows import PARTS
 from verticil.party.storage.database import FILE_NAME as DATABASE
 from verticil.party.storage.database import Database, holds_nothing
 from verticil.party.storage.secret import FILE_NAME as SECRET
-from verticil.shared.audit import DAEMON, LOG_BROKEN, TORN_LINE, entries, verify
-from verticil.shared.errors import DataFault, GateFailed, Refusal
-from verticil.shared.identity.pki import utc_now
+from verticil.shared.core.errors import DataFault, GateFailed, Refusal
+from verticil.shared.federation.audit import DAEMON, LOG_BROKEN, TORN_LINE, entries, verify
+from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import Cost

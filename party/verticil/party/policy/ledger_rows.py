@@ -9,8 +9,8 @@ from typing import Final, TypedDict, Unpack, cast
 
 from verticil.party.audit.log import Event, What
 from verticil.party.dataset.releases import Release
-from verticil.shared.audit import DAEMON
-from verticil.shared.errors import DataFault
+from verticil.shared.core.errors import DataFault
+from verticil.shared.federation.audit import DAEMON
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accounts import NOTHING, Cost
 from verticil.shared.privacy.events import PrivacyEvent

@@ -17,7 +17,7 @@ from verticil.party.dataset.releases import Drawn
 from verticil.party.limits.same_people import NOTHING_SAID, SamePeople
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import UNDER_WAY
-from verticil.shared.errors import DataFault, Refusal
+from verticil.shared.core.errors import DataFault, Refusal
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import cost_of, finite, together
 from verticil.shared.privacy.accounts import COLUMNS, KNOWN, NOTHING, Cost, Reader

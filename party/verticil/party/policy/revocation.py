@@ -3,15 +3,15 @@
 A revocation is for good. Once it is in the database nothing more is sent for the study but the news of it: a transfer under way
 is broken off (by the daemon, within a second, also when another process revokes), the spool is cleared, the other side gets it.
 A study with a miner then ends WITHDRAWN there, all its randomized columns are deleted, and each party that had sent some gets a
-signed statement of that (`verticil.shared.formats.deletion`). Between peers each peer hears of it at its next question, ends
-the study, drops what it had and signs that (`verticil.party.policy.revocation`). No party could prove it.
+signed statement of that (`verticil.shared.release.formats.deletion`). Between peers each peer hears of it at its next question,
+ends the study, drops what it had and signs that (`verticil.party.policy.revocation`). No party could prove it.
 
 A release that is published stays published: a revocation after that is sent, too, the columns at the miner are deleted, and the
 study is shown as revoked; copies of the release cannot be recalled.
 
 After a revocation between peers (Model I): who has signed that it deleted what it had, and who has not yet.
 
-Both sides are kept here. A party that is asked signs what `verticil.shared.formats.deletion` says, once: the first body
+Both sides are kept here. A party that is asked signs what `verticil.shared.release.formats.deletion` says, once: the first body
 stays, whatever is asked again. The party that revoked takes each peer's statement in when it holds: signed by that peer with a
 certificate that counts now, about this study and this party, and naming no column that was not sent to that peer. A peer that
 has not signed is shown as such until it has; one that is away is asked again when it is back.
@@ -32,11 +32,11 @@ from verticil.party.audit.log import AuditLog, Event, What
 from verticil.party.policy.approval import parsed
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import StudyRecord, stamp
-from verticil.shared.errors import Misuse, PeerFault, Refusal, VerticilError
-from verticil.shared.formats.deletion import Deletion, PeerDeletion, parse_deletion, parse_peer_deletion
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.signing import verify_signed
-from verticil.shared.record import encode
+from verticil.shared.core.errors import Misuse, PeerFault, Refusal, VerticilError
+from verticil.shared.documents.record import encode
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.signing import verify_signed
+from verticil.shared.release.formats.deletion import Deletion, PeerDeletion, parse_deletion, parse_peer_deletion
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import State
 from verticil.wire.v1 import common_pb2

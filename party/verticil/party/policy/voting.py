@@ -41,10 +41,10 @@ from verticil.party.policy.revocation import Revocation, Revocations, checked_re
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import SiteSecret
 from verticil.party.storage.studies import PartyState, StudyRecord, stamp
-from verticil.shared.audit import DAEMON
-from verticil.shared.disk import FollowedFiles
-from verticil.shared.errors import Misuse, Refusal, VerticilError
-from verticil.shared.record import encode
+from verticil.shared.core.errors import Misuse, Refusal, VerticilError
+from verticil.shared.documents.record import encode
+from verticil.shared.federation.audit import DAEMON
+from verticil.shared.storage.disk import FollowedFiles
 from verticil.shared.study.approval import Approval, held_approval
 from verticil.shared.study.document import Study
 

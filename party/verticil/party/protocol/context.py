@@ -40,16 +40,16 @@ from verticil.party.protocol.randomization import Spool, fill_spool
 from verticil.party.site import Site
 from verticil.party.storage.secret import secret_id
 from verticil.party.storage.studies import WAITS_AGAIN, StudyRecord
-from verticil.shared.alignment.statements import blinded_body, check_statement, common_body, sender
-from verticil.shared.audit import DAEMON
-from verticil.shared.errors import PeerFault, Refusal, VerticilError
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.signing import SigningKey, verify_signed
-from verticil.shared.progress import Meter
+from verticil.shared.core.errors import PeerFault, Refusal, VerticilError
+from verticil.shared.core.vitals import Waiting
+from verticil.shared.documents.progress import Meter
+from verticil.shared.federation.alignment.statements import blinded_body, check_statement, common_body, sender
+from verticil.shared.federation.audit import DAEMON
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.signing import SigningKey, verify_signed
+from verticil.shared.federation.transport.authorization import EMPTY_DENY_LIST, Revocations
 from verticil.shared.study.approval import Approval, held_approval
 from verticil.shared.study.document import Study
-from verticil.shared.transport.authorization import EMPTY_DENY_LIST, Revocations
-from verticil.shared.vitals import Waiting
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 T = TypeVar("T")
@@ -112,7 +112,8 @@ class Node:
         verify_signed(signed, self.authority, role=role, name=name, at=self.clock(), revoked=self.revocations.since())
 
     def check_statement(self, signed: common_pb2.Signed, body: bytes, *, party: str, what: str) -> None:
-        """Check that `party` signed exactly `body`; raises as `verticil.shared.alignment.statements.check_statement`."""
+        """Check that `party` signed exactly `body`; raises as
+        `verticil.shared.federation.alignment.statements.check_statement`."""
         at, revoked = self.clock(), self.revocations.since()
         check_statement(signed, body, authority=self.authority, party=party, at=at, what=what, revoked=revoked)
 

@@ -16,8 +16,8 @@ from typing import Final
 from verticil.party.policy.by_rule import objections
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
-from verticil.shared.errors import DataFault, VerticilError, from_code
-from verticil.shared.transport.errors_on_wire import shown, to_detail
+from verticil.shared.core.errors import DataFault, VerticilError, from_code
+from verticil.shared.federation.transport.errors_on_wire import shown, to_detail
 from verticil.wire.v1 import common_pb2
 
 _FAMILIES: Final = {
@@ -38,7 +38,7 @@ _HINT: Final = "the party's own people see the details: verticil party status"
 def outward(error: VerticilError) -> VerticilError:
     """The error as it may leave the site.
 
-    >>> from verticil.shared.errors import DataFault
+    >>> from verticil.shared.core.errors import DataFault
     >>> outward(DataFault("DATA_COLUMN_MISSING", "people.csv: no column 'pay' (hint: 'salary' for 'pay'?)")).message
     'its table, or its machine, does not serve this study'
     """

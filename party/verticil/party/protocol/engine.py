@@ -41,10 +41,10 @@ from verticil.party.protocol.planning import (
 )
 from verticil.party.protocol.retry import TRIED_AGAIN, Backoff, ends_the_daemon, is_waited_out
 from verticil.party.storage.studies import StudyRecord
-from verticil.shared import logs
-from verticil.shared.audit import DAEMON
-from verticil.shared.errors import InternalFault, VerticilError
-from verticil.shared.transport.errors_on_wire import without_text
+from verticil.shared.core import logs
+from verticil.shared.core.errors import InternalFault, VerticilError
+from verticil.shared.federation.audit import DAEMON
+from verticil.shared.federation.transport.errors_on_wire import without_text
 
 T = TypeVar("T")
 

@@ -25,9 +25,9 @@ from verticil.party.protocol.reconciliation.reconciler import Verifier
 from verticil.party.protocol.statistics import EVERYONE, published
 from verticil.party.site import Site
 from verticil.party.storage.studies import Task
-from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.signing import verify_signed
+from verticil.shared.core.errors import PeerFault, VerticilError
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.signing import verify_signed
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study

@@ -44,13 +44,13 @@ from verticil.party.protocol.reconciliation.peers import PeerReckoning
 from verticil.party.protocol.registry import study_of_miner, study_of_parties
 from verticil.party.protocol.retry import Backoff, Pace, between_looks, ends_the_daemon
 from verticil.party.storage.studies import Heartbeat, stamp
-from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.membership.current import certificate_state
+from verticil.shared.core.errors import PeerFault, VerticilError
+from verticil.shared.federation.membership.current import certificate_state
+from verticil.shared.federation.transport.errors_on_wire import shown, to_detail, without_text
+from verticil.shared.federation.transport.interface import Coordinator
+from verticil.shared.federation.transport.version import greet
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import State, is_final
-from verticil.shared.transport.errors_on_wire import shown, to_detail, without_text
-from verticil.shared.transport.interface import Coordinator
-from verticil.shared.transport.version import greet
 from verticil.wire.v1 import coordinator_pb2
 
 CoordinatorFactory = Callable[[], Coordinator]

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from verticil.party.storage.studies import WAITS
-from verticil.shared.errors import VerticilError
+from verticil.shared.core.errors import VerticilError
 from verticil.shared.study.states import State
 
 REST: Final = "rest"

@@ -34,15 +34,15 @@ from verticil.party.protocol.planning import StoppedError
 from verticil.party.protocol.statistics import charge_published
 from verticil.party.site import Site
 from verticil.party.storage.studies import Artifact, StudyRecord
-from verticil.shared import artifact
-from verticil.shared.arrays import Codes, taken
-from verticil.shared.audit import DAEMON
-from verticil.shared.channels.subset import Subset
-from verticil.shared.disk import replace_file
-from verticil.shared.durable import remove
-from verticil.shared.errors import DataFault, Refusal
+from verticil.shared.core.arrays import Codes, taken
+from verticil.shared.core.errors import DataFault, Refusal
+from verticil.shared.federation.audit import DAEMON
+from verticil.shared.mechanisms.subset import Subset
+from verticil.shared.numerics.model import artifact
 from verticil.shared.privacy.events import is_masked
 from verticil.shared.storage.database import disk_faults
+from verticil.shared.storage.disk import replace_file
+from verticil.shared.storage.durable import remove
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
 

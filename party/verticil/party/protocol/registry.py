@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from verticil.party.policy.approval import parsed
-from verticil.shared.registry import Registry
+from verticil.shared.core.registry import Registry
 from verticil.shared.study.document import Study
 
 if TYPE_CHECKING:

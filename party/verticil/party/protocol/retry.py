@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Set
 from typing import Final
 
-from verticil.shared.errors import VerticilError
+from verticil.shared.core.errors import VerticilError
 
 _FIRST_SECONDS: Final = 0.5
 _LONGEST_SECONDS: Final = 20.0
@@ -49,7 +49,7 @@ TOWARDS_THE_MINER: Final = TRIED_AGAIN | OTHERS_MEND
 def ends_the_daemon(error: VerticilError) -> bool:
     """Whether only a person at this machine can mend it. What another node says never does, whatever code it chooses.
 
-    >>> from verticil.shared.errors import DataFault
+    >>> from verticil.shared.core.errors import DataFault
     >>> own = DataFault("STATE_CORRUPT", "party.sqlite")
     >>> ends_the_daemon(own)
     True

@@ -29,7 +29,7 @@ from verticil.party.protocol.randomization import reserve
 from verticil.party.protocol.statistics import EVERYONE, statistics_of_each
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
-from verticil.shared.errors import Refusal
+from verticil.shared.core.errors import Refusal
 from verticil.shared.privacy.accounts import MASKED, NOTHING, Cost
 from verticil.shared.privacy.events import kind_of, planned, to_json
 from verticil.shared.privacy.masked import Linkage

@@ -15,7 +15,7 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-from verticil.shared.errors import DataFault
+from verticil.shared.core.errors import DataFault
 from verticil.shared.storage import database as storage
 from verticil.shared.storage.database import Schema, disk_faults, take
 

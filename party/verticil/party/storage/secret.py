@@ -20,8 +20,8 @@ from typing import Final
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from verticil.shared.disk import create_file
-from verticil.shared.errors import DataFault
+from verticil.shared.core.errors import DataFault
+from verticil.shared.storage.disk import create_file
 
 FILE_NAME = "site.secret"
 FORMAT: Final = 2

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Final, Literal, NamedTuple
 
 from verticil.party.storage.database import Database
-from verticil.shared.errors import Misuse, VerticilError, from_code
+from verticil.shared.core.errors import Misuse, VerticilError, from_code
 from verticil.shared.storage.rows import Cell
 from verticil.shared.study.names import Named, ambiguous, fits
 from verticil.shared.study.states import State, is_final

@@ -2,8 +2,8 @@
 
 - An event's cost is its kind's to say (`verticil.shared.privacy.events`): (epsilon, delta), proved for the mechanism that runs.
 - Within a study the losses of events that have a delta (noise on tables) are composed numerically, with outward rounding, at the
-  sum of their deltas (`verticil.shared.channels.loss`). Pure epsilons (randomized columns) are added to that: what holds without
-  a delta is said without one, so it does not matter which columns were sent before a study stopped.
+  sum of their deltas (`verticil.shared.mechanisms.loss`). Pure epsilons (randomized columns) are added to that: what holds
+  without a delta is said without one, so it does not matter which columns were sent before a study stopped.
 - Over studies epsilons and deltas are added (`compose`), which holds for any events, in any order, whoever chose them with
   knowledge of earlier ones: limits were approved as sums. `numerically` says what composing all of it would give, and decides
   nothing.
@@ -18,8 +18,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from verticil.shared.channels import loss
-from verticil.shared.channels.loss import ApproximateLoss, Loss, PureLoss
+from verticil.shared.mechanisms import loss
+from verticil.shared.mechanisms.loss import ApproximateLoss, Loss, PureLoss
 from verticil.shared.privacy import generator as _generator  # noqa: F401  # pyright: ignore[reportUnusedImport]  # its kind
 from verticil.shared.privacy import masked as _masked  # noqa: F401  # pyright: ignore[reportUnusedImport]  # its kind
 from verticil.shared.privacy import privbayes as _privbayes  # noqa: F401  # pyright: ignore[reportUnusedImport]  # its kind

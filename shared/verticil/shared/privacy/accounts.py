@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from verticil.shared.channels.privacy import EPSILON_TOLERANCE
+from verticil.shared.mechanisms.privacy import EPSILON_TOLERANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

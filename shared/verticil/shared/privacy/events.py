@@ -11,7 +11,7 @@ Promises
 - An event is written as one JSON object with sorted keys, and read back equal: numbers as they are, infinity as "infinite".
 
 The neighbouring relation of all kinds here is the replacement of one person: the number of people is public
-(`verticil.shared.channels.gaussian`).
+(`verticil.shared.mechanisms.gaussian`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, cast
 
-from verticil.shared.channels import privacy
-from verticil.shared.channels.discrete_gaussian import LEAST_SIGMA_OF_A_SUM, MOST_OF_A_SUM
-from verticil.shared.channels.gaussian import analytic_sigma
-from verticil.shared.channels.loss import DiscreteGaussianLoss, GaussianLoss, Loss, delta_at, epsilon_at
-from verticil.shared.channels.share_noise import DISCRETE, KINDS, ROUNDED
-from verticil.shared.errors import Refusal
+from verticil.shared.core.errors import Refusal
+from verticil.shared.mechanisms import privacy
+from verticil.shared.mechanisms.discrete_gaussian import LEAST_SIGMA_OF_A_SUM, MOST_OF_A_SUM
+from verticil.shared.mechanisms.gaussian import analytic_sigma
+from verticil.shared.mechanisms.loss import DiscreteGaussianLoss, GaussianLoss, Loss, delta_at, epsilon_at
+from verticil.shared.mechanisms.share_noise import DISCRETE, KINDS, ROUNDED
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, KNOWN, MINER_ALONE, OTHERS, PUBLIC, Cost
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import measures_itself, protocol_of, recipients_of, sent_units
@@ -65,7 +65,7 @@ class RandomizedColumn(PrivacyEvent):
     """A value of each person was replaced by a random one (or by a set of them), independently: local differential privacy.
 
     Attributes:
-        epsilon: ln gamma of the matrix that was sampled from (`verticil.shared.channels.privacy`); infinite with a zero cell.
+        epsilon: ln gamma of the matrix that was sampled from (`verticil.shared.mechanisms.privacy`); infinite with a zero cell.
     """
 
     epsilon: float
@@ -76,7 +76,7 @@ class GaussianCounts(PrivacyEvent):
     """Gaussian noise, rounded to whole numbers, was added to every count of tables; the sensitivity is L2, over all the tables.
 
     Attributes:
-        epsilon, delta: that the noise was calibrated for (`verticil.shared.channels.gaussian.share_sigma`).
+        epsilon, delta: that the noise was calibrated for (`verticil.shared.mechanisms.gaussian.share_sigma`).
         tables: how many; None: not recorded.
     """
 

@@ -1,6 +1,6 @@
 """The privacy figures that limits, screens, checks and documents use: the door to them.
 
-Outside `verticil.shared.channels`, where mechanisms are measured, and this package nothing computes an epsilon, a delta or a
+Outside `verticil.shared.mechanisms`, where mechanisms are measured, and this package nothing computes an epsilon, a delta or a
 gamma, adds two of them, holds one against a limit, or says one that only stands in a study's keys. What does is found by
 `tests/test_accountant_only.py`, which has the few exceptions with their reasons. All functions here are pure; what they say of
 an event is what `verticil.shared.privacy.accountant` says it costs.
@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Final
 
-from verticil.shared.channels import privacy
-from verticil.shared.channels.privacy import EPSILON_TOLERANCE, Mechanism
+from verticil.shared.mechanisms import privacy
+from verticil.shared.mechanisms.privacy import EPSILON_TOLERANCE, Mechanism
 from verticil.shared.privacy.accountant import compose, cost_of, finite, together
 from verticil.shared.privacy.accounts import COLUMNS, MASKED, NOTHING, OTHERS, Cost
 from verticil.shared.privacy.events import PrivacyEvent, RandomizedColumn, planned, share_event
@@ -40,7 +40,7 @@ def column_event(mechanism: Mechanism, reader: str = COLUMNS.name) -> Randomized
 def column_epsilon(mechanism: Mechanism) -> float:
     """What releasing one unit costs each person, under the replacement of that person; infinite: there is no bound.
 
-    >>> from verticil.shared.channels.transition import quantize, symmetric
+    >>> from verticil.shared.mechanisms.transition import quantize, symmetric
     >>> round(column_epsilon(quantize(symmetric(4, epsilon=2.0))), 6)
     2.0
     """

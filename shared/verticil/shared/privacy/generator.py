@@ -18,10 +18,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from verticil.shared.channels.discrete_gaussian import LARGEST_SIGMA, LEAST_SIGMA
-from verticil.shared.channels.gaussian import analytic_sigma
-from verticil.shared.channels.loss import DiscreteGaussianLoss, Loss, SampledGaussianLoss, delta_at
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
+from verticil.shared.mechanisms.discrete_gaussian import LARGEST_SIGMA, LEAST_SIGMA
+from verticil.shared.mechanisms.gaussian import analytic_sigma
+from verticil.shared.mechanisms.loss import DiscreteGaussianLoss, Loss, SampledGaussianLoss, delta_at
 from verticil.shared.privacy.accounts import COLUMNS, PUBLIC, Cost
 from verticil.shared.privacy.events import EventKind, PlannedEvent, PrivacyEvent, cost_at, register
 from verticil.shared.study.document import Study

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from verticil.shared.channels.loss import ApproximateLoss, DiscreteGaussianLoss, Loss
-from verticil.shared.channels.privacy import epsilon
-from verticil.shared.masked.field import P
+from verticil.shared.masked.arithmetic.field import P
+from verticil.shared.mechanisms.loss import ApproximateLoss, DiscreteGaussianLoss, Loss
+from verticil.shared.mechanisms.privacy import epsilon
 from verticil.shared.privacy.accounts import DEALER, MASKED, NOTHING, Cost
 from verticil.shared.privacy.events import (
     DiscreteGaussianCounts,

@@ -5,7 +5,7 @@ that the study causes (`verticil.shared.privacy.events.planned`): approvals, led
 
 Predicted error, of a one-way share at n common people, as half of its 95 % interval
 - of a randomized column: of a share of 1/K, estimated with the inverse of the matrix. Chance in who is among the people is in it
-  (`verticil.shared.channels.privacy.half_width_of_share`, methods.md 1.1).
+  (`verticil.shared.mechanisms.privacy.half_width_of_share`, methods.md 1.1).
 - of a table with noise of standard deviation s on each count: 1.96 s / n, from the noise alone. n is public, so a share is its
   noisy count over n, and how many cells the table has does not matter.
 Figures that combine cells or tables, as the probabilities of a family do, are less accurate.
@@ -20,7 +20,7 @@ from statistics import NormalDist
 from types import MappingProxyType
 from typing import Final
 
-from verticil.shared.channels.privacy import half_width_of_share
+from verticil.shared.mechanisms.privacy import half_width_of_share
 from verticil.shared.privacy.accountant import cost_of, excess, together
 from verticil.shared.privacy.accounts import Limits, Reader
 from verticil.shared.privacy.events import REPLACE_ONE, PlannedEvent, kind_of, planned, words

@@ -20,10 +20,10 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from verticil.shared.channels import privacy
-from verticil.shared.channels.subset import Subset
-from verticil.shared.json_document import Json
-from verticil.shared.model.graph import Dag
+from verticil.shared.documents.json_document import Json
+from verticil.shared.mechanisms import privacy
+from verticil.shared.mechanisms.subset import Subset
+from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.privacy.accountant import add_or_remove, compose, cost_of, together
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Reader
 from verticil.shared.privacy.events import (

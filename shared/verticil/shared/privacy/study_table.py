@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from verticil.shared.channels import privacy
-from verticil.shared.channels.subset import Subset
+from verticil.shared.mechanisms import privacy
+from verticil.shared.mechanisms.subset import Subset
 from verticil.shared.privacy.figures import total_epsilon
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of

@@ -30,26 +30,26 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from verticil.shared.disk import is_disk_full
-from verticil.shared.durable import rename, sync_directory
-from verticil.shared.errors import DataFault, Misuse, PeerFault
-from verticil.shared.formats import bif, joint, model_json
-from verticil.shared.formats import posterior as posterior_json
-from verticil.shared.formats.tables import Resource, datapackage, write_atomically, write_csv, write_parquet
-from verticil.shared.identity.pki import identity_of
-from verticil.shared.json_document import Json, to_text
-from verticil.shared.knowledge.columns import columns, completed, node_cells
+from verticil.shared.core.errors import DataFault, Misuse, PeerFault
+from verticil.shared.documents.json_document import Json, to_text
+from verticil.shared.federation.identity.pki import identity_of
+from verticil.shared.numerics.knowledge.columns import columns, completed, node_cells
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.release.content import FILES, PROPOSAL, ReleaseContent, SignedStatement, may_have_joint
 from verticil.shared.release.evidence import base64_text, parties_left_out, signed_document
+from verticil.shared.release.formats import bif, joint, model_json
+from verticil.shared.release.formats import posterior as posterior_json
+from verticil.shared.release.formats.tables import Resource, datapackage, write_atomically, write_csv, write_parquet
 from verticil.shared.release.posterior import posterior_files, set_file, set_records
 from verticil.shared.release.protocols import release_protocol
 from verticil.shared.release.report.wording import remarks
-from verticil.shared.release.synthetic import TABLES, table_bytes
-from verticil.shared.release.written import PiecewiseTable
+from verticil.shared.storage.disk import is_disk_full
+from verticil.shared.storage.durable import rename, sync_directory
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
+from verticil.shared.synthesis.synthetic import TABLES, table_bytes
+from verticil.shared.synthesis.written import PiecewiseTable
 
 if TYPE_CHECKING:
     import pandas as pd

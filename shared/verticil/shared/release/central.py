@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 
-from verticil.shared.identity.identity import Role
-from verticil.shared.json_document import Json, Node, parse
-from verticil.shared.model.network import Network
+from verticil.shared.documents.json_document import Json, Node, parse
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.numerics.model.network import Network
 from verticil.shared.privacy.statement import PrivacyStatement
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.evidence import Trust, signed_document, signed_statement, utc_time

@@ -13,20 +13,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
-from verticil.shared.arrays import AnyCodes
-from verticil.shared.formats import joint
-from verticil.shared.formats.posterior import PublishedPosterior
-from verticil.shared.json_document import Json
-from verticil.shared.knowledge.columns import columns
-from verticil.shared.model.joint import JointModel, WeightedRecords
-from verticil.shared.model.network import Marginal, Network, PairAccuracy, PairEstimate
-from verticil.shared.model.schema import Schema
+from verticil.shared.core.arrays import AnyCodes
+from verticil.shared.documents.json_document import Json
+from verticil.shared.numerics.knowledge.columns import columns
+from verticil.shared.numerics.model.joint import JointModel, WeightedRecords
+from verticil.shared.numerics.model.network import Marginal, Network, PairAccuracy, PairEstimate
+from verticil.shared.numerics.model.schema import Schema
+from verticil.shared.release.formats import joint
+from verticil.shared.release.formats.posterior import PublishedPosterior
 from verticil.shared.release.posterior import posterior_fault, posterior_files
-from verticil.shared.release.shares import pair_accuracy
-from verticil.shared.release.written import PiecewiseTable
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
+from verticil.shared.synthesis.shares import pair_accuracy
+from verticil.shared.synthesis.written import PiecewiseTable
 
 if TYPE_CHECKING:
     import pandas as pd

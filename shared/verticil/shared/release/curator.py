@@ -9,14 +9,14 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from verticil.shared.errors import PeerFault
-from verticil.shared.identity.identity import Role
-from verticil.shared.json_document import Json, Node
-from verticil.shared.model.network import Network
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.documents.json_document import Json, Node
+from verticil.shared.documents.record import decode
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.numerics.model.network import Network
 from verticil.shared.privacy import events
 from verticil.shared.privacy.events import PrivacyEvent, planned
 from verticil.shared.privacy.statement import PrivacyStatement
-from verticil.shared.record import decode
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.evidence import Trust, signed_document, signed_statement
 from verticil.shared.release.protocol import Checked, ReleaseProtocol, Section, own_template

@@ -17,13 +17,13 @@ import tempfile
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
-from verticil.shared.disk import write_fault
-from verticil.shared.durable import rename, sync_directory, sync_file
-from verticil.shared.errors import GateFailed, Misuse, PeerFault
+from verticil.shared.core.errors import GateFailed, Misuse, PeerFault
+from verticil.shared.federation.transport.chunks import plain_data
+from verticil.shared.federation.transport.fetch import LEAST_BYTES, STREAM_SECONDS
+from verticil.shared.federation.transport.interface import Control, Coordinator
 from verticil.shared.release.bundle import ReleaseLimits
-from verticil.shared.transport.chunks import plain_data
-from verticil.shared.transport.fetch import LEAST_BYTES, STREAM_SECONDS
-from verticil.shared.transport.interface import Control, Coordinator
+from verticil.shared.storage.disk import write_fault
+from verticil.shared.storage.durable import rename, sync_directory, sync_file
 from verticil.wire.v1 import common_pb2
 
 CHANGED: Final = frozenset({"ARTIFACT_INVALID", "FILE_MISSING", "NOT_READY", "STUDY_WITHDRAWN", "STUDY_DENIED"})

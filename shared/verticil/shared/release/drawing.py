@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from verticil.shared.errors import Misuse
-from verticil.shared.formats import model_json, posterior
-from verticil.shared.knowledge.raking import raked
-from verticil.shared.knowledge.support import Support
-from verticil.shared.model.joint import JointModel
-from verticil.shared.model.network import Marginal, Network, PairAccuracy
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.core.errors import Misuse
+from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.support import Support
+from verticil.shared.numerics.model.joint import JointModel
+from verticil.shared.numerics.model.network import Marginal, Network, PairAccuracy
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.release.evidence import read_document
-from verticil.shared.release.synthesis import decode, sample_chunks
-from verticil.shared.release.within_bins import Tilts, tilts_of
+from verticil.shared.release.formats import model_json, posterior
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Sampling, Source, Study
+from verticil.shared.synthesis.synthesis import decode, sample_chunks
+from verticil.shared.synthesis.within_bins import Tilts, tilts_of
 
 if TYPE_CHECKING:
     import pandas as pd

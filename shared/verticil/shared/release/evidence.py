@@ -30,12 +30,12 @@ from typing import Annotated, ClassVar
 
 from cryptography import x509
 
-from verticil.shared.errors import GateFailed, PeerFault, VerticilError
-from verticil.shared.foreign_files.limits import DOCUMENT_BYTES
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.signing import verify_signed
-from verticil.shared.json_document import Json, Node
-from verticil.shared.record import Key, Sha256, decode, tame, write
+from verticil.shared.core.errors import GateFailed, PeerFault, VerticilError
+from verticil.shared.documents.foreign_files.limits import DOCUMENT_BYTES
+from verticil.shared.documents.json_document import Json, Node
+from verticil.shared.documents.record import Key, Sha256, decode, tame, write
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.signing import verify_signed
 from verticil.shared.release.content import PROPOSAL, SignedStatement
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import check_own_part

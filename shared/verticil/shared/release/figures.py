@@ -15,14 +15,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.arrays import AnyCodes
-from verticil.shared.errors import GateFailed
-from verticil.shared.formats import model_json
-from verticil.shared.model.joint import JointModel
-from verticil.shared.model.network import Network, PairAccuracy, PairEstimate
-from verticil.shared.release.shares import WITHIN, model_shares, pair_accuracy
-from verticil.shared.release.synthetic import TABLES, read_records
+from verticil.shared.core.arrays import AnyCodes
+from verticil.shared.core.errors import GateFailed
+from verticil.shared.numerics.model.joint import JointModel
+from verticil.shared.numerics.model.network import Network, PairAccuracy, PairEstimate
+from verticil.shared.release.formats import model_json
 from verticil.shared.study.document import Study
+from verticil.shared.synthesis.shares import WITHIN, model_shares, pair_accuracy
+from verticil.shared.synthesis.synthetic import TABLES, read_records
 
 _CLOSE: Final = 1e-9
 """Another machine may have computed a share; it differs by less."""

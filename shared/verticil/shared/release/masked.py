@@ -15,11 +15,11 @@ from typing import Final
 
 import numpy as np
 
-from verticil.shared.arrays import Counts
-from verticil.shared.errors import Misuse
-from verticil.shared.json_document import Json, Node
-from verticil.shared.masked.opening import Alarm, margin_alarms
-from verticil.shared.model.network import Network
+from verticil.shared.core.arrays import Counts
+from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.json_document import Json, Node
+from verticil.shared.masked.arithmetic.opening import Alarm, margin_alarms
+from verticil.shared.numerics.model.network import Network
 from verticil.shared.privacy.statement import PrivacyStatement
 from verticil.shared.release.content import OpenedTables, ReleaseContent
 from verticil.shared.release.evidence import Trust

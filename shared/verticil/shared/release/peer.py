@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.errors import GateFailed, PeerFault
-from verticil.shared.identity.identity import Role
-from verticil.shared.json_document import Json, Node
-from verticil.shared.model.network import Network
+from verticil.shared.core.errors import GateFailed, PeerFault
+from verticil.shared.documents.json_document import Json, Node
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.numerics.model.network import Network
 from verticil.shared.privacy.figures import posterior, share_cost, shares_together, total_epsilon
 from verticil.shared.privacy.statement import PRIOR, PrivacyStatement
 from verticil.shared.release.content import ReleaseContent

@@ -15,13 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from verticil.shared.errors import PeerFault
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Family, Marginal, Network
-from verticil.shared.model.rounding import round_network
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Family, Marginal, Network
+from verticil.shared.numerics.model.rounding import round_network
 from verticil.shared.release.content import ReleaseContent, SignedStatement
 from verticil.shared.release.records import released_records
-from verticil.shared.release.shares import model_shares
 from verticil.shared.release.statement import (
     PartyStatement,
     parse_statement,
@@ -30,6 +29,7 @@ from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.peer import reads
 from verticil.shared.study.structure_document import Structure
+from verticil.shared.synthesis.shares import model_shares
 
 
 def assemble(

@@ -15,9 +15,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from verticil.shared.arrays import Codes
-from verticil.shared.errors import DataFault, GateFailed, Misuse
-from verticil.shared.formats.posterior import (
+from verticil.shared.core.arrays import Codes
+from verticil.shared.core.errors import DataFault, GateFailed, Misuse
+from verticil.shared.documents.json_document import Json
+from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.support import Support
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Network
+from verticil.shared.release.formats.posterior import (
     FILE,
     LEAST_DRAWS,
     LEAST_MOVE,
@@ -25,13 +30,11 @@ from verticil.shared.formats.posterior import (
     MOST_R_HAT,
     PublishedPosterior,
 )
-from verticil.shared.json_document import Json
-from verticil.shared.knowledge.raking import raked
-from verticil.shared.knowledge.support import Support
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Network
-from verticil.shared.release.synthesis import decoded, sample_codes
-from verticil.shared.release.synthetic import (
+from verticil.shared.study.document import Study
+from verticil.shared.study.posterior import check_set_cells, drawn_categories
+from verticil.shared.study.structure_document import structure_fault
+from verticil.shared.synthesis.synthesis import decoded, sample_codes
+from verticil.shared.synthesis.synthetic import (
     FALSE_ALARMS,
     TABLES,
     misplaced,
@@ -39,10 +42,7 @@ from verticil.shared.release.synthetic import (
     read_records,
     unlikely_family,
 )
-from verticil.shared.release.within_bins import tilts_of
-from verticil.shared.study.document import Study
-from verticil.shared.study.posterior import check_set_cells, drawn_categories
-from verticil.shared.study.structure_document import structure_fault
+from verticil.shared.synthesis.within_bins import tilts_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -230,7 +230,7 @@ def check_posterior_file(
     Raises:
         GateFailed: RELEASE_INVALID.
     """
-    from verticil.shared.formats import posterior as format_
+    from verticil.shared.release.formats import posterior as format_
 
     if (data is not None) != study.samples_graphs:
         raise GateFailed(

@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from importlib.resources import files
 
-from verticil.shared.json_document import Json, Node
-from verticil.shared.model.network import Network
+from verticil.shared.documents.json_document import Json, Node
+from verticil.shared.numerics.model.network import Network
 from verticil.shared.privacy.statement import PrivacyStatement
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.evidence import Trust

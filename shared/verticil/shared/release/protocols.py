@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from verticil.shared.registry import Registry
+from verticil.shared.core.registry import Registry
 from verticil.shared.release.central import CentralRelease
 from verticil.shared.release.curator import CuratorRelease
 from verticil.shared.release.masked import MaskedRelease

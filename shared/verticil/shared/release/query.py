@@ -31,15 +31,15 @@ from typing import Final, Literal
 
 import numpy as np
 
-from verticil.shared.arrays import Floats
-from verticil.shared.errors import Misuse
-from verticil.shared.json_document import parse
-from verticil.shared.knowledge.raking import raked
-from verticil.shared.model.elimination import TooWideError, conditioned, derivatives, together
-from verticil.shared.model.network import Network
+from verticil.shared.core.arrays import Floats
+from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.json_document import parse
+from verticil.shared.documents.view import document, left_out
+from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.model.elimination import TooWideError, conditioned, derivatives, together
+from verticil.shared.numerics.model.network import Network
 from verticil.shared.release.drawing import ReleaseModels, evidence_of, variable_of
 from verticil.shared.study.document import Source
-from verticil.shared.view import document, left_out
 
 _NOTHING_LEFT: Final = 1e-12
 """Of a row's probability beside a category's: its own slope is then 0, too."""

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from verticil.shared.arrays import Codes, Floats
-from verticil.shared.knowledge.columns import columns as columns_of
-from verticil.shared.model.joint import JointModel
-from verticil.shared.model.network import Network
-from verticil.shared.model.schema import Variable
-from verticil.shared.nameless import KeptRows
-from verticil.shared.release.synthesis import CHUNK, decoded, drawn_records, no_numbers, written_columns
-from verticil.shared.release.within_bins import tilts_of
-from verticil.shared.release.written import PIECE, Numbers, PiecewiseTable, WrittenColumn
+from verticil.shared.core.arrays import Codes, Floats
+from verticil.shared.numerics.knowledge.columns import columns as columns_of
+from verticil.shared.numerics.model.joint import JointModel
+from verticil.shared.numerics.model.network import Network
+from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.storage.database import disk_faults
+from verticil.shared.storage.nameless import KeptRows
 from verticil.shared.study.document import Study
+from verticil.shared.synthesis.synthesis import CHUNK, decoded, drawn_records, no_numbers, written_columns
+from verticil.shared.synthesis.within_bins import tilts_of
+from verticil.shared.synthesis.written import PIECE, Numbers, PiecewiseTable, WrittenColumn
 
 if TYPE_CHECKING:
     import pandas as pd

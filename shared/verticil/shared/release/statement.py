@@ -21,15 +21,26 @@ from typing import Annotated, Any, ClassVar, Final, NoReturn, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.arrays import Floats
-from verticil.shared.errors import DataFault, Misuse
-from verticil.shared.formats.model_json import numbers
-from verticil.shared.json_document import Json
-from verticil.shared.model.network import Family, Marginal
-from verticil.shared.record import LATER, Count, Key, Sha256, decode, describe, encode, peer_fault, read, write
+from verticil.shared.core.arrays import Floats
+from verticil.shared.core.errors import DataFault, Misuse
+from verticil.shared.documents.json_document import Json
+from verticil.shared.documents.record import (
+    LATER,
+    Count,
+    Key,
+    Sha256,
+    decode,
+    describe,
+    encode,
+    peer_fault,
+    read,
+    write,
+)
+from verticil.shared.documents.table import Table
+from verticil.shared.numerics.model.network import Family, Marginal
+from verticil.shared.release.formats.model_json import numbers
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
-from verticil.shared.table import Table
 
 MAX_STATEMENT_BYTES: Final = 32 * 2**20
 """About 250,000 parameters."""

@@ -29,22 +29,19 @@ from typing import Final
 
 from cryptography import x509
 
-from verticil.shared.errors import GateFailed, Misuse, VerticilError, printable
-from verticil.shared.foreign_files.limits import CERTIFICATE_BYTES, DENY_LIST_BYTES
-from verticil.shared.foreign_files.reading import TooLargeError, read_at_most
-from verticil.shared.formats import joint, model_json
-from verticil.shared.formats import posterior as posterior_json
-from verticil.shared.formats.posterior import PublishedPosterior
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.json_document import Json, Node, parse
-from verticil.shared.knowledge.columns import completed
-from verticil.shared.membership.revocation import FILE_NAME as DENY_LIST
-from verticil.shared.membership.revocation import parse_list, revoked_in
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.joint import JointModel
-from verticil.shared.model.network import Network
+from verticil.shared.core.errors import GateFailed, Misuse, VerticilError, printable
+from verticil.shared.documents.foreign_files.limits import CERTIFICATE_BYTES, DENY_LIST_BYTES
+from verticil.shared.documents.foreign_files.reading import TooLargeError, read_at_most
+from verticil.shared.documents.json_document import Json, Node, parse
+from verticil.shared.documents.record import write as written
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.membership.revocation import FILE_NAME as DENY_LIST
+from verticil.shared.federation.membership.revocation import parse_list, revoked_in
+from verticil.shared.numerics.knowledge.columns import completed
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.joint import JointModel
+from verticil.shared.numerics.model.network import Network
 from verticil.shared.privacy.statement import AccountStatement, ColumnStatement, privacy_statement
-from verticil.shared.record import write as written
 from verticil.shared.release.bundle import (
     MANIFEST,
     MANIFEST_FORMAT,
@@ -66,12 +63,15 @@ from verticil.shared.release.evidence import (
     utc_time,
 )
 from verticil.shared.release.figures import check_figures
+from verticil.shared.release.formats import joint, model_json
+from verticil.shared.release.formats import posterior as posterior_json
+from verticil.shared.release.formats.posterior import PublishedPosterior
 from verticil.shared.release.posterior import check_posterior_file, posterior_remarks
 from verticil.shared.release.protocols import release_protocol
-from verticil.shared.release.synthetic import FALSE_ALARMS, record_fault
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
+from verticil.shared.synthesis.synthetic import FALSE_ALARMS, record_fault
 from verticil.wire.v1 import common_pb2
 
 REQUIRED = ("model.json", "study.json")

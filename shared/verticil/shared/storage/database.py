@@ -1,7 +1,7 @@
 """A node's one SQLite file: opened, migrated and kept so that SIGKILL at any moment leaves a whole state.
 
 Promises
-- WAL with ``synchronous = FULL``: a transaction that returned is on the disk, through `verticil.shared.durable`.
+- WAL with ``synchronous = FULL``: a transaction that returned is on the disk, through `verticil.shared.storage.durable`.
 - An older file is migrated when it is opened, once and in one transaction, after a copy of it was put beside it
   (``NAME.version-N``); a file of a newer version is refused by its version, and nothing is changed.
 - A full disk is DISK_FULL, another writer STATE_LOCKED, a place that cannot be written to STATE_READ_ONLY, and a damaged file
@@ -23,9 +23,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from verticil.shared.disk import files_exhausted, is_database_full, is_disk_full, looking_uri, unwritable
-from verticil.shared.durable import commit, rename, sync_directory, sync_file
-from verticil.shared.errors import DataFault
+from verticil.shared.core.errors import DataFault
+from verticil.shared.storage.disk import files_exhausted, is_database_full, is_disk_full, looking_uri, unwritable
+from verticil.shared.storage.durable import commit, rename, sync_directory, sync_file
 from verticil.shared.storage.rows import Cell, Row, columns_of, reader
 
 R = TypeVar("R")
@@ -77,7 +77,7 @@ class Database:
         path: the file; made when absent, mode 0600.
         schema: what it holds.
         read_only: only look. SQLite then refuses to write, a transaction is one consistent view, and a database of an older
-            version is an error. Nothing is made beside it (`verticil.shared.disk.looking_uri`).
+            version is an error. Nothing is made beside it (`verticil.shared.storage.disk.looking_uri`).
 
     Raises:
         DataFault: STATE_CORRUPT (not ours, damaged, of a newer version), STATE_READ_ONLY, DISK_FULL.

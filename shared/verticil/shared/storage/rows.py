@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Final, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from verticil.shared.errors import DataFault
+from verticil.shared.core.errors import DataFault
 
 R = TypeVar("R")
 

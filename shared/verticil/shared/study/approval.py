@@ -25,16 +25,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
-from verticil.shared.channels import privacy
-from verticil.shared.errors import Misuse, PeerFault, Refusal
-from verticil.shared.record import LATER, Count, Key, Sha256, Within, decode
+from verticil.shared.core.errors import Misuse, PeerFault, Refusal
+from verticil.shared.documents.record import LATER, Count, Key, Sha256, Within, decode
+from verticil.shared.documents.table import Table
+from verticil.shared.mechanisms import privacy
 from verticil.shared.study import rules
 from verticil.shared.study.canonical import digest
 from verticil.shared.study.document import LeftOut, Study
 from verticil.shared.study.sub_model import narrowed
 from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import MAX_SAFE, MAX_TEXT
-from verticil.shared.table import Table
 
 _HEX_DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 

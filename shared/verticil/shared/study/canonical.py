@@ -10,12 +10,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 
-from verticil.shared.errors import Misuse
-from verticil.shared.record import MAX_BYTES, encode, parse, peer_fault, read
+from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.record import MAX_BYTES, encode, parse, peer_fault, read
+from verticil.shared.documents.table import Table
 from verticil.shared.study import rules
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import PROTOCOLS
-from verticil.shared.table import Table
 
 
 def to_bytes(study: Study) -> bytes:

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
-from verticil.shared.model.schema import MAX_STATES, Missing, Variable
-from verticil.shared.record import LATER, Key, describe
+from verticil.shared.documents.record import LATER, Key, describe
+from verticil.shared.documents.table import Table
+from verticil.shared.numerics.model.schema import MAX_STATES, Missing, Variable
 from verticil.shared.study.vocabulary import MAX_TEXT, ORIGINS, fail, starts_a_formula
-from verticil.shared.table import Table
 
 _FARTHEST: Final = 1e15
 _NARROWEST: Final = 1e-15

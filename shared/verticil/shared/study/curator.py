@@ -20,8 +20,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from verticil.shared.json_document import Json
-from verticil.shared.model.graph import Dag
+from verticil.shared.documents.json_document import Json
+from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocol import Disclosure, Protocol, Statement
 from verticil.shared.study.vocabulary import fail

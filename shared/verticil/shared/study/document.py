@@ -18,17 +18,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final, Literal
 
-from verticil.shared.channels.privacy import Breach
-from verticil.shared.channels.share_noise import KINDS, ROUNDED
-from verticil.shared.estimation.design import ColumnUnit
-from verticil.shared.estimation.estimators import ESTIMATORS
-from verticil.shared.json_document import Json
-from verticil.shared.knowledge.rules import Knowledge
-from verticil.shared.knowledge.support import Support, support
-from verticil.shared.model.constraints import Constraints, CustomNetwork, declared_constraints, declared_custom_network
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.schema import Schema, Variable
-from verticil.shared.record import LATER, Key, read_fields, write
+from verticil.shared.documents.json_document import Json
+from verticil.shared.documents.record import LATER, Key, read_fields, write
+from verticil.shared.documents.table import Table
+from verticil.shared.mechanisms.privacy import Breach
+from verticil.shared.mechanisms.share_noise import KINDS, ROUNDED
+from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.estimation.estimators import ESTIMATORS
+from verticil.shared.numerics.knowledge.rules import Knowledge
+from verticil.shared.numerics.knowledge.support import Support, support
+from verticil.shared.numerics.model.constraints import (
+    Constraints,
+    CustomNetwork,
+    declared_constraints,
+    declared_custom_network,
+)
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.codebook import make_variable
 from verticil.shared.study.privbayes_rule import PrivBayesRule
 from verticil.shared.study.unit import Unit
@@ -43,7 +49,6 @@ from verticil.shared.study.vocabulary import (
     WITHIN_BINS,
     scores,
 )
-from verticil.shared.table import Table
 
 _EDGES: Final = '[["parent", "child"], ..]'
 
@@ -163,7 +168,7 @@ class PosteriorRule:
         statistics: what is asked of predicted records: a name of `vocabulary.STATISTICS`, then variables and categories.
         missing: what a missing value is: ``category``, a category like another; or ``augment``, an unknown that is drawn with
             the graphs, where the records are there as they are (`study.posterior.drawn_categories`).
-        within_bins: how numbers lie inside bins: ``declared``, or ``estimated`` by the bins beside (`release.within_bins`).
+        within_bins: how numbers lie inside bins: ``declared``, or ``estimated`` by the bins beside (`synthesis.within_bins`).
         burn_in, thinning: steps before the first graph and between graphs; None: a fifth, and at most `KEPT_GRAPHS` of a chain.
     """
 
@@ -292,7 +297,7 @@ class ShareRule:
         epsilon, delta: of the noise that each party adds to the counts behind everything it shares; None: no noise, and what is
             shared is an exact function of the party's own raw data.
         minimum_count: a parameter that rests on fewer people is replaced by a backed-off value; 0: none is.
-        noise: of which kind (`verticil.shared.channels.share_noise`); the rounded Gaussian's name where there is none.
+        noise: of which kind (`verticil.shared.mechanisms.share_noise`); the rounded Gaussian's name where there is none.
     """
 
     epsilon: float | None = None

@@ -19,17 +19,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from verticil.shared.channels.discrete_gaussian import MOST_OF_A_SUM
-from verticil.shared.channels.subset import Subset
-from verticil.shared.errors import Misuse
-from verticil.shared.json_document import Json
-from verticil.shared.masked.check import RUNS
-from verticil.shared.masked.field import check_capacity
-from verticil.shared.masked.opening import deviation, sigma_each
-from verticil.shared.masked.plan import LEAST_PARTIES, Plan
-from verticil.shared.masked.triples import row_width
-from verticil.shared.model.graph import Dag
-from verticil.shared.record import encode
+from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.json_document import Json
+from verticil.shared.documents.record import encode
+from verticil.shared.masked.arithmetic.check import RUNS
+from verticil.shared.masked.arithmetic.field import check_capacity
+from verticil.shared.masked.arithmetic.opening import deviation, sigma_each
+from verticil.shared.masked.arithmetic.plan import LEAST_PARTIES, Plan
+from verticil.shared.masked.arithmetic.triples import row_width
+from verticil.shared.mechanisms.discrete_gaussian import MOST_OF_A_SUM
+from verticil.shared.mechanisms.subset import Subset
+from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.study.central import MEMBERS
 from verticil.shared.study.document import MaskedRule, Study
 from verticil.shared.study.protocol import Disclosure, Finding, Protocol, Statement
@@ -302,7 +302,7 @@ def slot_milliseconds(study: Study, n_people: int) -> int:
 
 
 def _sigma_each(study: Study) -> tuple[int, int]:
-    """sigma_c; raises Misuse as `verticil.shared.masked.opening.sigma_each`."""
+    """sigma_c; raises Misuse as `verticil.shared.masked.arithmetic.opening.sigma_each`."""
     sigma = tables_sigma(study).as_integer_ratio()
     return sigma_each(sigma, len(counted(study)), rule_of(study).tolerate)
 

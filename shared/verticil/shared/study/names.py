@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
 
 _PREFIX: Final = 8
 _SHOWN: Final = 10

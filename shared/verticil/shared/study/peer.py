@@ -18,10 +18,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from verticil.shared.channels.share_noise import KINDS, ROUNDED
-from verticil.shared.errors import Misuse
-from verticil.shared.json_document import Json
-from verticil.shared.model.graph import Dag
+from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.json_document import Json
+from verticil.shared.mechanisms.share_noise import KINDS, ROUNDED
+from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.study.central import MEMBERS
 from verticil.shared.study.document import ShareRule, Study
 from verticil.shared.study.protocol import Disclosure, Finding, Protocol, Statement
@@ -182,7 +182,7 @@ class ShareStatement:
     """What noise covers the parameters.
 
     Attributes:
-        noise: its kind (`verticil.shared.channels.share_noise`).
+        noise: its kind (`verticil.shared.mechanisms.share_noise`).
         epsilon, delta: of everything that one party shared.
         parties: party -> (number of its tables, sigma of the noise on each count).
     """

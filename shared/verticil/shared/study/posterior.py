@@ -10,7 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.table import near_hint
 from verticil.shared.study.document import PosteriorRule, Study
 from verticil.shared.study.vocabulary import (
     GRAPH_PRIORS,
@@ -24,7 +25,6 @@ from verticil.shared.study.vocabulary import (
     WITHIN_BINS,
     fail,
 )
-from verticil.shared.table import near_hint
 
 _RANGES: Final = {
     "chains": (2, 64),

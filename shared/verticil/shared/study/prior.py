@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.arrays import Counts
-from verticil.shared.errors import DataFault
-from verticil.shared.estimation.design import Design
-from verticil.shared.estimation.estimators import ESTIMATORS, Estimator, inverse_estimate
+from verticil.shared.core.arrays import Counts
+from verticil.shared.core.errors import DataFault
+from verticil.shared.numerics.estimation.design import Design
+from verticil.shared.numerics.estimation.estimators import ESTIMATORS, Estimator, inverse_estimate
 from verticil.shared.study.document import ParameterRule, Study
 
 

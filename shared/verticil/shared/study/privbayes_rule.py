@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from verticil.shared.record import LATER, Key
+from verticil.shared.documents.record import LATER, Key
 from verticil.shared.study.vocabulary import NEGATIVE, NEIGHBOURS
 
 

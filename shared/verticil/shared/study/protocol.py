@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar, Literal
 
-from verticil.shared.artifact import packed_size
-from verticil.shared.channels.subset import Subset
-from verticil.shared.json_document import Json
-from verticil.shared.model.graph import Dag
+from verticil.shared.documents.json_document import Json
+from verticil.shared.mechanisms.subset import Subset
+from verticil.shared.numerics.model.artifact import packed_size
+from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.study.document import Study
 from verticil.shared.study.tables import tables_deviation, tables_of
 from verticil.shared.study.unit import Unit

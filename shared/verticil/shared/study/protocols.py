@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from verticil.shared.model.graph import Dag
-from verticil.shared.registry import Registry
+from verticil.shared.core.registry import Registry
+from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.study.central import Central
 from verticil.shared.study.curator import Curator
 from verticil.shared.study.document import Study

@@ -16,13 +16,14 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from verticil.shared.config import path_in, read_toml, toml_table
-from verticil.shared.errors import Misuse
-from verticil.shared.knowledge.reading import read_knowledge
-from verticil.shared.knowledge.rules import Knowledge
-from verticil.shared.knowledge.turtle import MAX_BYTES, read_turtle
-from verticil.shared.model.schema import Schema
-from verticil.shared.record import keys, read
+from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.config import path_in, read_toml, toml_table
+from verticil.shared.documents.record import keys, read
+from verticil.shared.documents.table import Table, near_hint
+from verticil.shared.numerics.knowledge.reading import read_knowledge
+from verticil.shared.numerics.knowledge.rules import Knowledge
+from verticil.shared.numerics.knowledge.turtle import MAX_BYTES, read_turtle
+from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.study import rules, schemes, vocabulary
 from verticil.shared.study.approval import check_not_weaker
 from verticil.shared.study.codebook import variable_from
@@ -40,7 +41,6 @@ from verticil.shared.study.protocols import PROTOCOLS, protocol_of
 from verticil.shared.study.schemes import Domain, compound, compound_of, single
 from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import TABLE
-from verticil.shared.table import Table, near_hint
 
 _EXAMPLES: Final = {"epsilon": "epsilon = 1.0", "delta": "delta = 1e-9"}
 _DURATION: Final = re.compile(r"([1-9][0-9]{0,4})(min|h|d)", re.ASCII)

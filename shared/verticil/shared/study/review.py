@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from verticil.shared.errors import Misuse
-from verticil.shared.model.schema import Variable
+from verticil.shared.core.errors import Misuse
+from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocol import Finding
 from verticil.shared.study.vocabulary import PLACEHOLDERS, PUBLIC, TABLE

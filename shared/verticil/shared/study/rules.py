@@ -16,13 +16,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Final, NoReturn
 
-from verticil.shared.channels.privacy import EPSILON_TOLERANCE, epsilon, gamma
-from verticil.shared.channels.subset import LARGEST_EPSILON, LEAST_STATES, Subset
-from verticil.shared.channels.transition import validate_matrix
-from verticil.shared.estimation.estimators import ESTIMATORS
-from verticil.shared.knowledge.checking import check_knowledge
-from verticil.shared.model.constraints import Constraints
-from verticil.shared.model.schema import Missing, Variable
+from verticil.shared.documents.table import near_hint
+from verticil.shared.mechanisms.privacy import EPSILON_TOLERANCE, epsilon, gamma
+from verticil.shared.mechanisms.subset import LARGEST_EPSILON, LEAST_STATES, Subset
+from verticil.shared.mechanisms.transition import validate_matrix
+from verticil.shared.numerics.estimation.estimators import ESTIMATORS
+from verticil.shared.numerics.knowledge.checking import check_knowledge
+from verticil.shared.numerics.model.constraints import Constraints
+from verticil.shared.numerics.model.schema import Missing, Variable
 from verticil.shared.study.codebook import bin_labels, check_letters, check_text
 from verticil.shared.study.document import StructureRule, Study
 from verticil.shared.study.posterior import check_posterior
@@ -48,7 +49,6 @@ from verticil.shared.study.vocabulary import (
     fail,
     scores,
 )
-from verticil.shared.table import near_hint
 
 LEAST_PARTIES: Final = 2
 """A model of one party's columns is nothing that a federation is needed for, and its release would be that party's alone."""
@@ -57,7 +57,9 @@ _USUAL: Final = {field.name: field.default for field in fields(StructureRule)}
 _LISTED: Final = 5
 """Columns named in one message."""
 _STUDY_ID: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-_PARTY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")  # what a certificate can carry, see shared.identity
+_PARTY: Final = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}"
+)  # what a certificate can carry, see shared.federation.identity
 
 
 def check(study: Study, *, source: str) -> None:

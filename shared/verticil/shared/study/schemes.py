@@ -12,7 +12,7 @@ on and up to epsilon 1 (methods.md 1.1).
 In place of the default a study may divide a total among its columns:
 
     [allocate]
-    rule = "equal-contrast"        # see `verticil.shared.channels.allocation`
+    rule = "equal-contrast"        # see `verticil.shared.mechanisms.allocation`
     total_epsilon = 24.0           # of one person, all columns of the study together
     max_epsilon = 3.0              # the most that any column may get, as sites limit it; optional
     caps = { income = 1.5 }        # the most that single columns may get; optional
@@ -42,17 +42,17 @@ from typing import Final, NoReturn, cast
 
 import numpy as np
 
-from verticil.shared.arrays import Floats
-from verticil.shared.channels import privacy, transition
-from verticil.shared.channels.allocation import equal_contrast
-from verticil.shared.channels.subset import LARGEST_EPSILON, LEAST_STATES, Subset, subset_selection
-from verticil.shared.channels.transition import SCALE, Transition
-from verticil.shared.knowledge.rules import Groups, Knowledge
-from verticil.shared.model.schema import Schema, Variable
+from verticil.shared.core.arrays import Floats
+from verticil.shared.documents.table import Table, near_hint
+from verticil.shared.mechanisms import privacy, transition
+from verticil.shared.mechanisms.allocation import equal_contrast
+from verticil.shared.mechanisms.subset import LARGEST_EPSILON, LEAST_STATES, Subset, subset_selection
+from verticil.shared.mechanisms.transition import SCALE, Transition
+from verticil.shared.numerics.knowledge.rules import Groups, Knowledge
+from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study import vocabulary
 from verticil.shared.study.unit import TwoLevel, Unit
 from verticil.shared.study.vocabulary import MAX_COMBINATIONS
-from verticil.shared.table import Table, near_hint
 
 _STRENGTHS: Final = ("epsilon", "gamma", "keep", "flip")
 _RULES: Final = ("equal-contrast",)

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final, cast
 
-from verticil.shared.errors import PeerFault
-from verticil.shared.json_document import Json
-from verticil.shared.model.graph import Dag
-from verticil.shared.record import Key, Sha256, decode, encode, tame
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.documents.json_document import Json
+from verticil.shared.documents.record import Key, Sha256, decode, encode, tame
+from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.study.document import Study
 
 NANONATS: Final = 10**9

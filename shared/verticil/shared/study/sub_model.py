@@ -33,10 +33,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
-from verticil.shared.errors import Misuse, PeerFault
-from verticil.shared.knowledge.columns import narrowed as narrowed_knowledge
-from verticil.shared.model.schema import Schema
-from verticil.shared.record import Key, Sha256, decode
+from verticil.shared.core.errors import Misuse, PeerFault
+from verticil.shared.documents.record import Key, Sha256, decode
+from verticil.shared.numerics.knowledge.columns import narrowed as narrowed_knowledge
+from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.study import rules
 from verticil.shared.study.document import LeftOut, Study
 
@@ -148,7 +148,7 @@ def narrowed(study: Study, left_out: tuple[LeftOut, ...]) -> Study:
 def parse_sub_model(body: bytes) -> SubModel:
     """Read a statement; the signature is checked by the caller.
 
-    >>> from verticil.shared.record import encode
+    >>> from verticil.shared.documents.record import encode
     >>> at = dt.datetime(2026, 11, 21, 10, tzinfo=dt.UTC)
     >>> told = SubModel(proposal_digest=bytes(32), effective_digest=bytes(32), decided_at=at,
     ...     left_out=(LeftOut(party="bank", missing="linkage"),))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from verticil.shared.channels.subset import Subset
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.table import near_hint
+from verticil.shared.mechanisms.subset import Subset
 from verticil.shared.study.document import Study, TablesRule
 from verticil.shared.study.protocols import PROTOCOLS, measures_itself, protocol_of
 from verticil.shared.study.tables import cells_of, tables_of, tables_sigma
 from verticil.shared.study.vocabulary import MAX_TEXT, check_privacy, fail
-from verticil.shared.table import near_hint
 
 MAX_TABLE_CELLS: Final = 1 << 24
 """Of all tables together: 128 MiB of counts."""

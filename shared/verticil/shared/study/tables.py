@@ -5,7 +5,7 @@ function of them and of the number of people, so what it costs a person is what 
 published. The miner itself has the columns; that it draws the noise, and publishes nothing else, is its word.
 
 A person who is replaced moves from one cell to another in each of T tables: 2 T counts change by one, and the noise is
-calibrated for that (`verticil.shared.channels.discrete_gaussian.discrete_sigma`). What the randomization adds is not counted.
+calibrated for that (`verticil.shared.mechanisms.discrete_gaussian.discrete_sigma`). What the randomization adds is not counted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from verticil.shared.channels.share_noise import DISCRETE, KINDS
+from verticil.shared.mechanisms.share_noise import DISCRETE, KINDS
 from verticil.shared.study.document import Study
 
 

@@ -10,12 +10,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from verticil.shared.channels.subset import Subset
-from verticil.shared.channels.transition import Transition
-from verticil.shared.json_document import Json
-from verticil.shared.record import LATER, Key
+from verticil.shared.documents.json_document import Json
+from verticil.shared.documents.record import LATER, Key
+from verticil.shared.documents.table import Table
+from verticil.shared.mechanisms.subset import Subset
+from verticil.shared.mechanisms.transition import Transition
 from verticil.shared.study.vocabulary import MAX_CELLS
-from verticil.shared.table import Table
 
 _WEIGHT: Final = re.compile(r"0|[1-9][0-9]{0,19}", re.ASCII)
 

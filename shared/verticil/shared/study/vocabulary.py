@@ -1,7 +1,7 @@
 """What a study may name, how large it may be, and how a rule that it breaks is said.
 
 Each way to a structure has one line here, and one where the miner registers it (`verticil.miner.learning.structure`). The schemes
-of randomization stand in `verticil.shared.study.schemes`, the estimators in `verticil.shared.estimation.estimators`.
+of randomization stand in `verticil.shared.study.schemes`, the estimators in `verticil.shared.numerics.estimation.estimators`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
 
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 MAX_VARIABLES: Final = 1024

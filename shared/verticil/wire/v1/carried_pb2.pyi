@@ -20,7 +20,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class CarriedEntry(_message.Message):
-    """What a file holds that is carried between the miner and a party without a line (verticil.shared.airgap): the messages of the
+    """What a file holds that is carried between the miner and a party without a line (verticil.shared.federation.airgap): the messages of the
     service Coordinator, each with the bytes that a stream would have brought. Whose they are stands in the file's signed statement.
     """
 

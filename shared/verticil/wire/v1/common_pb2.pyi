@@ -200,7 +200,7 @@ class Signed(_message.Message):
     """DER of the signer's signing certificate"""
     @_builtins.property
     def padding(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """zeros that nobody reads, see verticil.shared.identity.padding"""
+        """zeros that nobody reads, see verticil.shared.federation.identity.padding"""
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ Global___Signed: _TypeAlias = Signed  # noqa: Y015
 
 @_typing.final
 class Commitment(_message.Message):
-    """What a party states about the common people, see verticil.shared.alignment.statements."""
+    """What a party states about the common people, see verticil.shared.federation.alignment.statements."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

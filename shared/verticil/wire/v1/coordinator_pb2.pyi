@@ -163,7 +163,7 @@ class StudyTask(_message.Message):
 
     @_builtins.property
     def deletion(self) -> _common_pb2.Signed:
-        """the miner has deleted this party's randomized columns; body: see verticil.shared.formats.deletion"""
+        """the miner has deleted this party's randomized columns; body: see verticil.shared.release.formats.deletion"""
 
     @_builtins.property
     def approval(self) -> _common_pb2.Signed:
@@ -179,7 +179,7 @@ class StudyTask(_message.Message):
 
     @_builtins.property
     def round_messages(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Signed]:
-        """Model III, told with `approval`: this party's own signed messages of the round that the miner has (verticil.shared.masked_round.proof),
+        """Model III, told with `approval`: this party's own signed messages of the round that the miner has (verticil.shared.masked.round.proof),
         and its statement of the common people. A ledger that does not know the round, or the linkage, is older than they are.
         """
 
@@ -523,7 +523,7 @@ class PutBlindedRequest(_message.Message):
     """of the whole list"""
     @_builtins.property
     def statement(self) -> _common_pb2.Signed:
-        """of the party that sends it, see verticil.shared.alignment.statements"""
+        """of the party that sends it, see verticil.shared.federation.alignment.statements"""
 
     @_builtins.property
     def chunk(self) -> _common_pb2.Chunk:

@@ -179,7 +179,7 @@ class BlindedStep(_message.Message):
     sha256: _builtins.bytes
     @_builtins.property
     def statement(self) -> _common_pb2.Signed:
-        """body: see verticil.shared.alignment.statements.blinded_body"""
+        """body: see verticil.shared.federation.alignment.statements.blinded_body"""
 
     def __init__(
         self,
@@ -379,7 +379,7 @@ class GetDeletionReply(_message.Message):
     HELD_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def deletion(self) -> _common_pb2.Signed:
-        """body: see verticil.shared.formats.deletion"""
+        """body: see verticil.shared.release.formats.deletion"""
 
     @_builtins.property
     def held(self) -> _containers.RepeatedCompositeFieldContainer[Global___Held]:
@@ -415,12 +415,12 @@ class Held(_message.Message):
     """of the study, canonical JSON"""
     effective: _builtins.bytes
     """Model III, in place of an approval: the study as the caller took part in it (canonical JSON), how many people were common, and
-    the caller's own signed messages of the round, see verticil.shared.masked_round.proof.
+    the caller's own signed messages of the round, see verticil.shared.masked.round.proof.
     """
     n_common: _builtins.int
     @_builtins.property
     def statement(self) -> _common_pb2.Signed:
-        """body: see verticil.shared.formats.deletion"""
+        """body: see verticil.shared.release.formats.deletion"""
 
     @_builtins.property
     def approval(self) -> _common_pb2.Signed:

@@ -19,7 +19,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class RelayMessage(_message.Message):
-    """What two parties tell each other through the miner, always sealed (verticil.shared.transport.sealing): calls of the service Peer
+    """What two parties tell each other through the miner, always sealed (verticil.shared.federation.transport.sealing): calls of the service Peer
     and their replies. Whose it is and for whom stands in the seal, not here.
     """
 

@@ -4,9 +4,10 @@ With a the prior's count of a cell, that of the score (1 / cells with BDeu, else
 + N) with
 
     records         N the counts;
-    few randomized  N the true counts that the graph was drawn with (`verticil.shared.posterior.released`): families hang
+    few randomized  N the true counts that the graph was drawn with (`verticil.shared.numerics.posterior.released`): families hang
                     together as the records have it;
-    randomized      N drawn by data augmentation (`verticil.shared.posterior.randomized`); where that is not possible, or too much
+    randomized      N drawn by data augmentation (`verticil.shared.numerics.posterior.randomized`); where that is not possible, or
+    too much
                     work, f N^, the EM's counts times what is left of each record;
     noisy tables    N such that means and variances are those of the family's estimate by the joint model (`matched_counts`).
 
@@ -24,19 +25,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.miner.learning.posterior.scores import PosteriorScores
-from verticil.shared.arrays import Floats, Ints
-from verticil.shared.knowledge.raking import raked
-from verticil.shared.knowledge.support import Support
-from verticil.shared.model.elimination import TooWideError, network_pair
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Family, Network, PairEstimate
-from verticil.shared.model.schema import Schema
-from verticil.shared.posterior.predictive import chosen_graphs, drawn_family
-from verticil.shared.posterior.randomized import can_be_augmented, drawn_counts, matched_counts
-from verticil.shared.posterior.released import ReleasedSample
-from verticil.shared.posterior.sample import GraphSample
-from verticil.shared.release.synthesis import sample_codes
+from verticil.shared.core.arrays import Floats, Ints
+from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.support import Support
+from verticil.shared.numerics.model.elimination import TooWideError, network_pair
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Family, Network, PairEstimate
+from verticil.shared.numerics.model.schema import Schema
+from verticil.shared.numerics.posterior.predictive import chosen_graphs, drawn_family
+from verticil.shared.numerics.posterior.randomized import can_be_augmented, drawn_counts, matched_counts
+from verticil.shared.numerics.posterior.released import ReleasedSample
+from verticil.shared.numerics.posterior.sample import GraphSample
 from verticil.shared.study.document import Study
+from verticil.shared.synthesis.synthesis import sample_codes
 
 Concentrations = Callable[[int, tuple[int, ...], int], Sequence[Floats]]
 """(child, parents ascending, m) -> m times (J, K): of the Dirichlet distribution of each row, for one draw; 0 where a cell cannot

@@ -29,13 +29,13 @@ from verticil.miner.learning.search.protocol import (
     Stages,
     run_search,
 )
-from verticil.shared.model.constraints import Constraints
-from verticil.shared.posterior.chains import Chains, Checkpoint
-from verticil.shared.posterior.influence import edges_moved, most_moved
-from verticil.shared.posterior.parent_sets import ParentSets, parent_sets
-from verticil.shared.posterior.prior import StructurePrior
-from verticil.shared.posterior.released import ReleasedChains, ReleasedSample, released_counts
-from verticil.shared.posterior.sample import GraphSample
+from verticil.shared.numerics.model.constraints import Constraints
+from verticil.shared.numerics.posterior.chains import Chains, Checkpoint
+from verticil.shared.numerics.posterior.influence import edges_moved, most_moved
+from verticil.shared.numerics.posterior.parent_sets import ParentSets, parent_sets
+from verticil.shared.numerics.posterior.prior import StructurePrior
+from verticil.shared.numerics.posterior.released import ReleasedChains, ReleasedSample, released_counts
+from verticil.shared.numerics.posterior.sample import GraphSample
 from verticil.shared.study.document import Study
 from verticil.shared.study.vocabulary import MAX_EXACT
 

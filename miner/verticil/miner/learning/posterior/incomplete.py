@@ -26,12 +26,12 @@ from verticil.miner.learning.posterior.scores import local_score
 from verticil.miner.learning.scores import PairScores
 from verticil.miner.learning.search.protocol import Interruption, SearchProblem
 from verticil.miner.learning.strength import EdgeStrength
-from verticil.shared.arrays import Codes, Floats, Ints
-from verticil.shared.channels.transition import identity, quantize
-from verticil.shared.estimation.design import ColumnUnit
-from verticil.shared.model.network import Family, Marginal, Network, PairEstimate
-from verticil.shared.posterior.incomplete import CompletedSample, CompletingChains, Incomplete, incomplete
-from verticil.shared.posterior.predictive import drawn_family, sure_family
+from verticil.shared.core.arrays import Codes, Floats, Ints
+from verticil.shared.mechanisms.transition import identity, quantize
+from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.model.network import Family, Marginal, Network, PairEstimate
+from verticil.shared.numerics.posterior.incomplete import CompletedSample, CompletingChains, Incomplete, incomplete
+from verticil.shared.numerics.posterior.predictive import drawn_family, sure_family
 from verticil.shared.study.document import Study
 from verticil.shared.study.posterior import drawn_categories
 

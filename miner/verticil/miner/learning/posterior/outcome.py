@@ -11,20 +11,28 @@ import numpy as np
 
 from verticil.miner.learning.posterior.draws import Drawing, pair_bands
 from verticil.miner.learning.posterior.graphs import Sampled
-from verticil.shared.arrays import AnyCodes, Codes
-from verticil.shared.knowledge.columns import Columns
-from verticil.shared.knowledge.columns import columns as columns_of
-from verticil.shared.knowledge.raking import raked
-from verticil.shared.knowledge.support import Support
-from verticil.shared.model.network import Network
-from verticil.shared.model.rounding import round_network
-from verticil.shared.model.schema import Schema
-from verticil.shared.posterior.predictive import Predictive, draw_records, predictive
-from verticil.shared.posterior.result import Source, StructurePosterior
-from verticil.shared.posterior.statistics import ChiSquare, Coefficient, Mean, Overlap, Records, Share, Statistic
-from verticil.shared.release.synthesis import numbers_of, sample_codes
-from verticil.shared.release.within_bins import tilts_of
+from verticil.shared.core.arrays import AnyCodes, Codes
+from verticil.shared.numerics.knowledge.columns import Columns
+from verticil.shared.numerics.knowledge.columns import columns as columns_of
+from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.support import Support
+from verticil.shared.numerics.model.network import Network
+from verticil.shared.numerics.model.rounding import round_network
+from verticil.shared.numerics.model.schema import Schema
+from verticil.shared.numerics.posterior.predictive import Predictive, draw_records, predictive
+from verticil.shared.numerics.posterior.result import Source, StructurePosterior
+from verticil.shared.numerics.posterior.statistics import (
+    ChiSquare,
+    Coefficient,
+    Mean,
+    Overlap,
+    Records,
+    Share,
+    Statistic,
+)
 from verticil.shared.study.document import Study
+from verticil.shared.synthesis.synthesis import numbers_of, sample_codes
+from verticil.shared.synthesis.within_bins import tilts_of
 
 DRAWS: Final = 200
 """Networks behind the bands of pairs: the standard error of an end is about a tenth of the deviation."""

@@ -1,6 +1,7 @@
 """Scores of families for a posterior of structures: of records, of randomized columns, of a joint model of noisy tables.
 
-One formula (`verticil.shared.posterior.randomized`), and per source the counts and how much of a record an interaction has:
+One formula (`verticil.shared.numerics.posterior.randomized`), and per source the counts and how much of a record an interaction
+has:
 
     records         the counts; f = 1
     randomized      EM-corrected counts; f = product of phi over the family's columns
@@ -28,11 +29,11 @@ import numpy as np
 from verticil.miner.learning.scores import EM_STEPS
 from verticil.miner.learning.search.protocol import remember
 from verticil.miner.learning.tables import FamilyTables
-from verticil.shared.arrays import Counts, Floats
-from verticil.shared.estimation.design import FamilyDesign
-from verticil.shared.estimation.estimators import em_projection, em_start, em_tables
-from verticil.shared.posterior.randomized import LocalScore, exact_scores, family_scores, left_of
-from verticil.shared.posterior.released import MOST_CELLS, MOST_VARIABLES, can_be_unblinded
+from verticil.shared.core.arrays import Counts, Floats
+from verticil.shared.numerics.estimation.design import FamilyDesign
+from verticil.shared.numerics.estimation.estimators import em_projection, em_start, em_tables
+from verticil.shared.numerics.posterior.randomized import LocalScore, exact_scores, family_scores, left_of
+from verticil.shared.numerics.posterior.released import MOST_CELLS, MOST_VARIABLES, can_be_unblinded
 
 _LEAST: Final = 1e-9
 _TOGETHER: Final = 2**18  # cells of tables that are corrected together

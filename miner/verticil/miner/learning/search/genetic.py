@@ -33,7 +33,7 @@ from verticil.miner.learning.search.protocol import (
     sealed,
     total_weight,
 )
-from verticil.shared.model.graph import Dag
+from verticil.shared.numerics.model.graph import Dag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

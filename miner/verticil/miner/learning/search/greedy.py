@@ -29,7 +29,7 @@ from verticil.miner.learning.search.protocol import (
     opened,
     sealed,
 )
-from verticil.shared.model.graph import Dag
+from verticil.shared.numerics.model.graph import Dag
 
 _UNIT: Final = 2.0**-40
 

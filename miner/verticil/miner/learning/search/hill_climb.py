@@ -36,8 +36,8 @@ from verticil.miner.learning.search.protocol import (
     sealed,
     violations,
 )
-from verticil.shared.arrays import Bools
-from verticil.shared.model.graph import Dag
+from verticil.shared.core.arrays import Bools
+from verticil.shared.numerics.model.graph import Dag
 
 _UNIT: Final = 2.0**-20
 """Nats. Far below what tells networks apart, and a sum of scores of ten million records is still exact."""

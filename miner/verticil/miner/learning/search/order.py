@@ -42,7 +42,7 @@ from verticil.miner.learning.search.protocol import (
     sealed,
     total_weight,
 )
-from verticil.shared.model.graph import Dag
+from verticil.shared.numerics.model.graph import Dag
 
 MAX_SETS: Final = 4096
 _NO_LIMIT: Final = 2**62

@@ -24,9 +24,9 @@ from typing import Final, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.errors import InternalFault
-from verticil.shared.model.constraints import Constraints
-from verticil.shared.model.graph import Dag
+from verticil.shared.core.errors import InternalFault
+from verticil.shared.numerics.model.constraints import Constraints
+from verticil.shared.numerics.model.graph import Dag
 
 State = TypeVar("State")
 

@@ -13,7 +13,7 @@ from verticil.party.dataset.sources.packages import require_package
 from verticil.party.dataset.sources.reading import LONGEST_SECONDS, Cancel, read
 from verticil.party.dataset.sources.server import POSTGRESQL
 from verticil.party.dataset.table import DatasetRule, TablePart
-from verticil.shared.errors import DataFault
+from verticil.shared.core.errors import DataFault
 
 T = TypeVar("T")
 _SECOND: Final = re.compile(r"[^:]+:\d+")

@@ -24,8 +24,8 @@ from verticil.party.dataset.sources.stream import (
     parts_of_batches,
 )
 from verticil.party.dataset.table import DatasetRule, TablePart, check_file, unreadable
-from verticil.shared.errors import DataFault
-from verticil.shared.foreign_files.limits import VALUE_BYTES
+from verticil.shared.core.errors import DataFault
+from verticil.shared.documents.foreign_files.limits import VALUE_BYTES
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

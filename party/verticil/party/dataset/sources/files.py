@@ -34,9 +34,9 @@ from verticil.party.dataset.table import (
     csv_parts,
     unreadable,
 )
-from verticil.shared.errors import DataFault, VerticilError
-from verticil.shared.foreign_files.arrow_batches import LargeBatchError, check_batches
-from verticil.shared.foreign_files.parquet_pages import (
+from verticil.shared.core.errors import DataFault, VerticilError
+from verticil.shared.documents.foreign_files.arrow_batches import LargeBatchError, check_batches
+from verticil.shared.documents.foreign_files.parquet_pages import (
     LargePagesError,
     PageSizes,
     check_footer,

@@ -8,7 +8,7 @@ from typing import Final
 
 from verticil.party.dataset.sources.server import POSTGRESQL
 from verticil.party.dataset.table import DatasetRule
-from verticil.shared.errors import Misuse
+from verticil.shared.core.errors import Misuse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

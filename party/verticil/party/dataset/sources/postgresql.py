@@ -28,8 +28,8 @@ from verticil.party.dataset.sources.stream import (
     writes,
 )
 from verticil.party.dataset.table import DatasetRule, TablePart, unreadable
-from verticil.shared.errors import DataFault
-from verticil.shared.foreign_files.limits import VALUE_BYTES
+from verticil.shared.core.errors import DataFault
+from verticil.shared.documents.foreign_files.limits import VALUE_BYTES
 
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection, Cursor

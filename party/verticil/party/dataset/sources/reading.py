@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Final, TypeVar
 
 from verticil.party.dataset.table import DatasetRule, next_of
-from verticil.shared.errors import DataFault
+from verticil.shared.core.errors import DataFault
 
 T = TypeVar("T")
 SAID_AFTER_SECONDS: Final = 5.0

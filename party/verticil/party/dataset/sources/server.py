@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from verticil.shared.errors import DataFault, Misuse
+from verticil.shared.core.errors import DataFault, Misuse
 
 POSTGRESQL: Final = frozenset({"postgresql", "postgres"})
 """How a URL begins that PostgreSQL's own driver reads."""

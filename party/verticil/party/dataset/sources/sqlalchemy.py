@@ -17,7 +17,7 @@ from verticil.party.dataset.sources.reading import Cancel
 from verticil.party.dataset.sources.statement import NO_ROWS, select
 from verticil.party.dataset.sources.stream import first_that_applies, guarded, not_understood, parts_of_rows
 from verticil.party.dataset.table import DatasetRule, TablePart
-from verticil.shared.errors import DataFault, Misuse
+from verticil.shared.core.errors import DataFault, Misuse
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine

@@ -26,8 +26,8 @@ from verticil.party.dataset.sources.stream import (
     writes,
 )
 from verticil.party.dataset.table import DatasetRule, TablePart, check_file, unreadable, value_too_long
-from verticil.shared.errors import DataFault
-from verticil.shared.foreign_files.limits import STORED_VALUE_BYTES, VALUE_BYTES
+from verticil.shared.core.errors import DataFault
+from verticil.shared.documents.foreign_files.limits import STORED_VALUE_BYTES, VALUE_BYTES
 
 _READS: Final = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}

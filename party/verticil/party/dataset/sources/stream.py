@@ -29,8 +29,8 @@ from verticil.party.dataset.table import (
     unreadable,
     value_too_long,
 )
-from verticil.shared.errors import DataFault, VerticilError
-from verticil.shared.foreign_files.limits import PART_BYTES, VALUE_BYTES
+from verticil.shared.core.errors import DataFault, VerticilError
+from verticil.shared.documents.foreign_files.limits import PART_BYTES, VALUE_BYTES
 
 T = TypeVar("T")
 ARROW_ERRORS: Final = (pa.ArrowException, ValueError, OSError)

@@ -2,7 +2,7 @@
 
 What keeps others out:
 
-- It listens on a loopback address and on no other (`verticil.shared.config`).
+- It listens on a loopback address and on no other (`verticil.shared.documents.config`).
 - The first part of every path is a random token, made when the server starts and printed once. Another user of this machine can
   connect, and without the token gets nothing; a web page in somebody's browser cannot guess it, and no cookie carries it along.
 - The ``Host`` header must be this very address: a name on the Internet that was pointed at 127.0.0.1 (DNS rebinding) is refused.
@@ -32,8 +32,8 @@ from verticil.party.config import load_party
 from verticil.party.operator.page import view
 from verticil.party.operator.page.view import CONTENT_SECURITY_POLICY, render
 from verticil.party.site import Site
-from verticil.shared.errors import Misuse, VerticilError
-from verticil.shared.identity.pki import utc_now
+from verticil.shared.core.errors import Misuse, VerticilError
+from verticil.shared.federation.identity.pki import utc_now
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class PageServer(ThreadingHTTPServer):
 
     Args:
         party_toml: read anew for every request.
-        address: host and port, of `verticil.shared.config`; port 0 takes a free one.
+        address: host and port, of `verticil.shared.documents.config`; port 0 takes a free one.
         clock: UTC now.
 
     Attributes:

@@ -39,10 +39,10 @@ from verticil.party.operator.reports import (
 from verticil.party.operator.view_model import CostView, DaemonView, StudyStatus
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
-from verticil.shared.audit import AuditLine
-from verticil.shared.errors import VerticilError
-from verticil.shared.knowledge.words import EXPLAINED, HEADING
-from verticil.shared.membership.current import CertificateState, certificate_state
+from verticil.shared.core.errors import VerticilError
+from verticil.shared.federation.audit import AuditLine
+from verticil.shared.federation.membership.current import CertificateState, certificate_state
+from verticil.shared.numerics.knowledge.words import EXPLAINED, HEADING
 from verticil.shared.privacy.figures import belief, gamma_of_epsilon
 from verticil.shared.release.report import wording
 from verticil.shared.study.approval import parse_approval

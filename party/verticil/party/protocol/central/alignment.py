@@ -47,13 +47,13 @@ from verticil.party.dataset.people import MEMORY_ROWS
 from verticil.party.local_dataset import LocalDataset
 from verticil.party.protocol.central.upload import Alignment, Progress, fetch_alignment, send_all, send_pseudonyms
 from verticil.party.protocol.context import Rows, StudyContext
-from verticil.shared.alignment.statements import blinded_body, check_common, sender
-from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.nameless import kept
+from verticil.shared.core.errors import PeerFault, VerticilError
+from verticil.shared.federation.alignment.statements import blinded_body, check_common, sender
+from verticil.shared.federation.transport.chunks import make_chunks
+from verticil.shared.federation.transport.fetch import fetch_file
+from verticil.shared.federation.transport.interface import Coordinator
 from verticil.shared.storage.database import disk_faults
-from verticil.shared.transport.chunks import make_chunks
-from verticil.shared.transport.fetch import fetch_file
-from verticil.shared.transport.interface import Coordinator
+from verticil.shared.storage.nameless import kept
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
 _LARGEST_LIST: Final = 2**32

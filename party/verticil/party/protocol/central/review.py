@@ -21,7 +21,7 @@ making, and sign it all. A party still has the randomized columns that it sent, 
   variables are all its own; they are functions of what was sent. The network's shares of all columns, and the network in the
   other formats, are functions of model.json;
 - by a test: every family of the synthetic records with the network, or every pair with the joint model that they come from
-  (`shared.release.synthetic`), and both tables with each other;
+  (`shared.synthesis.synthetic`), and both tables with each other;
 - by a bound: the shares of each own column with foreign parents, and its table with each own parent. Whatever the parents'
   joint shares are, weighed with them the rows of the family's table give what was fitted to the sent column. They are not
   published; those that bring the release nearest to what was sent are taken, with the published one-way shares of each parent.
@@ -65,30 +65,30 @@ from verticil.party.protocol.context import agreement
 from verticil.party.protocol.masked import rounds
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
-from verticil.shared import artifact
-from verticil.shared.arrays import AnyCodes, Codes, Floats
-from verticil.shared.errors import GateFailed, PeerFault, VerticilError
-from verticil.shared.estimation import estimators, parameters
-from verticil.shared.estimation.contingency import family_counts
-from verticil.shared.estimation.design import FamilyDesign, family_design
-from verticil.shared.estimation.smaller_families import leaned_on, row_weight
-from verticil.shared.formats import bif, model_json, posterior
-from verticil.shared.identity.signing import SigningKey
-from verticil.shared.json_document import Node, parse
-from verticil.shared.model.joint import JointModel
-from verticil.shared.model.network import Family, Network
-from verticil.shared.record import encode
+from verticil.shared.core.arrays import AnyCodes, Codes, Floats
+from verticil.shared.core.errors import GateFailed, PeerFault, VerticilError
+from verticil.shared.documents.json_document import Node, parse
+from verticil.shared.documents.record import encode
+from verticil.shared.federation.identity.signing import SigningKey
+from verticil.shared.federation.transport.interface import Coordinator
+from verticil.shared.numerics.estimation import estimators, parameters
+from verticil.shared.numerics.estimation.contingency import family_counts
+from verticil.shared.numerics.estimation.design import FamilyDesign, family_design
+from verticil.shared.numerics.estimation.smaller_families import leaned_on, row_weight
+from verticil.shared.numerics.model import artifact
+from verticil.shared.numerics.model.joint import JointModel
+from verticil.shared.numerics.model.network import Family, Network
 from verticil.shared.release.bundle import release_limits
 from verticil.shared.release.download import CHANGED, fetch_release
 from verticil.shared.release.evidence import Countersignature
-from verticil.shared.release.shares import model_shares
-from verticil.shared.release.synthetic import record_fault
+from verticil.shared.release.formats import bif, model_json, posterior
 from verticil.shared.release.verification import VerifiedRelease, network_in_files, verify_release
 from verticil.shared.study.document import Study
 from verticil.shared.study.prior import estimator_of, prior_mass
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import State
-from verticil.shared.transport.interface import Coordinator
+from verticil.shared.synthesis.shares import model_shares
+from verticil.shared.synthesis.synthetic import record_fault
 
 _HINT = "the daemon fetches it: verticil party status"
 

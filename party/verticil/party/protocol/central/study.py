@@ -34,11 +34,11 @@ from verticil.party.protocol.planning import Plan
 from verticil.party.protocol.randomization import enter_in_ledger, refill_spool, unit_event
 from verticil.party.protocol.retry import TOWARDS_THE_MINER
 from verticil.party.storage.studies import Artifact, StudyRecord
-from verticil.shared.errors import PeerFault, Refusal, VerticilError
-from verticil.shared.identity.identity import Role
+from verticil.shared.core.errors import PeerFault, Refusal, VerticilError
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.transport.errors_on_wire import to_detail
+from verticil.shared.federation.transport.interface import AnsweredLater, Coordinator
 from verticil.shared.study.states import State, is_final
-from verticil.shared.transport.errors_on_wire import to_detail
-from verticil.shared.transport.interface import AnsweredLater, Coordinator
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 LINKERS: Final[Mapping[str, Linker]] = {

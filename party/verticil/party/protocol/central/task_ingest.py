@@ -33,15 +33,15 @@ from verticil.party.protocol.reconciliation.reconciler import Verifier
 from verticil.party.protocol.registry import party_protocol
 from verticil.party.site import Site
 from verticil.party.storage.studies import Task
-from verticil.shared.errors import PeerFault
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.signing import verify_signed
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.documents.table import is_name
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.signing import verify_signed
+from verticil.shared.federation.transport.errors_on_wire import from_detail, shown
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import State, is_final
 from verticil.shared.study.sub_model import check_sub_model, left_out_words, parse_sub_model
-from verticil.shared.table import is_name
-from verticil.shared.transport.errors_on_wire import from_detail, shown
 from verticil.wire.v1 import coordinator_pb2
 
 _log = logging.getLogger(__name__)

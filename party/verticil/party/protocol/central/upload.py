@@ -17,10 +17,10 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from verticil.shared.arrays import give_back
-from verticil.shared.errors import PeerFault
-from verticil.shared.transport.chunks import STREAM_LIMIT, make_chunks, plain_data
-from verticil.shared.transport.interface import Coordinator
+from verticil.shared.core.arrays import give_back
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.federation.transport.chunks import STREAM_LIMIT, make_chunks, plain_data
+from verticil.shared.federation.transport.interface import Coordinator
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 _FRUITLESS: Final = 3

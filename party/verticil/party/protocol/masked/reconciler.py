@@ -1,6 +1,6 @@
 """What the miner and peers show of a study with masked tables: that people were linked, and that a round was charged (Model III).
 
-Each of them keeps two short signatures of this party (`verticil.shared.masked_round.proof`), also after the study has ended. Only
+Each of them keeps two short signatures of this party (`verticil.shared.masked.round.proof`), also after the study has ended. Only
 this party can have made them, and they bind the proposal, the round's plan (and with it the effective study and the number of
 people) and the transcript T1. So whoever shows them can make this party charge what it took part in, once, and nothing else.
 
@@ -27,15 +27,15 @@ from verticil.party.protocol.reconciliation.reconciler import Reconciler, Verifi
 from verticil.party.protocol.round_charge import PARTIES, linkage_releases, rows_of_round
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
-from verticil.shared.alignment.statements import parse_common
-from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.formats.deletion import PeerHolding, parse_peer_holding
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.signing import verify_signed
-from verticil.shared.masked_round.proof import SignedMessage, read_signed_message, rounds_charged
+from verticil.shared.core.errors import PeerFault, VerticilError
+from verticil.shared.documents.record import encode
+from verticil.shared.federation.alignment.statements import parse_common
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.signing import verify_signed
+from verticil.shared.masked.round.proof import SignedMessage, read_signed_message, rounds_charged
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import NOTHING
-from verticil.shared.record import encode
+from verticil.shared.release.formats.deletion import PeerHolding, parse_peer_holding
 from verticil.shared.study.document import Study
 from verticil.shared.study.masked import plan_of
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2

@@ -1,6 +1,6 @@
 """The rounds of masked tables that are open at this party, and what each is made of: keys, people, folder.
 
-A round's folder lies in the state directory, one for each study, and is in no backup. `verticil.shared.masked_round` says what is
+A round's folder lies in the state directory, one for each study, and is in no backup. `verticil.shared.masked.round` says what is
 in it, and what the rules are; here is what a round gets from the site.
 
 The order of the common people is told as a digest: with ``keyed-hash`` HMAC-SHA-256, under a key that is derived from the
@@ -27,18 +27,18 @@ from verticil.party.protocol.randomization import Spool
 from verticil.party.protocol.reconciliation.forgotten import end_study
 from verticil.party.site import Site
 from verticil.party.storage.studies import Artifact
-from verticil.shared import artifact
-from verticil.shared.arrays import AnyCodes
-from verticil.shared.errors import PeerFault
-from verticil.shared.identity.identity import Role
-from verticil.shared.masked.streams import key_of
-from verticil.shared.masked_round.mail import Credentials, check_pinned
-from verticil.shared.masked_round.round import Round, end_round
+from verticil.shared.core.arrays import AnyCodes
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.transport.sealing import load_sealing_key
+from verticil.shared.masked.arithmetic.streams import key_of
+from verticil.shared.masked.round.mail import Credentials, check_pinned
+from verticil.shared.masked.round.round import Round, end_round
+from verticil.shared.numerics.model import artifact
 from verticil.shared.study.document import Study
 from verticil.shared.study.masked import MINER
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import State, is_final
-from verticil.shared.transport.sealing import load_sealing_key
 from verticil.wire.v1 import common_pb2
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ T = TypeVar("T")
 FOLDER: Final = "masked"
 """In the state directory."""
 _ENDED: Final = "ended"
-"""The only file of a folder whose round has ended (`verticil.shared.masked_round.folder`)."""
+"""The only file of a folder whose round has ended (`verticil.shared.masked.round.folder`)."""
 
 
 class OpenRound:
@@ -131,7 +131,7 @@ class Rounds:
 
 
 class SpooledPeople:
-    """The randomized columns of the common people, as they lie in the spool; see `verticil.shared.masked_round.pair_work.People`.
+    """The randomized columns of the common people, as they lie in the spool; see `verticil.shared.masked.round.pair_work.People`.
 
     Args:
         order: digest of the common order.

@@ -2,7 +2,7 @@
 
 Agreement, review, ends and what the miner is told are those of Model II (`verticil.party.protocol.central.study`); the common
 people are found as between peers (`verticil.party.protocol.peer.alignment`). In between is the round
-(`verticil.shared.masked_round`), in which this party's units stay here.
+(`verticil.shared.masked.round`), in which this party's units stay here.
 
 Promises
 - Nothing of the round is made before every party has approved, all say the same of the common people, and a sealing key is pinned
@@ -37,9 +37,9 @@ from verticil.party.protocol.randomization import refill_spool
 from verticil.party.protocol.retry import between_looks
 from verticil.party.protocol.round_charge import charge_linkage, charge_round
 from verticil.party.storage.studies import StudyRecord
-from verticil.shared.errors import Misuse
-from verticil.shared.masked_round.round import Round
-from verticil.shared.masked_round.secrets import random_of
+from verticil.shared.core.errors import Misuse
+from verticil.shared.masked.round.round import Round
+from verticil.shared.masked.round.secrets import random_of
 from verticil.shared.study.masked import plan_of
 from verticil.wire.v1 import coordinator_pb2
 

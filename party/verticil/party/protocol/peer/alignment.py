@@ -17,8 +17,8 @@ from verticil.party.local_dataset import LocalDataset
 from verticil.party.protocol.peer import lists, ring
 from verticil.party.protocol.peer.artifact_store import Kind
 from verticil.party.protocol.peer.context import PeerStudyContext
-from verticil.shared.alignment.merkle import Tree, common_tree
-from verticil.shared.errors import PeerFault
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.federation.alignment.merkle import Tree, common_tree
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 _WHAT = {

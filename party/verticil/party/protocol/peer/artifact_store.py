@@ -21,11 +21,11 @@ from google.protobuf.message import Message
 
 from verticil.party.protocol.planning import LostError
 from verticil.party.storage.database import Database
-from verticil.shared.disk import replace_file
-from verticil.shared.durable import remove, remove_tree, sync_directory
-from verticil.shared.masked_round.messages import Kind as RoundKind
-from verticil.shared.masked_round.proof import is_missing_in
+from verticil.shared.masked.round.messages import Kind as RoundKind
+from verticil.shared.masked.round.proof import is_missing_in
 from verticil.shared.storage.database import disk_faults
+from verticil.shared.storage.disk import replace_file
+from verticil.shared.storage.durable import remove, remove_tree, sync_directory
 from verticil.shared.study.states import State
 from verticil.wire.v1 import common_pb2, peer_pb2
 

@@ -16,13 +16,13 @@ from verticil.party.protocol.peer.artifact_store import ArtifactStore, Kind
 from verticil.party.protocol.peer.network import Peers
 from verticil.party.protocol.planning import LostError
 from verticil.party.storage.studies import StudyRecord
-from verticil.shared.arrays import Codes
-from verticil.shared.errors import Misuse, PeerFault, VerticilError
+from verticil.shared.core.arrays import Codes
+from verticil.shared.core.errors import Misuse, PeerFault, VerticilError
+from verticil.shared.federation.transport.errors_on_wire import shown
+from verticil.shared.federation.transport.fetch import fetch_bytes, fetch_file
+from verticil.shared.federation.transport.interface import Coordinator, Peer
 from verticil.shared.study.document import Study
 from verticil.shared.study.structure_document import Structure, given_structure, parse_structure
-from verticil.shared.transport.errors_on_wire import shown
-from verticil.shared.transport.fetch import fetch_bytes, fetch_file
-from verticil.shared.transport.interface import Coordinator, Peer
 from verticil.wire.v1 import peer_pb2
 
 

@@ -7,8 +7,8 @@ functions of raw data (`share` noise covers them, or the release says so).
 
 With share noise every table is made noisy as it was counted, before any inverse: whatever follows is post-processing. The
 inverse sees the noise as so much more variance. The noise is sticky for a table and the received columns in it. A variable's
-share comes from its own noisy table, never from a count of its own. The noise is in `verticil.shared.channels.share_noise`, its
-neighbouring relation in `verticil.shared.channels.gaussian`.
+share comes from its own noisy table, never from a count of its own. The noise is in `verticil.shared.mechanisms.share_noise`, its
+neighbouring relation in `verticil.shared.mechanisms.gaussian`.
 
 Pure numerics: no files, no clock, no network. What is returned is meant for everybody.
 """
@@ -23,16 +23,16 @@ from typing import Final
 
 import numpy as np
 
-from verticil.shared.arrays import Codes, Floats
-from verticil.shared.channels.share_noise import ShareNoise
-from verticil.shared.channels.transition import identity, quantize
-from verticil.shared.errors import DataFault, Misuse
-from verticil.shared.estimation import parameters
-from verticil.shared.estimation.contingency import family_counts
-from verticil.shared.estimation.design import ColumnUnit, FamilyDesign, family_design
-from verticil.shared.estimation.information import pair_information
-from verticil.shared.model.graph import Dag
-from verticil.shared.model.network import Family, Marginal
+from verticil.shared.core.arrays import Codes, Floats
+from verticil.shared.core.errors import DataFault, Misuse
+from verticil.shared.mechanisms.share_noise import ShareNoise
+from verticil.shared.mechanisms.transition import identity, quantize
+from verticil.shared.numerics.estimation import parameters
+from verticil.shared.numerics.estimation.contingency import family_counts
+from verticil.shared.numerics.estimation.design import ColumnUnit, FamilyDesign, family_design
+from verticil.shared.numerics.estimation.information import pair_information
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Family, Marginal
 from verticil.shared.study.document import Study
 from verticil.shared.study.peer import scored_pairs, shared_tables
 from verticil.shared.study.prior import estimator_of, negative_counts
@@ -48,7 +48,7 @@ def share_noise(key: bytes, study: Study, party: str) -> ShareNoise | None:
     """The noise that the study's `share` asks of a party; None where it asks for none.
 
     Args:
-        key: see `verticil.shared.channels.share_noise.share_key`.
+        key: see `verticil.shared.mechanisms.share_noise.share_key`.
         study: the effective study.
         party: who learns.
 

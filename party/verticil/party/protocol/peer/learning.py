@@ -28,13 +28,16 @@ from verticil.party.protocol.peer.learner import learn_families, learn_scores, s
 from verticil.party.protocol.peer.network import MINER, all_of
 from verticil.party.protocol.planning import PeerFailedError, WaitedForError
 from verticil.party.protocol.statistics import EVERYONE, statistics_of_each
-from verticil.shared import artifact
-from verticil.shared.arrays import Codes
-from verticil.shared.channels.share_noise import ROUNDED, ShareNoise, share_key
-from verticil.shared.errors import PeerFault, VerticilError, from_code
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.padding import padded
-from verticil.shared.model.graph import Dag
+from verticil.shared.core.arrays import Codes
+from verticil.shared.core.errors import PeerFault, VerticilError, from_code
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.padding import padded
+from verticil.shared.federation.transport.errors_on_wire import from_detail
+from verticil.shared.federation.transport.fetch import fetch_bytes
+from verticil.shared.federation.transport.interface import Peer
+from verticil.shared.mechanisms.share_noise import ROUNDED, ShareNoise, share_key
+from verticil.shared.numerics.model import artifact
+from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.privacy.events import PrivacyEvent, share_event
 from verticil.shared.release.peer_assembly import expected_reads
 from verticil.shared.release.statement import (
@@ -48,9 +51,6 @@ from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.peer import readers, reads, scored_pairs
 from verticil.shared.study.structure_document import Structure, parse_structure
-from verticil.shared.transport.errors_on_wire import from_detail
-from verticil.shared.transport.fetch import fetch_bytes
-from verticil.shared.transport.interface import Peer
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
 _LARGEST: Final = MAX_STATEMENT_BYTES + 65_536  # signature and certificate are around a statement

@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 from verticil.party.dataset.blinding import TOKEN_BYTES, tokens_of
 from verticil.party.dataset.linkage import PSEUDONYM_BYTES, check_common_size
-from verticil.shared.alignment.statements import blinded_body, sender
-from verticil.shared.errors import PeerFault
-from verticil.shared.sorting import keys_of
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.federation.alignment.statements import blinded_body, sender
+from verticil.shared.storage.sorting import keys_of
 from verticil.wire.v1 import peer_pb2
 
 Pseudonyms = NDArray[np.uint8]

@@ -20,16 +20,16 @@ from typing import Final, Protocol, TypeVar
 from verticil.party.config import PartyConfig, PeerRule
 from verticil.party.protocol.planning import PeerFailedError, WaitedForError
 from verticil.party.protocol.retry import TRIED_AGAIN
-from verticil.shared.errors import Misuse, PeerFault, VerticilError, from_code
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.identity.pki import CredentialSource, check_serves
-from verticil.shared.transport.authorization import EMPTY_DENY_LIST, RefusedCall, Revocations
-from verticil.shared.transport.client import Connection, GrpcPeer
-from verticil.shared.transport.errors_on_wire import shown
-from verticil.shared.transport.interface import Peer, Service, bind
-from verticil.shared.transport.metrics import Metrics
-from verticil.shared.transport.server import RpcServer
-from verticil.shared.transport.version import greet
+from verticil.shared.core.errors import Misuse, PeerFault, VerticilError, from_code
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.identity.pki import CredentialSource, check_serves
+from verticil.shared.federation.transport.authorization import EMPTY_DENY_LIST, RefusedCall, Revocations
+from verticil.shared.federation.transport.client import Connection, GrpcPeer
+from verticil.shared.federation.transport.errors_on_wire import shown
+from verticil.shared.federation.transport.interface import Peer, Service, bind
+from verticil.shared.federation.transport.metrics import Metrics
+from verticil.shared.federation.transport.server import RpcServer
+from verticil.shared.federation.transport.version import greet
 
 T = TypeVar("T")
 

@@ -16,14 +16,14 @@ from verticil.party.protocol.peer.context import PeerStudyContext
 from verticil.party.protocol.peer.network import all_of
 from verticil.party.protocol.planning import PeerFailedError
 from verticil.party.site import Site
-from verticil.shared.durable import remove, remove_tree
-from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.padding import padded
+from verticil.shared.core.errors import PeerFault, VerticilError
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.padding import padded
 from verticil.shared.release.bundle import MANIFEST, SIGNATURE, write_release, write_signatures
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.peer_assembly import assemble
 from verticil.shared.storage.database import disk_faults
+from verticil.shared.storage.durable import remove, remove_tree
 from verticil.wire.v1 import peer_pb2
 
 FOLDER: Final = "releases"

@@ -24,14 +24,14 @@ from verticil.party.protocol.reconciliation.forgotten import Forgotten, MissingR
 from verticil.party.protocol.reconciliation.reconciler import Reconciler, Verifier
 from verticil.party.protocol.statistics import EVERYONE, statistics_of_each
 from verticil.party.storage.studies import StudyRecord
-from verticil.shared.errors import PeerFault
-from verticil.shared.formats.deletion import Deleted, PeerHolding, parse_peer_holding
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.signing import verify_signed
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.documents.record import encode
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.signing import verify_signed
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import NOTHING, Cost
 from verticil.shared.privacy.events import planned
-from verticil.shared.record import encode
+from verticil.shared.release.formats.deletion import Deleted, PeerHolding, parse_peer_holding
 from verticil.shared.study.approval import check_approval, parse_approval
 from verticil.shared.study.document import Study
 from verticil.wire.v1 import common_pb2, peer_pb2

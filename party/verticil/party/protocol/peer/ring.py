@@ -39,8 +39,8 @@ from verticil.party.protocol.peer import lists
 from verticil.party.protocol.peer.artifact_store import Item, Kind
 from verticil.party.protocol.peer.context import PeerStudyContext
 from verticil.party.protocol.planning import LostError, WaitedForError
-from verticil.shared.alignment.statements import sender
-from verticil.shared.errors import PeerFault, Refusal
+from verticil.shared.core.errors import PeerFault, Refusal
+from verticil.shared.federation.alignment.statements import sender
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 _LARGEST_LIST: Final = 2**32

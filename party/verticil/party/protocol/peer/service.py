@@ -41,18 +41,18 @@ from verticil.party.protocol.randomization import enter_in_ledger
 from verticil.party.protocol.reconciliation.peers import held_of
 from verticil.party.protocol.registry import party_protocol
 from verticil.party.storage.studies import StudyRecord
-from verticil.shared.alignment.statements import receiver, sender
-from verticil.shared.errors import PeerFault, Refusal, VerticilError
-from verticil.shared.formats.deletion import Deleted, Ended, PeerDeletion
-from verticil.shared.identity.identity import Identity
-from verticil.shared.masked_round.round import Item as Sealed
+from verticil.shared.core.errors import PeerFault, Refusal, VerticilError
+from verticil.shared.federation.alignment.statements import receiver, sender
+from verticil.shared.federation.identity.identity import Identity
+from verticil.shared.federation.transport.errors_on_wire import to_detail
+from verticil.shared.federation.transport.fetch import send_parts
+from verticil.shared.federation.transport.version import answer_hello
+from verticil.shared.masked.round.round import Item as Sealed
+from verticil.shared.release.formats.deletion import Deleted, Ended, PeerDeletion
 from verticil.shared.study.document import Study
 from verticil.shared.study.peer import readers
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import State, is_final
-from verticil.shared.transport.errors_on_wire import to_detail
-from verticil.shared.transport.fetch import send_parts
-from verticil.shared.transport.version import answer_hello
 from verticil.wire.v1 import common_pb2, peer_pb2
 
 LEASE_SECONDS: Final = 60
@@ -87,7 +87,7 @@ _ENDED: Final[Mapping[State, Ended]] = {
 
 
 class PeerService:
-    """Answers `verticil.shared.transport.interface.Peer`.
+    """Answers `verticil.shared.federation.transport.interface.Peer`.
 
     Args:
         node: this party.

@@ -29,16 +29,16 @@ from verticil.party.protocol.peer.network import all_of
 from verticil.party.protocol.peer.plan import Facts, Step, plan
 from verticil.party.protocol.planning import PeerFailedError, Plan, WaitedForError
 from verticil.party.storage.studies import StudyRecord, stamp
-from verticil.shared.durable import remove_tree
-from verticil.shared.errors import PeerFault, Refusal, VerticilError, from_code
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.signing import serial_of
+from verticil.shared.core.errors import PeerFault, Refusal, VerticilError, from_code
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.signing import serial_of
+from verticil.shared.federation.transport.errors_on_wire import from_detail, shown
+from verticil.shared.storage.durable import remove_tree
 from verticil.shared.study.approval import check_approval, effective_study, parse_approval
 from verticil.shared.study.canonical import digest as digest_of
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State, is_final
-from verticil.shared.transport.errors_on_wire import from_detail, shown
 from verticil.wire.v1 import peer_pb2
 
 _log = logging.getLogger(__name__)

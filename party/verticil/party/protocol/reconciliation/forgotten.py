@@ -23,8 +23,8 @@ from verticil.party.dataset.releases import Release
 from verticil.party.policy.ledger_recovery import OLDER_HINT, ROUND
 from verticil.party.policy.ledger_rows import Send, audited, line_of
 from verticil.party.site import Site
-from verticil.shared.audit import DAEMON
-from verticil.shared.errors import Refusal
+from verticil.shared.core.errors import Refusal
+from verticil.shared.federation.audit import DAEMON
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.study.states import State, is_final
 

@@ -26,8 +26,8 @@ from verticil.party.protocol.reconciliation.forgotten import Forgotten, reconcil
 from verticil.party.protocol.reconciliation.reconciler import Verifier
 from verticil.party.protocol.registry import party_protocol
 from verticil.party.protocol.retry import TRIED_AGAIN, Backoff, ends_the_daemon
-from verticil.shared.errors import VerticilError
-from verticil.shared.transport.interface import Peer
+from verticil.shared.core.errors import VerticilError
+from verticil.shared.federation.transport.interface import Peer
 from verticil.wire.v1 import peer_pb2
 
 LONGEST_PAUSE_SECONDS: Final = 600.0

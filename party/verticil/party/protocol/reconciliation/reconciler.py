@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from verticil.party.protocol.reconciliation.forgotten import Forgotten
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
-from verticil.shared.errors import PeerFault
-from verticil.shared.identity.identity import Role
-from verticil.shared.identity.signing import verify_signed
+from verticil.shared.core.errors import PeerFault
+from verticil.shared.federation.identity.identity import Role
+from verticil.shared.federation.identity.signing import verify_signed
 from verticil.shared.study.approval import parse_approval
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 

@@ -15,8 +15,8 @@ The daemon's own session with the miner is another connection; this one begins n
 
 The pieces arrive in sequence and the last one is marked: a gap is CHUNK_CORRUPT, a missing end is DEADLINE, and nothing of a
 message is passed on before all its pieces are there. A call of which nothing has arrived when the peer or the miner is started
-anew is made again. A stream's answer may end early; `verticil.shared.transport.fetch` reads on from the offset that it has
-reached, which is also how the answering side is held back.
+anew is made again. A stream's answer may end early; `verticil.shared.federation.transport.fetch` reads on from the offset that it
+has reached, which is also how the answering side is held back.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from typing import Final, Protocol, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from verticil.party.protocol.retry import Backoff
-from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.transport.errors_on_wire import from_detail, retriable, without_text
-from verticil.shared.transport.interface import MESSAGE_LIMIT, Coordinator, Download, Method, Peer, Unary
-from verticil.shared.transport.sealing import Seals
+from verticil.shared.core.errors import PeerFault, VerticilError
+from verticil.shared.federation.transport.errors_on_wire import from_detail, retriable, without_text
+from verticil.shared.federation.transport.interface import MESSAGE_LIMIT, Coordinator, Download, Method, Peer, Unary
+from verticil.shared.federation.transport.sealing import Seals
 from verticil.wire.v1 import coordinator_pb2, relay_pb2
 
 CALL_BYTES: Final = 16

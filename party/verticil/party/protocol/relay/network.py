@@ -15,12 +15,12 @@ from verticil.party.config import PartyConfig
 from verticil.party.protocol.peer.network import PeerNetwork
 from verticil.party.protocol.relay.client import RelayClient, RelayPeer
 from verticil.party.protocol.relay.server import RelayServer
-from verticil.shared.config import RELAY
-from verticil.shared.errors import Misuse
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.transport.authorization import RefusedCall
-from verticil.shared.transport.interface import Coordinator, Peer, Service
-from verticil.shared.transport.sealing import Seals, load_sealing_key
+from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.config import RELAY
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.transport.authorization import RefusedCall
+from verticil.shared.federation.transport.interface import Coordinator, Peer, Service
+from verticil.shared.federation.transport.sealing import Seals, load_sealing_key
 
 
 def open_seals(config: PartyConfig) -> Seals:

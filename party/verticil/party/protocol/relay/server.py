@@ -33,12 +33,12 @@ from typing import Final, cast
 from google.protobuf.message import DecodeError, Message
 
 from verticil.party.protocol.relay.client import CALL_BYTES, RelayClient
-from verticil.shared.errors import PeerFault, VerticilError
-from verticil.shared.identity.identity import Identity, Role
-from verticil.shared.transport.authorization import NOT_LET_IN, RefusedCall, check_access
-from verticil.shared.transport.errors_on_wire import to_detail, without_text
-from verticil.shared.transport.interface import AnyMethod, Download, Peer, Service
-from verticil.shared.transport.sealing import PIECE_LIMIT
+from verticil.shared.core.errors import PeerFault, VerticilError
+from verticil.shared.federation.identity.identity import Identity, Role
+from verticil.shared.federation.transport.authorization import NOT_LET_IN, RefusedCall, check_access
+from verticil.shared.federation.transport.errors_on_wire import to_detail, without_text
+from verticil.shared.federation.transport.interface import AnyMethod, Download, Peer, Service
+from verticil.shared.federation.transport.sealing import PIECE_LIMIT
 from verticil.wire.v1 import relay_pb2
 
 MESSAGES_IN_FLIGHT: Final = 8

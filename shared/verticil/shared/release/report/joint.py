@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from verticil.shared.arrays import AnyCodes, Floats
-from verticil.shared.model.joint import JointModel, Mixture
-from verticil.shared.model.network import PairAccuracy
+from verticil.shared.core.arrays import AnyCodes, Floats
+from verticil.shared.numerics.model.joint import JointModel, Mixture
+from verticil.shared.numerics.model.network import PairAccuracy
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.report import wording
-from verticil.shared.release.written import cell_counts
+from verticil.shared.synthesis.written import cell_counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

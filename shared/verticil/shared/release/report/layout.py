@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from verticil.shared.model.graph import Dag
+from verticil.shared.numerics.model.graph import Dag
 
 NODE_HEIGHT: Final = 42.0
 _ROW_STEP: Final = 96.0

@@ -14,12 +14,12 @@ from typing import Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.model.network import Family, PairAccuracy
-from verticil.shared.model.schema import Schema
+from verticil.shared.numerics.model.network import Family, PairAccuracy
+from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.report import wording
-from verticil.shared.release.shares import DIFFERS, FEW
 from verticil.shared.study.document import Study
+from verticil.shared.synthesis.shares import DIFFERS, FEW
 
 MAX_ROWS: Final = 20_000
 """Probabilities that the page shows at most: about 3 MB."""

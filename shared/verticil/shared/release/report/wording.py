@@ -29,9 +29,9 @@ from typing import Final
 
 import numpy as np
 
-from verticil.shared.estimation.estimators import ESTIMATORS
-from verticil.shared.json_document import Json
-from verticil.shared.model.network import Marginal, Network
+from verticil.shared.documents.json_document import Json
+from verticil.shared.numerics.estimation.estimators import ESTIMATORS
+from verticil.shared.numerics.model.network import Marginal, Network
 from verticil.shared.privacy.accounts import COLUMNS, PUBLIC, Cost
 from verticil.shared.privacy.rounded_up import hundredths
 from verticil.shared.privacy.statement import AccountStatement

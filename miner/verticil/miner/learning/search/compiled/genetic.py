@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.shared.compiled import compiled
+from verticil.shared.core.compiled import compiled
 
 
 @compiled

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.miner.learning.search.compiled.genetic import below, word
-from verticil.shared.compiled import compiled
+from verticil.shared.core.compiled import compiled
 
 COUNT, SLOTS, ROOM, STATES = range(4)
 _S54 = np.uint64(54)

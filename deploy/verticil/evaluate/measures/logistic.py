@@ -1,0 +1,147 @@
+"""Logistic regression on categories, by maximum likelihood: which records are the synthetic ones, and what a column depends on.
+
+Categories make equations that depend on each other (a column that follows from another one), so the number of parameters is the
+rank of the design, and of those equations that depend on others the later ones are left out. Records of both classes may be
+separable; the probabilities then go to 0 and 1, and the iterations end when no probability moves any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from verticil.shared.core.arrays import AnyCodes, Floats, Ints
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+_RANK: Final = 1e-10  # of the largest eigenvalue: below it a direction is none
+_STILL: Final = 1e-13  # largest move of a probability at the end
+_MOST_STEPS: Final = 60
+_MOST_HALVINGS: Final = 30
+_LOSS: Final = 1e-9  # of the likelihood's logarithm, which rounding may cost a step
+_SINGULAR: Final = 1e-14  # of the information's largest eigenvalue: no step is taken there
+_TOLD: Final = (
+    1e-9  # of the same: records of both classes tell a coefficient; a separable one is at 1e-13 when nothing moves
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fit:
+    """A logistic regression.
+
+    Attributes:
+        probabilities: (n,), of class 1.
+        rank: number of parameters that can be told apart.
+        coefficients: (w,), NaN where another value does as well, or only an infinite one does.
+        covariance: (w, w) of them, the inverse of the information; NaN likewise.
+    """
+
+    probabilities: Floats
+    rank: int
+    coefficients: Floats
+    covariance: Floats
+
+
+def indicators(codes: Sequence[AnyCodes], n_states: Sequence[int]) -> csr_array:
+    """(n, 1 + sum of K), a constant column and one of each category of each column, in their order."""
+    from scipy.sparse import csr_array
+
+    n, starts = len(codes[0]), 1 + np.concatenate([[0], np.cumsum(n_states)])
+    places = np.column_stack(
+        [np.zeros(n, dtype=np.int64)]
+        + [column.astype(np.int64) + start for column, start in zip(codes, starts[:-1].tolist(), strict=True)]
+    )
+    width = places.shape[1]
+    return csr_array(
+        (np.ones(n * width), places.ravel(), np.arange(0, n * width + 1, width)), shape=(n, int(starts[-1]))
+    )
+
+
+def independent_columns(design: csr_array) -> Ints:
+    """Positions of the columns that do not follow from those before them.
+
+    >>> from scipy.sparse import csr_array
+    >>> independent_columns(csr_array(np.array([[1.0, 1, 0, 2], [1, 0, 1, 2], [1, 1, 0, 3]]))).tolist()
+    [0, 1, 3]
+    """
+    left = (design.T @ design).toarray()
+    scale = left.diagonal().copy()
+    kept: list[int] = []
+    for place in range(len(left)):
+        pivot = left[place, place]
+        if scale[place] > 0 and pivot > _RANK * scale[place]:
+            left -= np.outer(left[:, place], left[place] / pivot)
+            kept.append(place)
+    return np.array(kept, dtype=np.int64)
+
+
+def fit(design: csr_array, target: Floats) -> Fit:
+    """Maximum likelihood by Newton's steps, halved where they would lose.
+
+    Args:
+        design: (n, w), a constant column among them.
+        target: (n,), 0 or 1.
+    """
+    basis = _directions(design)
+    place = np.zeros(basis.shape[1])
+    probabilities, likelihood = _likelihood(design @ (basis @ place), target)
+    for _ in range(_MOST_STEPS):
+        information = _information(design, basis, probabilities)
+        step = _newton_step(information, basis.T @ (design.T @ (target - probabilities)))
+        if not np.isfinite(step).all():  # the classes are told apart as far as numbers go
+            break
+        moved, reached = _likelihood(design @ (basis @ (place + step)), target)
+        for _ in range(_MOST_HALVINGS):
+            if reached >= likelihood - _LOSS * abs(likelihood):
+                break
+            step = step / 2
+            moved, reached = _likelihood(design @ (basis @ (place + step)), target)
+        furthest = float(np.abs(moved - probabilities).max())
+        place, probabilities, likelihood = place + step, moved, reached
+        if furthest < _STILL:
+            break
+    lengths, vectors = np.linalg.eigh(_information(design, basis, probabilities))
+    told = lengths > _TOLD * lengths[-1]
+    known_basis = basis @ vectors[:, told]
+    known = np.isclose((known_basis**2).sum(axis=1), 1.0, rtol=0, atol=1e-6)
+    return Fit(
+        probabilities=probabilities,
+        rank=basis.shape[1],
+        coefficients=np.where(known, basis @ place, np.nan),
+        covariance=np.where(np.outer(known, known), known_basis / lengths[told] @ known_basis.T, np.nan),
+    )
+
+
+def _directions(design: csr_array) -> Floats:
+    """(w, rank), orthonormal: the directions in which coefficients can be told apart."""
+    lengths, vectors = np.linalg.eigh((design.T @ design).toarray())
+    found: Floats = vectors[:, lengths > _RANK * lengths[-1]]
+    return found
+
+
+def _information(design: csr_array, basis: Floats, probabilities: Floats) -> Floats:
+    weights = probabilities * (1 - probabilities)
+    found: Floats = basis.T @ (design.T @ design.multiply(weights[:, None])).toarray() @ basis
+    return found
+
+
+def _newton_step(information: Floats, gradient: Floats) -> Floats:
+    """What the information makes of the gradient, but for directions in which it says next to nothing.
+
+    By eigenvalues: the singular values of a nearly separable information do not always converge.
+    """
+    lengths, vectors = np.linalg.eigh(information)
+    told = lengths > _SINGULAR * max(lengths[-1], 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found: Floats = vectors[:, told] @ ((vectors[:, told].T @ gradient) / lengths[told])
+    return found
+
+
+def _likelihood(scores: Floats, target: Floats) -> tuple[Floats, float]:
+    """Probabilities of class 1, and the logarithm of the likelihood."""
+    raised = np.logaddexp(0.0, scores)
+    return np.exp(scores - raised), float((target * scores - raised).sum())

@@ -1,0 +1,149 @@
+"""Singling out: conditions that published records suggest, and which hold for exactly one person.
+
+Somebody looks for conditions that one published record alone meets, and bets that they hold for one person alone, too (Cohen &
+Nissim 2020; Giomi, Boenisch, Wehmeyer & Tasnadi 2023). One column: its least and largest number, and values that it
+has once. Several: a random record's values in random columns, of a number "at least" above the median and "at most" else.
+
+A condition on a column is an interval of numbers or codes, a missing number the interval that nothing else is in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from verticil.evaluate.measures.coded import CodedTable, numbered
+from verticil.shared.core.arrays import Floats, Ints
+
+COLUMNS: Final = 3
+"""In a condition on several."""
+ATTEMPTS: Final = 40
+"""Random conditions on several columns are tried for each that is wanted."""
+_SCREENS: Final = (50, 500)  # records that conditions are first tried on: most hold for several of them
+_CELLS: Final = 100_000  # comparisons at a time: they stay in the processor's cache
+_MISSING: Final = np.inf
+_LARGEST: Final = float(np.finfo(np.float64).max)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Conditions:
+    """Conditions that hold together, each on as many columns.
+
+    Attributes:
+        columns: (q, c), positions.
+        low, high: (q, c), numbers or codes of the interval's ends, which belong to it.
+    """
+
+    columns: Ints
+    low: Floats
+    high: Floats
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def some(self, kept: Ints) -> Conditions:
+        """Some of them, in this order."""
+        return Conditions(columns=self.columns[kept], low=self.low[kept], high=self.high[kept])
+
+    def holding(self, table: CodedTable) -> Ints:
+        """(q,), for how many records each holds."""
+        return _holding(self, _numbers(table))
+
+
+def _holding(made: Conditions, numbers: Floats) -> Ints:
+    found = np.empty(len(made), dtype=np.int64)
+    step = max(1, _CELLS // max(numbers.shape[1], 1))
+    for start in range(0, len(made), step):
+        part = slice(start, start + step)
+        held = np.ones((len(made.columns[part]), numbers.shape[1]), dtype=np.bool_)
+        for place in range(made.columns.shape[1]):
+            values = numbers[made.columns[part, place]]
+            held &= (values >= made.low[part, place, None]) & (values <= made.high[part, place, None])
+        found[part] = held.sum(axis=1)
+    return found
+
+
+def _numbers(table: CodedTable) -> Floats:
+    """(columns, records), numbers, or codes where there are none."""
+    return np.array(
+        [
+            codes.astype(np.float64) if values is None else np.where(np.isnan(values), _MISSING, values)
+            for codes, values in zip(table.codes, table.values, strict=True)
+        ]
+    )
+
+
+def of_one_column(published: CodedTable, most: int, *, generator: np.random.Generator) -> Conditions:
+    """Conditions on one column that hold for one distinct published record; at most so many, drawn."""
+    numbers = _numbers(_distinct(published))
+    columns: list[int] = []
+    low: list[float] = []
+    high: list[float] = []
+    for column, values in enumerate(numbers):
+        each, counts = np.unique(values, return_counts=True)
+        once = each[counts == 1].tolist()
+        ends = [(value, value) for value in once]
+        known = each[each < _MISSING]
+        if published.values[column] is not None and len(known):
+            ends += [(-_LARGEST, float(known[0])), (float(known[-1]), _LARGEST)]
+        columns += [column] * len(ends)
+        low += [first for first, _ in ends]
+        high += [last for _, last in ends]
+    made = Conditions(
+        columns=np.array(columns, dtype=np.int64)[:, None], low=np.array(low)[:, None], high=np.array(high)[:, None]
+    )
+    found = _single(made, numbers)
+    return found.some(generator.permutation(len(found))[:most])
+
+
+def of_several(published: CodedTable, most: int, *, generator: np.random.Generator) -> Conditions:
+    """Conditions on `COLUMNS` columns (or all, if there are fewer) that hold for one distinct published record; at most so many.
+
+    Fewer where random ones seldom hold for one record alone: `ATTEMPTS` are tried for each.
+    """
+    distinct = _distinct(published)
+    numbers = _numbers(distinct)
+    d, n = numbers.shape
+    tried = most * ATTEMPTS
+    columns = generator.permuted(np.tile(np.arange(d), (tried, 1)), axis=1)[:, : min(COLUMNS, d)]
+    columns.sort(axis=1)
+    values = numbers[columns, generator.integers(0, n, tried)[:, None]]
+    numeric = np.array([column is not None for column in distinct.values])
+    known = [row[row < _MISSING] for row in numbers]
+    medians = np.array([np.median(row) if len(row) else 0.0 for row in known])
+    open_ended = numeric[columns] & (values < _MISSING)
+    above = values > medians[columns]
+    made = Conditions(
+        columns=columns,
+        low=np.where(open_ended & ~above, -_LARGEST, values),
+        high=np.where(open_ended & above, _LARGEST, values),
+    )
+    keys = np.concatenate([made.columns.astype(np.float64), made.low, made.high], axis=1)
+    once = {row.tobytes(): place for place, row in reversed(list(enumerate(keys)))}
+    return _single(made.some(np.array(sorted(once.values()), dtype=np.int64)), numbers, most)
+
+
+def _single(made: Conditions, numbers: Floats, most: int | None = None) -> Conditions:
+    """Those that hold for one record; the first so many."""
+    for screen in _SCREENS:
+        made = made.some(np.flatnonzero(_holding(made, numbers[:, :screen]) <= 1))
+    found: list[Ints] = []
+    count = 0
+    step = max(1, len(made) if most is None else most)
+    for start in range(0, len(made), step):
+        part = np.arange(start, min(start + step, len(made)))
+        single = part[_holding(made.some(part), numbers) == 1]
+        found.append(single)
+        count += len(single)
+        if most is not None and count >= most:
+            break
+    kept = np.concatenate(found) if found else np.arange(0)
+    return made.some(kept[:most])
+
+
+def _distinct(table: CodedTable) -> CodedTable:
+    """Each record once, the first of equals."""
+    (numbers,) = numbered(table)
+    return table.rows(np.sort(np.unique(numbers, return_index=True)[1]))

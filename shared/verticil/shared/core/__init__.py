@@ -1,0 +1,1 @@
+"""What everything stands on: errors, arrays, registries, threads, logs. Imports nothing of ours."""

@@ -1,0 +1,534 @@
+"""One shape, written once: a document is a frozen dataclass, and its fields are the keys of its JSON or TOML form.
+
+`write` and `read` go between a record and JSON values; `encode` and `decode` between a record and the canonical bytes (RFC 8785)
+that are signed, or named by their SHA-256. One record has exactly one form: `decode` takes only what `encode` would write.
+Reading is strict: an unknown, missing, repeated or mistyped key is one error that says where it stands, what was expected and
+what kind of value is there; the value itself is shown only where there is a list of choices.
+
+What the type of a field says:
+
+- ``str``, ``bool``, ``int``, ``float``: as in JSON; where a number is expected, a whole number is one too.
+- ``Literal[...]``: one of these texts. ``T | None``: null.
+- ``Annotated[str, 80]``: at most so many letters. ``Annotated[bytes, 32]``: exactly so many bytes.
+  ``Annotated[int, Within(0, 9)]``: a number between these, both included.
+- ``Path``: its text. ``bytes``: lower-case hexadecimal digits. ``date``: YYYY-MM-DD. ``datetime``: UTC, as 2026-11-21T10:00:00Z.
+- ``tuple[T, ...]``, ``tuple[A, B]``: a list. ``Mapping[str, T]``: an object. Another record: an object.
+
+``Annotated[..., Key(...)]`` says the rest: another name in the document, that the key came `later`, that the keys of a nested
+record stand in line with the others (`inline`), the `choices` of a text, how a mapping is a list (`by`), or reading and writing
+by functions.
+
+A key is added in one place: a field of the document's dataclass, ``Annotated[TYPE, LATER] = DEFAULT``. Documents that do not use
+it stay without it, so their bytes and digests stay; programs before it refuse the documents that do, by name. Everything else
+follows from the field: the TOML file and the canonical form read it, `encode` writes it. What is left to do is a rule for its
+value, its use, and a line for people. A class that is no document of its own (a variable, a matrix) is described with `describe`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import functools
+import re
+import types
+import typing
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import MISSING, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, Union, cast
+
+import rfc8785
+
+from verticil.shared.core.errors import Misuse, PeerFault, VerticilError, printable
+from verticil.shared.documents.json_document import Json, strict_json
+from verticil.shared.documents.table import Table, kind_of
+
+Read: TypeAlias = Callable[[object, Table, str], Any]
+"""Makes a value of what stands in a table at a key; fails through the table."""
+Write: TypeAlias = Callable[[Any], Json]
+T = TypeVar("T")
+
+MAX_BYTES: Final = 16 * 2**20
+"""Of a document, where nothing else is said."""
+Sha256: TypeAlias = Annotated[bytes, 32]
+_LARGEST: Final = 2**63
+_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+_HEX: Final = re.compile(r"(?:[0-9a-f]{2})*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """The range of a number, both ends included."""
+
+    least: float
+    most: float
+
+
+Count: TypeAlias = Annotated[int, Within(0, 2**53 - 1)]
+"""A whole number that canonical JSON can carry, not negative."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """What is said of a field besides its type, in ``Annotated[TYPE, Key(...)]``.
+
+    Attributes:
+        name: of the key, where it is not the field's.
+        later: the key came after the first version: it stands in a document only where the value is not the field's default.
+        inline: the keys of this nested record stand among those of the record around it; or their names, with `read` and `write`.
+        choices: what a text may be; looked at when a document is read.
+        by: how a mapping stands as a list of objects: the name of its key and, unless its values are records, that of the value.
+        form: what a list looks like, for a hint.
+        read, write: in place of what the type says.
+        beside: the field belongs to the value alone: no document has it, and whatever reads one leaves the default.
+    """
+
+    name: str = ""
+    later: bool = False
+    inline: bool | tuple[str, ...] = False
+    choices: Collection[str] | Callable[[], Collection[str]] = ()
+    by: tuple[str, ...] = ()
+    form: str = ""
+    read: Read | None = None
+    write: Write | None = None
+    beside: bool = False
+
+
+LATER: Final = Key(later=True)
+_PLAIN: Final = Key()
+_DESCRIBED: Final[dict[type, Mapping[str, Key]]] = {}
+
+
+def describe(kind: type, **said: Key) -> None:
+    """Say what `Key` says, for the fields of a class that knows nothing of documents."""
+    _DESCRIBED[kind] = said
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    name: str
+    key: str
+    said: Key
+    default: object
+    read: Read
+    write: Write
+    inline: tuple[str, ...]
+
+
+@functools.cache
+def _fields(kind: type[Any]) -> tuple[_Field, ...]:
+    hints = typing.get_type_hints(kind, include_extras=True)
+    described = _DESCRIBED.get(kind, {})
+    found: list[_Field] = []
+    for item in dataclasses.fields(kind):
+        if not item.init:
+            continue
+        hint: Any = hints[item.name]
+        limits: list[object] = []
+        if typing.get_origin(hint) is Annotated:
+            hint, *limits = typing.get_args(hint)
+        said = next((each for each in limits if isinstance(each, Key)), described.get(item.name, _PLAIN))
+        if said.beside:
+            continue
+        if said.read is not None and said.write is not None:
+            reader, writer = said.read, said.write
+        elif said.inline:
+            reader, writer = _inline(hint), write
+        else:
+            plain, writer = _codec(hint, said)
+            reader = said.read or plain
+        if said.form:
+            reader = _formed(reader, said.form)
+        for limit in limits:
+            if not isinstance(limit, Key):
+                reader = _limited(reader, limit)
+        default = item.default if item.default_factory is MISSING else item.default_factory()
+        inline = said.inline if isinstance(said.inline, tuple) else keys(hint) if said.inline else ()
+        found.append(_Field(item.name, said.name or item.name, said, default, reader, writer, inline))
+    return tuple(found)
+
+
+def keys(kind: type, *, but: Collection[str] = ()) -> tuple[str, ...]:
+    """The keys of a record, without those of the fields `but`."""
+    found: list[str] = list(_mark(kind))
+    for field in _fields(kind):
+        if field.name not in but:
+            found += field.inline or (field.key,)
+    return tuple(found)
+
+
+def _mark(kind: type) -> Mapping[str, str | int]:
+    return cast("Mapping[str, str | int]", getattr(kind, "MARK", {}))
+
+
+def write(record: Any) -> dict[str, Json]:
+    """The keys of a record with their JSON values."""
+    kind: Any = type(record)
+    document: dict[str, Json] = dict(_mark(kind))
+    for field in _fields(kind):
+        value = getattr(record, field.name)
+        if field.said.later and value == field.default:
+            continue
+        if field.inline:
+            document.update(cast("dict[str, Json]", field.write(value)))
+        else:
+            document[field.key] = field.write(value)
+    return document
+
+
+def read(kind: type[T], table: Table, *, also: Iterable[str] = (), given: Mapping[str, object] | None = None) -> T:
+    """Read a record.
+
+    Args:
+        kind: its class.
+        table: the keys. In a file that people write, an absent key is the field's default; else only `later` ones may be absent.
+        also: keys that the caller reads itself.
+        given: fields that are known already; their keys are unknown ones, unless they are in `also`.
+
+    Raises:
+        Misuse: the table's code.
+    """
+    fields = read_fields(kind, table, also=also, given=given)
+    try:
+        return kind(**fields)
+    except ValueError as error:
+        problem = ": ".join(part for part in (table.source, table.where, str(error)) if part)
+        raise Misuse(table.code, problem) from None
+
+
+def read_fields(
+    kind: type, table: Table, *, also: Iterable[str] = (), given: Mapping[str, object] | None = None
+) -> dict[str, Any]:
+    """The fields of a record, for another constructor; see `read`."""
+    known = {} if given is None else given
+    table.only(*keys(kind, but=known), *also)
+    if not table.file:  # the mark of a file is checked when it is opened
+        for name, expected in _mark(kind).items():
+            _check_mark(table, name, expected)
+    return {**_values(kind, table, known), **known}
+
+
+def _values(kind: type, table: Table, known: Collection[str] = ()) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for field in _fields(kind):
+        if field.name in known:
+            continue
+        if field.inline:
+            values[field.name] = field.read(None, table, "")
+        elif table.has(field.key):
+            if field.said.later and field.default is None and table.raw(field.key) is None:
+                table.fail(field.key, "null, expected a value", hint="where there is none, the key is left out")
+            values[field.name] = field.read(table.raw(field.key), table, field.key)
+        elif (table.file or field.said.later) and field.default is not MISSING:
+            values[field.name] = field.default
+        else:
+            table.fail(field.key, "missing, expected a value")
+    return values
+
+
+def _check_mark(table: Table, name: str, expected: str | int) -> None:
+    if isinstance(expected, str):
+        table.choice(name, [expected])
+    elif (got := table.value(int, name)) != expected:
+        table.fail(name, f"got {got}, expected {expected}", hint="the other side runs a newer version")
+
+
+# ---- bytes
+
+
+def encode(record: object) -> bytes:
+    """The canonical bytes of a record."""
+    return canonical_json(write(record))
+
+
+def canonical_json(value: Json) -> bytes:
+    """`value` as RFC 8785 JSON."""
+    return rfc8785.dumps(value)
+
+
+def decode(
+    kind: type[T],
+    body: bytes,
+    *,
+    source: str,
+    limit: int = MAX_BYTES,
+    fault: Callable[[Misuse], VerticilError] | None = None,
+) -> T:
+    """Read the canonical bytes of a record, from anyone.
+
+    Args:
+        kind: its class.
+        body: the bytes.
+        source: what the document is, for messages.
+        limit: most bytes.
+        fault: makes the error; without it, what is wrong is the fault of the peer that sent the bytes.
+
+    Raises:
+        PeerFault: MESSAGE_INVALID; or what `fault` makes.
+    """
+    try:
+        table = parse(body, source=source, limit=limit)
+        record = read(kind, table)
+        check_canonical(record, body, source=source)
+    except Misuse as error:
+        raise (fault or peer_fault)(error) from None
+    return record
+
+
+def check_canonical(record: object, body: bytes, *, source: str) -> None:
+    """Check that `body` is what `encode` writes.
+
+    Raises:
+        Misuse: STUDY_INVALID.
+    """
+    try:
+        same = encode(record) == body
+    except (rfc8785.CanonicalizationError, UnicodeEncodeError):  # a number in it is beyond what JSON carries exactly
+        same = False
+    if not same:
+        raise Misuse("STUDY_INVALID", f"{source}: not in canonical form")
+
+
+def parse(data: bytes, *, source: str, limit: int = MAX_BYTES) -> Table:
+    """The object in `data`, as a strict table.
+
+    Raises:
+        Misuse: STUDY_INVALID, more than `limit` bytes, not UTF-8, not JSON, a key twice, or not an object.
+    """
+    if len(data) > limit:
+        raise Misuse("STUDY_INVALID", f"{source}: {len(data)} bytes, expected at most {limit}")
+    try:
+        value = strict_json(data)
+    except ValueError as error:
+        raise Misuse("STUDY_INVALID", f"{source}: not a JSON document: {error}") from None
+    if not isinstance(value, dict):
+        raise Misuse("STUDY_INVALID", f"{source}: expected a JSON object")
+    return Table(cast("dict[str, object]", value), source=source, code="STUDY_INVALID")
+
+
+def peer_fault(error: Misuse) -> PeerFault:
+    """The same problem as the fault of the peer that sent the bytes. Its text can hold foreign text: short and printable."""
+    return PeerFault("MESSAGE_INVALID", tame(error.message), hint=tame(error.hint))
+
+
+def tame(text: str) -> str:
+    """Text in which a foreign one may stand, for a message: short and printable."""
+    return printable(text[:500])[:500]
+
+
+# ---- what a type says
+
+
+def _codec(hint: Any, said: Key = _PLAIN) -> tuple[Read, Write]:
+    if said.choices:
+        listed = said.choices
+        return (lambda raw, table, name: table.one_of(raw, name, listed() if callable(listed) else listed)), _same
+    if hint in _SCALARS:
+        return _SCALARS[hint]
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return lambda _, table, name: read(hint, table.table(name)), write
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return _listed(inner[1], said.by) if said.by else _named(inner[1])
+    return _GENERIC[origin](inner)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _scalar(kind: Any) -> tuple[Read, Write]:
+    return lambda raw, table, name: table.typed(kind, raw, name), _same
+
+
+def _date(raw: object, table: Table, name: str) -> dt.date:
+    text = table.typed(str, raw, name)
+    if _DATE.fullmatch(text):
+        try:
+            return dt.date.fromisoformat(text)
+        except ValueError:
+            pass
+    return table.fail(name, "expected a date, YYYY-MM-DD")
+
+
+def _time(raw: object, table: Table, name: str) -> dt.datetime:
+    try:
+        return dt.datetime.strptime(table.typed(str, raw, name), _TIME).replace(tzinfo=dt.UTC)
+    except ValueError:
+        return table.fail(name, "expected a UTC time such as 2026-11-21T10:00:00Z")
+
+
+def time_text(at: dt.datetime) -> str:
+    """A time as documents have it: UTC, whole seconds.
+
+    Raises:
+        ValueError: it has no zone.
+    """
+    if at.tzinfo is None:
+        raise ValueError("a time in a document has a time zone")
+    return at.astimezone(dt.UTC).strftime(_TIME)
+
+
+def _bytes(raw: object, table: Table, name: str, *, size: int | None = None) -> bytes:
+    text = table.typed(str, raw, name)
+    if not _HEX.fullmatch(text) or (size is not None and len(text) != 2 * size):
+        table.fail(name, f"expected {'' if size is None else f'{2 * size} '}lower-case hexadecimal digits")
+    return bytes.fromhex(text)
+
+
+_SCALARS: Final[dict[Any, tuple[Read, Write]]] = {
+    **{kind: _scalar(kind) for kind in (bool, int, float, str)},
+    object: (lambda raw, _, __: raw, _same),
+    bytes: (_bytes, bytes.hex),
+    Path: (lambda raw, table, name: Path(table.typed(str, raw, name)), str),
+    dt.date: (_date, dt.date.isoformat),
+    dt.datetime: (_time, time_text),
+}
+
+
+def _choice_of(choices: Collection[str]) -> Read:
+    return lambda raw, table, name: table.one_of(raw, name, choices)
+
+
+def _inline(kind: Any) -> Read:
+    return lambda _, table, __: kind(**_values(kind, table))
+
+
+def _formed(plain: Read, form: str) -> Read:
+    """With a hint at the form, where there is none that is better."""
+
+    def read_formed(raw: object, table: Table, name: str) -> object:
+        try:
+            return plain(raw, table, name)
+        except Misuse as error:
+            raise Misuse(error.code, error.message, hint=error.hint or f"expected {form}") from None
+
+    return read_formed
+
+
+def _limited(plain: Read, limit: Any) -> Read:
+    if plain is _bytes:
+        return functools.partial(_bytes, size=limit)
+
+    def read_limited(raw: object, table: Table, name: str) -> object:
+        value = plain(raw, table, name)
+        if isinstance(limit, Within):
+            if not limit.least <= value <= limit.most:  # also for NaN
+                table.fail(name, f"got {value:.17g}, expected {limit.least:g} to {limit.most:.17g}")
+        elif len(value) > limit:
+            table.fail(name, f"{len(value)} letters, expected at most {limit}")
+        return value
+
+    return read_limited
+
+
+def _optional(inner: tuple[Any, ...]) -> tuple[Read, Write]:
+    plain, write_plain = _codec(next(item for item in inner if item is not types.NoneType))
+    return (
+        lambda raw, table, name: None if raw is None else plain(raw, table, name),
+        lambda value: None if value is None else write_plain(value),
+    )
+
+
+def _items(raw: object, table: Table, name: str) -> list[object]:
+    if not isinstance(raw, list):
+        table.fail(name, f"got {kind_of(raw)}, expected a list")
+    return cast("list[object]", raw)
+
+
+def _list_of(hint: Any) -> tuple[Read, Write]:
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return (
+            lambda _, table, name: tuple(read(hint, item) for item in table.tables(name)),
+            lambda value: [write(item) for item in value],
+        )
+    if hint in (str, float):
+        which = "strings" if hint is str else "numbers"
+        return lambda raw, table, name: getattr(table, f"{which}_in")(raw, name), list
+    if hint is int:
+        return _whole_numbers, list
+    plain, write_plain = _codec(hint)
+    return (
+        lambda raw, table, name: tuple(
+            plain(item, table, f"{name}[{number}]") for number, item in enumerate(_items(raw, table, name), 1)
+        ),
+        lambda value: [write_plain(item) for item in value],
+    )
+
+
+def _whole_numbers(raw: object, table: Table, name: str) -> tuple[int, ...]:
+    items = _items(raw, table, name)
+    if not all(type(item) is int and abs(item) < _LARGEST for item in items):
+        table.fail(name, "expected a list of whole numbers")
+    return tuple(cast("list[int]", items))
+
+
+def _row_of(codecs: list[tuple[Read, Write]]) -> tuple[Read, Write]:
+    def read_row(raw: object, table: Table, name: str) -> tuple[object, ...]:
+        items = _items(raw, table, name)
+        if len(items) != len(codecs):
+            table.fail(name, f"a list of {len(items)}, expected one of {len(codecs)}")
+        return tuple(
+            plain(item, table, f"{name}[{number}]")
+            for number, ((plain, _), item) in enumerate(zip(codecs, items, strict=True), 1)
+        )
+
+    return read_row, lambda value: [of(item) for (_, of), item in zip(codecs, value, strict=True)]
+
+
+def _named(hint: Any) -> tuple[Read, Write]:
+    plain, write_plain = _codec(hint)
+
+    def read_named(_: object, table: Table, name: str) -> dict[str, object]:
+        inner = table.table(name)
+        return {each: plain(inner.raw(each), inner, each) for each in inner.names()}
+
+    return read_named, lambda value: {each: write_plain(item) for each, item in value.items()}
+
+
+def _listed(hint: Any, by: tuple[str, ...]) -> tuple[Read, Write]:
+    """A mapping from numbers, as a list of objects, ascending."""
+    first, *others = by
+    plain, write_plain = _codec(hint)
+
+    def read_listed(_: object, table: Table, name: str) -> dict[int, object]:
+        found: dict[int, object] = {}
+        last = -1
+        for item in table.tables(name):
+            number = item.value(int, first)
+            if number <= last:
+                item.fail(first, "expected each number once, ascending")
+            last = number
+            if others:
+                item.only(*by)
+                found[number] = plain(item.raw(others[0]), item, others[0])
+            else:
+                found[number] = read(hint, item, also=(first,))
+        return found
+
+    def write_listed(value: Mapping[int, object]) -> Json:
+        pairs = sorted(value.items())
+        if others:
+            return [{first: number, others[0]: write_plain(item)} for number, item in pairs]
+        return [{first: number, **write(item)} for number, item in pairs]
+
+    return read_listed, write_listed
+
+
+def _annotated(inner: tuple[Any, ...]) -> tuple[Read, Write]:
+    plain, write_plain = _codec(inner[0])
+    return functools.reduce(_limited, inner[1:], plain), write_plain
+
+
+def _tuple_of(inner: tuple[Any, ...]) -> tuple[Read, Write]:
+    return _list_of(inner[0]) if inner[-1] is ... else _row_of([_codec(item) for item in inner])
+
+
+_GENERIC: Final[dict[Any, Callable[[tuple[Any, ...]], tuple[Read, Write]]]] = {
+    Annotated: _annotated,
+    Literal: lambda inner: (_choice_of(inner), _same),
+    Union: _optional,
+    types.UnionType: _optional,
+    tuple: _tuple_of,
+}

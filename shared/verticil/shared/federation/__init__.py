@@ -1,0 +1,1 @@
+"""How nodes meet: transport, identity, membership, alignment, audit, carried files; no study, no release."""

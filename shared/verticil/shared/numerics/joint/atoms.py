@@ -1,0 +1,388 @@
+"""Records with weights: raking over all measured tables at once.
+
+Atoms are records drawn from models, from a learned network, from a fitted mixture, some with columns that were made independent,
+so that what those models exclude can still be. For every table in turn, with pi the atoms' weights in the cells of its true
+categories, C its channels and f what was observed, each atom's weight is multiplied by the entry of its cell in
+
+    clip(C_a (f / e) C_c^T, 1 / 20, 20)^g,      e = C_a^T pi C_c.
+
+Without a channel, and g = 1, this is iterative proportional fitting (Deming & Stephan, 1940), which goes on until the discrepancy
+of all tables together is at the goal (`stopping`), or `sweeps`. Through channels it is one step of expectation maximization, slow
+just as far as the channels blur, and
+
+    g = max(0, 1 - .8 / chi) min(10, 1 / (2 lambda_a lambda_c)),      lambda = (tr C - 1) / (K - 1),
+
+makes up for half of that, as far as the table's own discrepancy chi shows more than noise. Of a squared residual of chi times
+what noise explains, the part 1 - 1 / chi is signal (the shrinkage of James & Stein, 1961): a table that is met as far as its
+noise lets one tell is left alone while others go on. All tables together cannot tell that: they stop when the mean is right,
+with some fitted to their noise and others not fitted.
+
+Where what made the atoms is nearly right itself, a half of all tables is above .8 by chance. So f may be shrunk before: of its
+distance to the table e_0 of the atoms as they were made, margins out, the part s is kept (`adaptive_shrinkage`; `least` at
+least), and .8 s^2 stands for .8, because of the noise in f only that part is left.
+
+Combinations that no atom has stay impossible, whatever the weights: that is how declared-impossible ones hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.shared.core.arrays import AnyCodes, Bools, Floats, distinct_rows
+from verticil.shared.mechanisms.channel import Channel
+from verticil.shared.numerics.estimation.axes import apply_axes
+from verticil.shared.numerics.estimation.design import ColumnUnit
+from verticil.shared.numerics.joint import kernels
+from verticil.shared.numerics.joint.adaptive_shrinkage import believed
+from verticil.shared.numerics.joint.noisy_tables import NoisyTables
+from verticil.shared.numerics.joint.targets import EXACT_VARIANCE
+from verticil.shared.numerics.joint.work import Work
+from verticil.shared.numerics.model.joint import Mixture, WeightedRecords
+
+Records = Callable[[int, np.random.Generator], Sequence[AnyCodes]]
+"""Draws so many records: for each variable (n,) codes."""
+Allowed = Callable[[Sequence[AnyCodes]], Bools]
+"""Which of some records are possible: (n,)."""
+
+AtomCodes = NDArray[np.uint16]
+
+ATOMS: Final = 100_000
+SWEEPS: Final = 20
+CELLS: Final = 9_600_000
+"""Most atoms times categories and `OVERHEAD`: atoms are published, as the classes of a network's root, at two bytes for each."""
+OVERHEAD: Final = 26  # categories that an atom's own line and weight take as many bytes as
+_TIMES: Final = 20
+"""How often records are drawn at most where rules throw some away."""
+_FEW: Final = 0.1  # of the atoms; so many less will do
+LOOSENED: Final = 0.15
+"""Which part of the atoms have columns that were made independent."""
+_BOUND: Final = 20.0
+_STRONGEST: Final = 10.0  # step; stronger ones overshoot where columns are blurred most
+_NOISE: Final = 0.8
+"""The discrepancy below which a table of randomized columns is left alone. At 1 pairs and triples of CHILD, INSURANCE, ALARM and
+Adult are some 1 % farther, at .7 not nearer."""
+_EMPTY: Final = 1e-300  # no atom is in such a cell
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Raked:
+    """Weighted atoms.
+
+    Attributes:
+        model: the atoms with their weights.
+        sweeps: over all tables.
+        discrepancy: in the last sweep; 1 is to be reached.
+        reached: whether it was.
+    """
+
+    model: WeightedRecords
+    sweeps: int
+    discrepancy: float
+    reached: bool
+
+
+def n_atoms(n_states: Sequence[int]) -> int:
+    """How many atoms a model of these variables is made of."""
+    return min(ATOMS, CELLS // (sum(n_states) + OVERHEAD))
+
+
+def draw(
+    sources: Sequence[Records],
+    n: int,
+    start: Sequence[Floats],
+    units: Sequence[ColumnUnit],
+    *,
+    rng: np.random.Generator,
+    allowed: Allowed | None = None,
+    parts: Sequence[float] | None = None,
+    loosened: float = LOOSENED,
+) -> tuple[AtomCodes, Floats, Floats]:
+    """Draw atoms.
+
+    Args:
+        sources: of records.
+        n: how many.
+        start: the distribution of each variable; columns that are made independent are drawn from it.
+        units: of the columns; what is in no domain of a compound is left out.
+        rng: source of all randomness.
+        allowed: which records are possible; others are left out.
+        parts: which part of the atoms each source gives; None: all the same.
+        loosened: which part of the atoms have columns that are made independent.
+
+    Returns:
+        (A, d), A at most n: different records, in lexicographic order; (A,) the share of each among those drawn; and (A,) among
+        those of which no column was made independent: what the sources say themselves.
+
+    Raises:
+        ValueError: none is left.
+    """
+    shares = parts or [1 / len(sources)] * len(sources)
+    found: list[AtomCodes] = []
+    plain: list[Bools] = []
+    tried = left = n
+    n_drawn = 0
+    for _ in range(_TIMES):
+        drawn = [
+            np.stack([np.asarray(column, np.uint16) for column in source(int(tried * share), rng)], axis=1)
+            for source, share in zip(sources, shares, strict=True)
+            if int(tried * share) > 0
+        ]
+        codes = np.concatenate(drawn)
+        n_drawn += len(codes)
+        as_drawn = rng.random(len(codes)) >= loosened
+        loose = np.flatnonzero(~as_drawn)
+        for variable, share in enumerate(start):
+            chosen = loose[rng.random(len(loose)) < 0.5]  # each column of such a record or not
+            fresh = np.searchsorted(np.cumsum(share), rng.random(len(chosen)), side="right")
+            codes[chosen, variable] = np.minimum(fresh, len(share) - 1)
+        possible = np.ones(len(codes), np.bool_)
+        for unit in units:
+            possible &= categories_of(codes, unit) >= 0
+        if allowed is not None:
+            possible &= allowed(list(codes.T))
+        found.append(codes[possible][:left])
+        plain.append(as_drawn[possible][:left])
+        left -= len(found[-1])
+        if allowed is None or left < _FEW * n:
+            break
+        tried = min(math.ceil(left * len(codes) / max(len(found[-1]), 1)), n)
+    kept = np.concatenate(found)
+    if not len(kept):
+        raise ValueError(f"of {n_drawn} records that were drawn none is possible")
+    different, place, counts = distinct_rows(kept)
+    own = np.bincount(place, weights=np.concatenate(plain), minlength=len(different))
+    return different, counts / counts.sum(), own / max(own.sum(), 1.0)
+
+
+def categories_of(codes: AtomCodes, unit: ColumnUnit) -> NDArray[np.intp]:
+    """The category of each record in a unit; -1: in none of a compound's domain."""
+    if unit.domain is None:
+        return codes[:, unit.variables[0]].astype(np.intp)
+    domain = np.array(unit.domain, dtype=np.intp)
+    shape = domain.max(axis=0) + 1
+    own = codes[:, list(unit.variables)].astype(np.intp)
+    inside = (own < shape).all(axis=1)
+    place = np.full(math.prod(shape.tolist()), -1, np.intp)
+    place[np.ravel_multi_index(tuple(domain.T), shape)] = np.arange(len(domain))
+    found = place[np.ravel_multi_index(tuple(np.minimum(own, shape - 1).T), shape)]
+    return np.where(inside, found, -1)
+
+
+def rake(
+    tables: NoisyTables,
+    codes: AtomCodes,
+    weights: Floats,
+    *,
+    sweeps: int = SWEEPS,
+    goal: float = 1.0,
+    own: Floats | None = None,
+    least: float = 1.0,
+    work: Work | None = None,
+) -> Raked:
+    """Weigh atoms so that they have the measured tables.
+
+    Args:
+        tables: exact or randomized counts.
+        codes: (A, d) atoms, all possible.
+        weights: (A,) where they begin.
+        sweeps: at most.
+        goal: where to stop; below 1 to go on although what is left may be noise, 0 until no table shows more than noise.
+        own: (A,) weights of the atoms as they were made, towards whose tables randomized ones are shrunk before.
+        least: the part of each table's distance to those that is kept at least; 1: nothing is shrunk.
+        work: progress, stopping and going on.
+
+    Returns:
+        The atoms, and how far they are from the tables as they were measured. They have reached them where they have reached
+        what those were shrunk to.
+    """
+    work = work or Work()
+    state = work.state()
+    weights = np.array(weights if state is None else state["weights"], dtype=np.float64)
+    done = 0 if state is None else int(state["sweep"])
+    places = [categories_of(codes, unit).astype(np.int32) for unit in tables.units]
+    steps = [
+        _Step(tables, position) for position in range(len(tables.tables)) if len(tables.tables[position].units) > 1
+    ]
+    left, full = (sum(one) for one in zip(*(step.degrees for step in steps), strict=True)) if steps else (0.0, 0.0)
+    shrunk = own is not None and least < 1 and bool(own.any())
+    if own is not None and shrunk:
+        _shrink([step for step in steps if not step.exact], places, own, least)
+    while True:
+        missed = variance = 0.0
+        moved = False
+        before = weights.copy()
+        for step in steps:
+            work.check()
+            cells = step.cells(places)
+            off, expected, factor = step.update(step.sums(cells, weights))
+            missed += off * full / left if len(step.units) == 2 and left > 0 else off
+            variance += expected
+            if done < sweeps and factor is not None:
+                kernels.multiply_weights(cells, weights, factor.ravel())
+                moved = True
+        discrepancy = missed / variance if variance > 0 else 0.0
+        if discrepancy <= goal or done == sweeps or not moved:
+            kept = before / before.sum()
+            model = WeightedRecords(n_states=tables.n_states, codes=codes, weights=kept / kept.sum())
+            reached = discrepancy <= 1
+            if shrunk:
+                discrepancy = rake(tables, codes, kept, sweeps=0).discrepancy
+            return Raked(model, done, discrepancy, reached)
+        weights /= weights.sum()
+        done += 1
+        work.report(done, sweeps)
+        work.keep({"weights": weights, "sweep": np.array(done)})
+
+
+def n_degrees(tables: NoisyTables) -> float:
+    """Degrees of freedom of all pairs, margins out: where all is noise, the discrepancy has the variance 2 over it."""
+    return sum(_Step(tables, position).degrees[0] for position in range(len(tables.tables)))
+
+
+def _shrink(steps: Sequence[_Step], places: Sequence[kernels.Cells], own: Floats, least: float) -> None:
+    """Shrink tables towards those of atoms with these weights."""
+    compared = [step.compare(step.sums(step.cells(places), own)) for step in steps]
+    degrees = [step.degrees[0] or math.prod(step.shape) - 1.0 for step in steps]
+    squares = [k * one.missed / one.noise if one.noise > 0 else 0.0 for k, one in zip(degrees, compared, strict=True)]
+    parts = believed(np.array(squares), np.array(degrees))
+    for step, one, part in zip(steps, compared, parts.tolist(), strict=True):
+        step.shrink(one.residual, least + (1 - least) * part)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Compared:
+    """A table of atoms beside what was observed.
+
+    Attributes:
+        share: of each cell, as it would be released.
+        residual: of each cell; of a pair's what its margins say is taken out.
+        missed: the sum of its squares, times n and weighted.
+        variance: of the noise in all cells, weighted alike.
+        noise: what it leaves in such residuals.
+    """
+
+    share: Floats
+    residual: Floats
+    missed: float
+    variance: float
+    noise: float
+
+
+class _Step:
+    """One table: how far weights are from it, and what they are multiplied by."""
+
+    def __init__(self, tables: NoisyTables, position: int) -> None:
+        table = tables.tables[position]
+        channels = [tables.units[unit].channel for unit in table.units]
+        self.units = table.units
+        self.shape = tuple(channel.n_states for channel in channels)
+        self._n = tables.people
+        self._kept = 1.0
+        counts = np.ascontiguousarray(table.counts, dtype=np.float64)
+        self._observed = np.maximum(counts, 0.0) / max(float(counts.sum()), 1.0)
+        self.exact = all(channel.is_identity for channel in channels)
+        self._channels = [None if channel.is_identity else channel.probabilities for channel in channels]
+        self._back = [None if matrix is None else np.ascontiguousarray(matrix.T) for matrix in self._channels]
+        self._squares = [None if matrix is None else matrix**2 for matrix in self._channels]
+        self._per_record = math.prod(channel.codes_per_record for channel in channels)
+        left = math.prod(map(contrast, channels))
+        self._power = 1.0 if self.exact else min(_STRONGEST, 0.5 / max(left, 1e-9))
+        sizes = [channel.n_states / channel.codes_per_record for channel in channels]
+        self.degrees = (math.prod(size - 1 for size in sizes), math.prod(sizes) - 1) if len(sizes) == 2 else (0.0, 0.0)
+
+    def cells(self, places: Sequence[kernels.Cells]) -> kernels.Cells:
+        """Each atom's cell: (A,)."""
+        cells = places[self.units[0]].copy()
+        for unit, size in zip(self.units[1:], self.shape[1:], strict=True):
+            kernels.number_cells(cells, places[unit], size)
+        return cells
+
+    def sums(self, cells: kernels.Cells, weights: Floats) -> Floats:
+        """The table of atoms with these weights."""
+        found = np.zeros(self.shape)
+        kernels.add_weights(cells, weights, found.ravel())
+        return found
+
+    def shrink(self, residual: Floats, kept: float) -> None:
+        """Keep only a part of the distance to a table from which this is the residual."""
+        self._observed = np.maximum(self._observed + (1 - kept) * residual, 0.0)
+        self._observed /= max(float(self._observed.sum()), _EMPTY)
+        self._kept = kept
+
+    def compare(self, pi: Floats) -> _Compared:
+        """Compare a table of atoms with what was observed."""
+        expected = apply_axes(pi, self._channels)
+        total = float(expected.sum())
+        share = expected / total
+        variance = EXACT_VARIANCE * share
+        if not self.exact:
+            variance = share / self._per_record - apply_axes(pi / total, self._squares)
+        least = 0.5 / self._n
+        if share.ndim == 2:
+            residual = np.empty(share.shape)
+            missed, explained = kernels.compare_pair(share, self._observed, variance, least, residual)
+        else:
+            residual = share - self._observed
+            m = np.ones((), np.float64)
+            for axis in range(share.ndim):
+                m = np.multiply.outer(m, share.sum(axis=tuple(other for other in range(share.ndim) if other != axis)))
+            m = np.maximum(m, least)
+            missed, explained = float((residual**2 / m).sum()), float((variance / m).sum())
+        missed *= self._n
+        left, full = self.degrees
+        noise = explained * (left / full) if full > 0 else explained
+        return _Compared(share, residual, missed, explained, noise)
+
+    def update(self, pi: Floats) -> tuple[float, float, Floats | None]:
+        """The weighted squared residual, the variance, weighted alike, and what weights are multiplied by; None: left alone."""
+        found = self.compare(pi)
+        power = self._power * self._signal(found.missed, _NOISE * self._kept**2 * found.noise)
+        if power == 0:
+            return found.missed, found.variance, None
+        ratio = self._observed / np.maximum(found.share, _EMPTY)
+        return found.missed, found.variance, np.clip(apply_axes(ratio, self._back), 1 / _BOUND, _BOUND) ** power
+
+    def _signal(self, missed: float, noise: float) -> float:
+        """Which part of a step is taken."""
+        return 1.0 if self.exact else max(0.0, 1 - noise / max(missed, noise)) if noise > 0 else 1.0
+
+
+def contrast(channel: Channel) -> float:
+    """lambda: how much a channel leaves of the difference between two categories, on average."""
+    k = channel.n_states
+    matrix = channel.probabilities
+    return max((float(np.trace(matrix)) - 1) / (k - 1), 0.0) if k > 1 else 1.0
+
+
+def heaviest(model: WeightedRecords, n: int) -> WeightedRecords:
+    """The n records that weigh most, or all."""
+    if len(model.weights) <= n:
+        return model
+    chosen = np.sort(np.argsort(-model.weights, kind="stable")[:n])
+    weights = model.weights[chosen] / model.weights[chosen].sum()
+    return WeightedRecords(n_states=model.n_states, codes=model.codes[chosen], weights=weights)
+
+
+def of_mixture(mixture: Mixture) -> Records:
+    """Records of a mixture of products, each on its own."""
+
+    def records(n: int, rng: np.random.Generator) -> list[AnyCodes]:
+        component = rng.choice(len(mixture.weights), size=n, p=mixture.weights)
+        return [drawn_from(table, component, rng).astype(np.uint16) for table in mixture.probability]
+
+    return records
+
+
+def drawn_from(rows: Floats, which: NDArray[np.intp], rng: np.random.Generator) -> NDArray[np.intp]:
+    """One code for each entry of `which`, from that row of probabilities."""
+    edges = rows.cumsum(axis=1)
+    edges[:, -1] = 1.0
+    flat = (edges + np.arange(len(rows))[:, None]).ravel()
+    codes = np.searchsorted(flat, rng.random(len(which)) + which, side="right") - which * rows.shape[1]
+    return np.asarray(np.minimum(codes, rows.shape[1] - 1), dtype=np.intp)

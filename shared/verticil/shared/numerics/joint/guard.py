@@ -1,0 +1,104 @@
+"""How much of a fitted model to believe: mixing it with the product of its margins, by what tables that it has not seen say.
+
+A model is fitted to a part A of what was measured, and i is the product of the same part's margins; with D their difference in
+the released tables, f_B the tables of the rest, and W the weights of cells,
+
+    alpha = sum W D (f_B - i) / sum W D^2, within 0 and 1, over all parts together
+
+is the mixture alpha model + (1 - alpha) product that is nearest to the rest by least squares. Where there is little to see, or a
+fit did not come to its end, alpha falls towards 0. The parts are
+
+* of randomized or exact counts: people. Each of the tables' parts is the rest once (`MeasuredTable.parts`);
+* of noisy tables: f_A = f + t s Z and f_B = f - s Z / t with s the standard deviation of the noise and Z standard normal: their
+  noise is independent (Gaussian thinning, here with t = 1/2).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from verticil.shared.core.arrays import Floats
+from verticil.shared.numerics.joint.layout import Layout, Singles
+from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.numerics.joint.targets import expected_table
+
+DRAWS: Final = 4
+"""Of Gaussian thinning."""
+_THINNING: Final = 0.5
+
+
+def can_be_guarded(tables: NoisyTables) -> bool:
+    """Whether there are parts to hold out: noise on every table, or tables that were counted in parts."""
+    if tables.has_noise:
+        return all(table.sigma > 0 for table in tables.tables)
+    return len({len(table.parts) for table in tables.tables}) == 1 and len(tables.tables[0].parts) > 1
+
+
+def parts(tables: NoisyTables, seed: Sequence[int]) -> Iterator[tuple[NoisyTables, NoisyTables]]:
+    """What is fitted and what is held out, a few times."""
+    if not tables.has_noise:
+        for held in range(len(tables.tables[0].parts)):
+            yield _of_people(tables, held, rest=True), _of_people(tables, held, rest=False)
+        return
+    for draw in range(DRAWS):
+        rng = np.random.default_rng([*seed, draw])
+        fitted: list[MeasuredTable] = []
+        held_out: list[MeasuredTable] = []
+        for table in tables.tables:
+            noise = table.sigma * rng.standard_normal(table.counts.shape)
+            for into, factor in ((fitted, _THINNING), (held_out, -1 / _THINNING)):
+                sigma = table.sigma * (1 + factor**2) ** 0.5
+                into.append(MeasuredTable(units=table.units, counts=table.counts + factor * noise, sigma=sigma))
+        yield _with(tables, fitted, tables.people), _with(tables, held_out, tables.people)
+
+
+def _of_people(tables: NoisyTables, held: int, *, rest: bool) -> NoisyTables:
+    chosen = [
+        MeasuredTable(units=table.units, counts=table.counts - table.parts[held] if rest else table.parts[held])
+        for table in tables.tables
+    ]
+    return _with(tables, chosen, float(chosen[0].counts.sum()))
+
+
+def _with(tables: NoisyTables, chosen: Sequence[MeasuredTable], people: float) -> NoisyTables:
+    return dataclasses.replace(tables, tables=tuple(chosen), n_records=max(round(people), 1))
+
+
+def agreement(layout: Layout, rows: Singles, start: Sequence[Floats], held_out: NoisyTables) -> tuple[float, float]:
+    """sum W D (f_B - i) and sum W D^2 of one part, over the tables of two and more units.
+
+    Args:
+        layout: of rows.
+        rows: (m, S): the model's components, of equal weight.
+        start: the margins of the same part.
+        held_out: the rest.
+    """
+    released = layout.released(rows)
+    product = layout.released(np.concatenate(list(start))[None].astype(np.float32))[0].astype(np.float64)
+    above = below = 0.0
+    n = held_out.people
+    for table in held_out.tables:
+        if len(table.units) == 1:
+            continue
+        places = [layout.entries[unit] for unit in table.units]
+        independent = np.ones((), np.float64)
+        for place in places:
+            independent = np.multiply.outer(independent, product[place])
+        difference = expected_table([released[:, place].astype(np.float64) for place in places]) - independent
+        if held_out.has_noise:
+            weight: Floats | float = (n / table.sigma) ** 2
+        else:
+            weight = 1 / np.maximum(independent, 0.5 / n)
+        above += float((weight * difference * (table.counts / n - independent)).sum())
+        below += float((weight * difference**2).sum())
+    return above, below
+
+
+def alpha(sums: Sequence[tuple[float, float]]) -> float:
+    """The share of the model, from the sums of all parts; 1 where the model is the product."""
+    above, below = (sum(column) for column in zip(*sums, strict=True))
+    return float(np.clip(above / below, 0.0, 1.0)) if below > 0 else 1.0

@@ -1,0 +1,240 @@
+"""A mixture of products, fitted to all measured tables at once through the channels.
+
+With T the probabilities of the variables in M components (rows), and R = released(T) what they are released as, the expected
+released table of any two units is a block of R^T R / M. The residual D of all tables is one symmetric matrix, and R D, taken back
+through the channels and the softmax of the logits, is the gradient of the sum of squared residuals: two matrix products a step,
+whatever the number of pairs. The steps are Adam's (Kingma & Ba, 2015). `FITS` mixtures with starts of their own are fitted side
+by side, each to the whole; what is published is their mean, one mixture of `FITS` * `COMPONENTS` components of equal weight: what
+each fit has made of the noise alone is averaged out.
+
+The residual of a cell is (e - f) / max(e, .5 / n) where the counts are exact or of randomized records, so that rare cells count;
+with noise on the tables, which does not know of rare cells, it is (e - f) / variance. `stopping` says when to stop, with noise by
+what a few more fits tell, each the twin of one of the others, from the same start's noise to tables that were moved a little.
+
+Large matrices are worked on in blocks of rows. Same seed, same machine, same result; a fit that was stopped goes on bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from verticil.shared.core.arrays import Floats
+from verticil.shared.numerics.joint import kernels
+from verticil.shared.numerics.joint.layout import Layout, Singles
+from verticil.shared.numerics.joint.stopping import Discrepancy
+from verticil.shared.numerics.joint.targets import OtherTable, Targets, expected_table, outer_rows
+from verticil.shared.numerics.joint.work import Work
+
+FITS: Final = 8
+COMPONENTS: Final = 50
+STEPS: Final = 600
+"""Most steps of a fit; one that has not stopped by then says so."""
+_TWINS: Final = 4  # one twin for so many fits, at least one
+_RATE: Final = 0.05
+_BETAS: Final = (0.9, 0.999)
+_TINY: Final = 1e-8
+_SPREAD: Final = 0.3  # standard deviation of the logits at the start
+_LEAST: Final = 1e-5  # share of a category at the start
+_BLOCK: Final = 2**18  # cells of the residuals that are held at once: what a processor keeps near itself
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """What a fit has found.
+
+    Attributes:
+        rows: (m, S) probabilities of all components.
+        steps: after how many they were so.
+        risk: what is made least; see `stopping`.
+        discrepancy: theirs; see `stopping`.
+        reached: whether it is as low as chance lets the truth's be.
+    """
+
+    rows: Singles
+    steps: int
+    risk: float
+    discrepancy: float
+    reached: bool
+
+
+def fit(
+    targets: Targets,
+    start: Sequence[Floats],
+    *,
+    seed: Sequence[int],
+    fits: int = FITS,
+    components: int = COMPONENTS,
+    steps: int = STEPS,
+    work: Work | None = None,
+) -> Fit:
+    """Fit a mixture.
+
+    Args:
+        targets: what to.
+        start: the distribution of each variable.
+        seed: of the starts' noise.
+        fits, components: how many mixtures, of how many components each.
+        steps: at most.
+        work: progress, stopping and going on; see there.
+    """
+    work = work or Work()
+    layout = targets.layout
+    state = work.state()
+    twins = max(1, fits // _TWINS) if targets.twin is not None else 0
+    if state is None:
+        base = np.log(np.maximum(np.concatenate(list(start)), _LEAST))
+        noise = np.random.default_rng(list(seed)).normal(0.0, _SPREAD, (fits, components, len(base)))
+        logits = (base + noise).astype(np.float32)
+        if targets.twin is not None:
+            moved = np.log(np.maximum(targets.twin.start, _LEAST))
+            logits = np.concatenate([logits, (moved + noise[:twins]).astype(np.float32)])
+        first, second, step = np.zeros_like(logits), np.zeros_like(logits), 0
+        best, risk, best_step, best_discrepancy = logits[:fits].copy(), math.inf, 0, math.inf
+    else:
+        logits, first, second, best = (
+            np.array(state[name], dtype=np.float32) for name in ("logits", "first", "second", "best")
+        )
+        step, best_step = int(state["step"]), int(state["best_step"])
+        risk, best_discrepancy = float(state["risk"]), float(state["discrepancy"])
+    stop = Discrepancy(targets)
+    while True:
+        rows = probabilities(layout, logits)
+        gradient = residual_gradient(targets, rows, stop, work, twins=twins)
+        if stop.risk < risk:
+            best[:] = logits[:fits]
+            risk, best_step, best_discrepancy = stop.risk, step, stop.discrepancy
+        if stop.is_over(step, best_step) or step >= steps:
+            found = probabilities(layout, best).reshape(fits * components, -1)
+            return Fit(found, best_step, risk, best_discrepancy, best_discrepancy <= stop.goal)
+        step += 1
+        _adam(logits, through_softmax(layout, rows, gradient), first, second, step)
+        work.report(step, steps)
+        work.keep(
+            {
+                "logits": logits, "first": first, "second": second, "step": np.array(step), "best": best,
+                "risk": np.array(risk), "best_step": np.array(best_step), "discrepancy": np.array(best_discrepancy),
+            }
+        )  # fmt: skip
+
+
+def probabilities(layout: Layout, logits: Singles) -> Singles:
+    """The softmax of each variable's logits: (.., S). Logits stay far from where exp overflows."""
+    rows = np.exp(logits)
+    kernels.normalize(rows.reshape(-1, rows.shape[-1]), layout.ends)
+    return rows
+
+
+def through_softmax(layout: Layout, rows: Singles, gradient: Singles) -> Singles:
+    """The gradient for the logits, from that for the probabilities; overwrites it."""
+    width = rows.shape[-1]
+    kernels.through_softmax(rows.reshape(-1, width), gradient.reshape(-1, width), layout.ends)
+    return gradient
+
+
+def residual_gradient(targets: Targets, rows: Singles, stop: Discrepancy, work: Work, *, twins: int = 0) -> Singles:
+    """The gradient for the probabilities of every fit; the mean of the fits is measured by the way.
+
+    Args:
+        targets: what is fitted.
+        rows: (fits + twins, components, S) probabilities; the last are the twins of the first.
+        stop: has the measures afterwards.
+        work: is asked between blocks whether to stop.
+        twins: how many; they are fitted to `targets.twin`.
+
+    Returns:
+        (fits + twins, components, S): R D, taken back to the probabilities.
+    """
+    layout, twin = targets.layout, targets.twin
+    released = layout.released(rows)
+    count, components, size = released.shape
+    fits = count - twins
+    gradient = np.zeros_like(released)
+    scaled = released / np.float32(components)
+    whole = released[:fits].reshape(fits * components, size)
+    stop.begin(whole, layout.released(rows, squared=True).reshape(whole.shape) if stop.needs_squares else None)
+    for block, onward in upper_blocks(size):
+        work.check()
+        shares, weight = targets.shares[block, onward], targets.weight[block, onward]
+        width = block.stop - block.start
+        expected = np.zeros(shares.shape, np.float32)
+        originals: list[Singles] = []
+        for place, (fit_rows, fit_gradient) in enumerate(zip(released, gradient, strict=True)):
+            own, aim = scaled[place][:, block].T @ fit_rows[:, onward], shares
+            if place < fits:
+                expected += own
+            if place < twins:
+                originals.append(own.copy())
+            if twin is not None and place >= fits:
+                aim = twin.shares[block, onward]
+                stop.add_twin((own - originals[place - fits]) * twin.move[block, onward], True, twins)
+            residual = _residual(targets, own, aim, weight)
+            fit_gradient[:, block] += fit_rows[:, onward] @ residual.T
+            fit_gradient[:, block.stop :] += fit_rows[:, block] @ residual[:, width:]
+        expected /= fits
+        stop.add_pairs(block, onward, expected)
+    for number, other in enumerate(targets.others):
+        aims = [other.shares] * fits + ([] if twin is None else [twin.others[number].shares] * twins)
+        _add_other(targets, other, aims, released, gradient)
+        stop.add_other(other)
+        for place in range(twins):
+            sides = [[released[at][:, layout.entries[unit]] for unit in other.units] for at in (place, fits + place)]
+            away = expected_table(sides[1]) - expected_table(sides[0])
+            stop.add_twin(away * ((aims[-1] - other.shares) * other.weight), False, twins)
+    stop.end()
+    return layout.back(rows, gradient)
+
+
+def upper_blocks(size: int) -> list[tuple[slice, slice]]:
+    """Blocks of rows, each with the columns from its first row on, of at most `_BLOCK` cells: half of a symmetric matrix.
+
+    What is below the diagonal is above it, too, but for the square on the diagonal, which has all its cells.
+    """
+    found, at = [], 0
+    while at < size:
+        end = min(at + max(1, _BLOCK // (size - at)), size)
+        found.append((slice(at, end), slice(at, size)))
+        at = end
+    return found
+
+
+def _residual(targets: Targets, expected: Singles, shares: Singles, weight: Singles) -> Singles:
+    """The residual of some cells; `expected` may be overwritten."""
+    if targets.noisy:
+        expected -= shares
+        expected *= weight
+        return expected
+    residual = expected - shares
+    residual /= np.maximum(expected, np.float32(0.5 / targets.n))
+    residual *= weight
+    return residual
+
+
+def _add_other(
+    targets: Targets, other: OtherTable, aims: Sequence[Singles], released: Singles, gradient: Singles
+) -> None:
+    """Add what a table of one unit, or of three and more, says to the gradient."""
+    places = [targets.layout.entries[unit] for unit in other.units]
+    for aim, fit_rows, fit_gradient in zip(aims, released, gradient, strict=True):
+        parts = [fit_rows[:, place] for place in places]
+        residual = _residual(targets, expected_table(parts), aim, other.weight)
+        for axis, place in enumerate(places):
+            rest = [part for at, part in enumerate(parts) if at != axis]
+            flat = np.moveaxis(residual, axis, -1).reshape(-1, residual.shape[axis])
+            fit_gradient[:, place] += outer_rows(rest) @ flat if rest else flat
+
+
+def _adam(logits: Singles, gradient: Singles, first: Singles, second: Singles, step: int) -> None:
+    """One step, in place."""
+    one, two = _BETAS
+    first *= np.float32(one)
+    first += np.float32(1 - one) * gradient
+    second *= np.float32(two)
+    second += np.float32(1 - two) * (gradient * gradient)
+    scale = np.sqrt(second / np.float32(1 - two**step))
+    scale += np.float32(_TINY)
+    logits -= np.float32(_RATE / (1 - one**step)) * first / scale

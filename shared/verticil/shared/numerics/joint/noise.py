@@ -1,0 +1,50 @@
+"""Noise on the counts of tables, once: what a curator adds, and a miner that publishes what follows from noisy tables alone.
+
+Every cell of every table has independent discrete Gaussian noise of one parameter
+(`verticil.shared.mechanisms.discrete_gaussian`). What (epsilon, delta) that is, follows from the parameter and the number of
+tables, and is the accountant's to say.
+
+Sticky: the noise is a function of the key, the table's units, its shape and sigma, so adding it again gives the same tables.
+Whoever adds it sees to it that no two different tables of the same units get it under one key: their difference has none.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from verticil.shared.mechanisms import discrete_gaussian
+from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
+
+
+def noised(tables: NoisyTables, sigma: float, key: bytes) -> NoisyTables:
+    """The tables with noise on every count; their parts are left out.
+
+    Args:
+        tables: exact, whole numbers.
+        sigma: the noise's parameter, people.
+        key: 32 bytes, secret. Whoever has it can take the noise out.
+
+    Raises:
+        ValueError: a table has noise already, or counts that are not whole; sigma or the key is out of its range.
+    """
+    return NoisyTables(
+        n_states=tables.n_states,
+        units=tables.units,
+        tables=tuple(_noised(table, sigma, key) for table in tables.tables),
+        n_records=tables.n_records,
+        relation=tables.relation,
+    )
+
+
+def _noised(table: MeasuredTable, sigma: float, key: bytes) -> MeasuredTable:
+    if table.sigma:
+        raise ValueError(f"the table of the units {table.units} has noise already")
+    if not np.array_equal(np.rint(table.counts), table.counts):
+        raise ValueError(f"the counts of the units {table.units} are no whole numbers")
+    label = b"".join(unit.to_bytes(4, "big") for unit in table.units)
+    drawn = discrete_gaussian.draw(key, label, table.counts.shape, sigma)
+    return MeasuredTable(
+        units=table.units, counts=table.counts + drawn, sigma=math.sqrt(discrete_gaussian.variance(sigma))
+    )

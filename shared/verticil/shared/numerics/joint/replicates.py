@@ -1,0 +1,116 @@
+"""People, and tables, as they could have come out: for the parametric bootstrap of what a model implies."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.shared.core.arrays import Floats
+from verticil.shared.mechanisms.subset import Subset
+from verticil.shared.numerics.estimation.axes import apply_axes
+from verticil.shared.numerics.joint.atoms import categories_of, drawn_from
+from verticil.shared.numerics.joint.count import counted
+from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
+from verticil.shared.numerics.model.joint import JointModel, WeightedRecords
+
+MOST: Final = 100_000
+"""People who are drawn; of more, the scatter is scaled."""
+
+
+def people(tables: NoisyTables, model: JointModel, n: int, generator: np.random.Generator) -> list[NDArray[np.intp]]:
+    """Other people from a model, as they would be released.
+
+    Args:
+        tables: how their columns are randomized.
+        model: of the variables.
+        n: how many.
+        generator: source of all randomness; advanced.
+
+    Returns:
+        The codes of each unit, (n,); of sets of w entries (n, w).
+    """
+    codes = _records(model, n, generator)
+    found: list[NDArray[np.intp]] = []
+    for unit in tables.units:
+        of_records = categories_of(codes, unit)
+        if (of_records < 0).any():  # an impossible combination: one of the possible ones takes its place
+            lost = np.flatnonzero(of_records < 0)
+            of_records[lost] = generator.choice(of_records[of_records >= 0], size=len(lost))
+        channel = unit.channel
+        if isinstance(channel, Subset):  # the w first in a random order, in which the true one has been moved
+            order = generator.random((n, channel.n_states))
+            order[np.arange(n), of_records] = np.where(generator.random(n) < channel.keep, -1.0, 2.0)
+            found.append(np.argpartition(order, channel.size - 1, axis=1)[:, : channel.size])
+        else:
+            found.append(
+                of_records if channel.is_identity else drawn_from(channel.probabilities, of_records, generator)
+            )
+    return found
+
+
+def redrawn(tables: NoisyTables, model: JointModel, generator: np.random.Generator) -> NoisyTables:
+    """The same tables of other people from the same model, randomized and with noise as these are.
+
+    Of more than `MOST` people so many are drawn, and their scatter about what the model expects is made smaller by the square
+    root of the ratio. The noise is normal: it stands for noise on whole numbers here.
+
+    Args:
+        tables: what was measured; its people are `NoisyTables.people`.
+        model: of its variables.
+        generator: source of all randomness; advanced.
+
+    Raises:
+        ValueError: a unit's records are sets.
+    """
+    if any(unit.channel.codes_per_record > 1 for unit in tables.units):
+        raise ValueError("tables of sets cannot be drawn")
+    n = max(round(tables.people), 1)
+    drawn = min(n, MOST)
+    released = people(tables, model, drawn, generator)
+    measured: list[MeasuredTable] = []
+    columns = [codes.astype(np.uint16) for codes in released]
+    widths = [unit.channel.n_states for unit in tables.units]
+    found = counted(columns, widths, [table.units for table in tables.tables])
+    for table, (_, exact) in zip(tables.tables, found, strict=True):
+        counts: Floats = exact * np.float64(n / drawn)
+        if drawn < n:
+            variables = [tables.units[unit].variables for unit in table.units]
+            shares = model.shares([v for of_unit in variables for v in of_unit])
+            shares = shares.reshape([math.prod(tables.n_states[v] for v in of_unit) for of_unit in variables])
+            shares = shares[np.ix_(*(_cells(tables, unit) for unit in table.units))]
+            means = n * apply_axes(
+                shares / shares.sum(), [tables.units[unit].channel.probabilities for unit in table.units]
+            )
+            counts = means + (counts - means) * (drawn / n) ** 0.5
+        noise = table.sigma * generator.standard_normal(counts.shape) if table.sigma else 0.0
+        measured.append(MeasuredTable(units=table.units, counts=counts + noise, sigma=table.sigma))
+    return NoisyTables(
+        n_states=tables.n_states,
+        units=tables.units,
+        tables=tuple(measured),
+        n_records=tables.n_records,
+        relation=tables.relation,
+    )
+
+
+def _records(model: JointModel, n: int, generator: np.random.Generator) -> NDArray[np.uint16]:
+    """(n, d) codes of people."""
+    components = np.repeat(np.arange(len(model.weights)), generator.multinomial(n, model.weights))
+    if isinstance(model, WeightedRecords):
+        return model.codes[components]
+    codes = np.empty((n, len(model.probability)), np.uint16, order="F")
+    for variable, table in enumerate(model.probability):
+        codes[:, variable] = drawn_from(table, components, generator)
+    return codes
+
+
+def _cells(tables: NoisyTables, unit: int) -> NDArray[np.intp]:
+    """Which combination of its variables each category of a unit is, in C order."""
+    of = tables.units[unit]
+    shape = [tables.n_states[v] for v in of.variables]
+    if of.domain is None:
+        return np.arange(math.prod(shape), dtype=np.intp)
+    return np.asarray(np.ravel_multi_index(np.array(of.domain, dtype=np.intp).T.tolist(), shape), dtype=np.intp)

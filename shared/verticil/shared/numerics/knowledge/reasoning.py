@@ -1,0 +1,272 @@
+"""Asking stated knowledge: is a combination possible, and what do the rules leave (Kotal & Joshi's reasoner, KIPPS section 3).
+
+It knows no data and no model: what is possible here may be rare, and what is impossible is so by the rules alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from verticil.shared.core.errors import Misuse
+from verticil.shared.documents.table import near_hint
+from verticil.shared.numerics.knowledge.addresses import canonical_address
+from verticil.shared.numerics.knowledge.rules import Condition, Function, Knowledge, Rule
+from verticil.shared.numerics.knowledge.support import support
+from verticil.shared.numerics.knowledge.words import stated
+from verticil.shared.numerics.model.elimination import total
+from verticil.shared.numerics.model.schema import Schema, Variable
+
+_LITTLE_LEFT: Final = 1e-3
+"""A smaller share of all combinations is worth a warning: a record of a model that knows no rules is hardly ever possible."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Whether a combination is possible.
+
+    Attributes:
+        possible: some record has it.
+        given: (variable, its category), as it was understood.
+        rules: names of rules that together make it impossible, none of which can be spared; empty: it is possible.
+        words: of each of these rules, its sentence.
+    """
+
+    possible: bool
+    given: tuple[tuple[str, str], ...]
+    rules: tuple[str, ...]
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How far a hard rule reaches.
+
+    Attributes:
+        rule: its name.
+        variables: of the schema, that it is about.
+        combinations: of their categories.
+        forbidden: share of these that it forbids.
+    """
+
+    rule: str
+    variables: tuple[str, ...]
+    combinations: int
+    forbidden: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """What is worth a warning.
+
+    Attributes:
+        code: for programs.
+        where: what it is about.
+        message: in words.
+        hint: what to do.
+    """
+
+    code: str
+    where: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dead:
+    """A category that no record can have, and by which rules."""
+
+    variable: str
+    category: str
+    rules: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """What knowledge leaves.
+
+    Attributes:
+        rules: of each hard rule, how far it reaches.
+        dead: categories that no record can have.
+        possible: share of all combinations of the variables in rules that is possible; None: too large a table to find out.
+        remarks: warnings.
+    """
+
+    rules: tuple[Reach, ...]
+    dead: tuple[Dead, ...]
+    possible: float | None
+    remarks: tuple[Remark, ...]
+
+
+def ask(knowledge: Knowledge | None, schema: Schema, given: Mapping[str, str]) -> Answer:
+    """Whether any record can have some values.
+
+    Args:
+        knowledge: checked; None: everything is possible.
+        schema: the study's variables.
+        given: variable -> a category; or a number, of a binned variable; or a finer value, of one that is a property.
+
+    Raises:
+        Misuse: USAGE, a variable or a value is not in the study; STUDY_INVALID, finding out needs too large a table.
+    """
+    known = knowledge or Knowledge()
+    variables = {variable.name: variable for variable in (*schema.variables, *known.variables)}
+    understood = {name: _category(known, variables, name, text) for name, text in given.items()}
+    codes = {
+        schema.index(name): variables[name].labels.index(label) for name, label in understood.items() if name in schema
+    }
+    asked = [  # of what follows from others: nothing else can be its value
+        Rule(name=function.name, when=(Condition(variable=name, values=others),))
+        for function in known.functions
+        if (name := function.variable.name) in understood
+        and (others := tuple(label for label in function.variable.labels if label != understood[name]))
+    ]
+    found = support(dataclasses.replace(known, rules=(*known.rules, *asked)), schema)
+    try:
+        against = found.conflict(codes)
+    except ValueError as error:
+        raise Misuse("STUDY_INVALID", f"knowledge: whether it is possible cannot be found out: {error}") from None
+    rules = tuple(dict.fromkeys(against or _within_bins(known, variables, given)))
+    said = dict(zip(known.names, stated(known, schema), strict=True))
+    return Answer(
+        possible=not rules,
+        given=tuple(understood.items()),
+        rules=rules,
+        words=tuple(said[rule] for rule in rules),
+    )
+
+
+def reach(knowledge: Knowledge | None, schema: Schema) -> Reached:
+    """What knowledge leaves, and what in it is worth a warning.
+
+    Raises:
+        Misuse: STUDY_INVALID, finding out needs too large a table.
+    """
+    found = support(knowledge, schema)
+    names = schema.names
+    rules = tuple(
+        Reach(
+            rule=name,
+            variables=tuple(names[position] for position in scope),
+            combinations=table.size,
+            forbidden=1 - float(table.mean()),
+        )
+        for name, (scope, table) in zip(found.names, found.factors, strict=True)
+    )
+    try:
+        dead = tuple(Dead(variable=variable, category=label, rules=by) for variable, label, by in found.dead())
+    except ValueError as error:
+        raise Misuse("STUDY_INVALID", f"knowledge: what it leaves possible cannot be found out: {error}") from None
+    even = [
+        ((v,), np.full(schema.n_states[v], 1 / schema.n_states[v]))
+        for v in {v for scope, _ in found.factors for v in scope}
+    ]
+    try:
+        possible = float(total([*found.factors, *even], schema.n_states, ())) if even else 1.0
+    except ValueError:
+        possible = None
+    functions = () if knowledge is None else knowledge.functions
+    return Reached(rules=rules, dead=dead, possible=possible, remarks=tuple(_remarks(rules, dead, possible, functions)))
+
+
+def _remarks(
+    rules: Iterable[Reach], dead: Iterable[Dead], possible: float | None, functions: Iterable[Function]
+) -> Iterable[Remark]:
+    for rule in rules:
+        if not rule.forbidden:
+            yield Remark(
+                code="rule-says-nothing",
+                where=f"knowledge: rule '{rule.rule}'",
+                message="it forbids no combination",
+                hint="is a category missing in it, or one too many? else remove it",
+            )
+    for item in dead:
+        by = ", ".join(f"'{rule}'" for rule in item.rules)
+        yield Remark(
+            code="category-impossible",
+            where=f"knowledge: '{item.variable}'",
+            message=f"no record can have '{item.category}', by {by}",
+            hint="if that is meant, leave the category out; every category costs accuracy",
+        )
+    for function in functions:
+        made = {row[-1] for row in function.values} | {function.otherwise}
+        if never := [label for label in function.variable.labels if label not in made]:
+            yield Remark(
+                code="category-impossible",
+                where=f"knowledge: rule '{function.name}'",
+                message=f"'{function.variable.name}' never becomes '{never[0]}'"
+                + (f" and {len(never) - 1} others" if len(never) > 1 else ""),
+                hint="if that is meant, leave the category out",
+            )
+    if possible is not None and possible < _LITTLE_LEFT:
+        yield Remark(
+            code="little-left",
+            where="knowledge",
+            message=f"the rules leave {possible:.2g} of all combinations of their variables",
+            hint="look whether a rule says more than was meant: verticil knowledge check shows what each forbids",
+        )
+
+
+def _category(knowledge: Knowledge, variables: Mapping[str, Variable], name: str, text: str) -> str:
+    """The category that a value is in."""
+    if name not in variables:
+        raise Misuse("USAGE", f"'{name}' is not a variable of the study", hint=near_hint(name, variables))
+    variable = variables[name]
+    if text in variable.labels:
+        return text
+    finer = {value: label for item in knowledge.refinements if item.variable == name for label, value, _ in item.values}
+    if text in finer:
+        return finer[text]
+    if (address := canonical_address(text)) is not None and address in finer:
+        return finer[address]
+    if address is None and finer and all(canonical_address(value) is not None for value in finer):
+        raise Misuse(
+            "USAGE",
+            f"{name}: this is no address, expected an IPv4 or IPv6 address, or one of its categories",
+            hint=near_hint(text, variable.labels) or f"as in {name}={variable.labels[0]}",
+        )
+    if variable.bins is not None and (number := _number(text)) is not None:
+        place = bisect_right(variable.bins, number) - 1
+        return variable.labels[min(max(place, 0), variable.n_bins - 1)]
+    expected = "a number or one of its categories" if variable.bins is not None else "one of its categories"
+    raise Misuse(
+        "USAGE",
+        f"{name}: '{text}' is no value of it, expected {expected}",
+        hint=near_hint(text, [*variable.labels, *finer]) or f"as in {name}={variable.labels[0]}",
+    )
+
+
+def _within_bins(knowledge: Knowledge, variables: Mapping[str, Variable], given: Mapping[str, str]) -> tuple[str, ...]:
+    """Orders of two numbers that are given themselves, and that their bins leave open."""
+    numbers = {
+        name: number
+        for name, text in given.items()
+        if text not in variables[name].labels
+        and variables[name].bins is not None
+        and (number := _number(text)) is not None
+    }
+    broken = (
+        order.name
+        for order in knowledge.orders
+        if order.lower in numbers
+        and order.upper in numbers
+        and (
+            numbers[order.lower] > numbers[order.upper]
+            or (order.strict and numbers[order.lower] == numbers[order.upper])
+        )
+    )
+    return tuple(broken)[:1]
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

@@ -1,0 +1,343 @@
+"""What hard rules leave possible: tables of 0 and 1 over the variables that a rule names, and what follows from all together.
+
+Each rule becomes one factor (Koller & Friedman, Probabilistic Graphical Models, section 4.1). A variable that is a function of
+others is replaced by these, so every factor is over variables of the schema. What several rules forbid together is found by
+eliminating variables from their product, exactly: whether any record is possible, which combinations of some variables can be
+completed to a record, and of a contradiction a smallest set of rules that makes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.shared.core.arrays import Codes
+from verticil.shared.core.errors import Misuse
+from verticil.shared.numerics.knowledge.rules import Condition, Flag, Function, Knowledge, Order, Rule
+from verticil.shared.numerics.model.elimination import Factor, total
+from verticil.shared.numerics.model.schema import Schema, Variable
+
+MAX_SCOPE_CELLS: Final = 1_000_000
+"""Combinations of the variables that one rule names."""
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Support:
+    """The combinations of the schema's variables that meet every hard rule.
+
+    Attributes:
+        schema: the variables.
+        factors: of each rule: its variables (positions, ascending) and a table with an axis for each, 1 where the rule is met.
+        names: of each factor, the rule's.
+        weights: of categories of single variables, beside the factors, by which records of one network are drawn (`raking`).
+    """
+
+    schema: Schema
+    factors: tuple[Factor, ...]
+    names: tuple[str, ...]
+    weights: tuple[Factor, ...] = ()
+    _tables: dict[tuple[int, ...], Mask] = field(default_factory=dict, repr=False)
+
+    @property
+    def limits(self) -> tuple[Factor, ...]:
+        """The factors that make anything impossible, and the weights."""
+        return (*(factor for factor in self.factors if not factor[1].all()), *self.weights)
+
+    @property
+    def restricts(self) -> bool:
+        """Whether anything is impossible."""
+        return bool(self.limits)
+
+    def holds(self, codes: Sequence[Codes]) -> Mask:
+        """(n,), whether each record meets every rule.
+
+        Args:
+            codes: (n,) for each variable of the schema.
+        """
+        met = np.ones(len(codes[0]), dtype=np.bool_)
+        for scope, table in self.factors:
+            met &= table[tuple(codes[variable] for variable in scope)] > 0
+        return met
+
+    def broken(self, codes: Sequence[Codes]) -> str:
+        """The name of a rule that some record does not meet; empty: all meet all."""
+        return next(iter(self.violations(codes)), "")
+
+    def violations(self, codes: Sequence[Codes]) -> dict[str, int]:
+        """How many of some records do not meet a rule, of each that is not met by all. Arguments as for `holds`."""
+        broken = {
+            name: int(np.count_nonzero(table[tuple(codes[variable] for variable in scope)] == 0))
+            for name, (scope, table) in zip(self.names, self.factors, strict=True)
+        }
+        return {name: count for name, count in broken.items() if count}
+
+    def table(self, members: Sequence[int]) -> Mask:
+        """Which combinations of some variables can be completed to a record: one axis for each, in their order.
+
+        Raises:
+            ValueError: finding out needs a table of more than `MAX_CLIQUE_CELLS` cells.
+        """
+        key = tuple(members)
+        if key not in self._tables:
+            shape = tuple(self.schema.n_states[member] for member in key)
+            connected = self._connected(key)
+            found = np.ones(shape, dtype=np.bool_)
+            if connected:
+                inside = tuple(sorted(key))
+                sums = total(connected, self.schema.n_states, inside, whether=True)
+                found &= sums.transpose([inside.index(member) for member in key]) > 0
+            found.setflags(write=False)
+            self._tables[key] = found
+        return self._tables[key]
+
+    def zeros(self, members: Sequence[int]) -> Mask | None:
+        """`table`, for estimation: None where nothing is impossible.
+
+        Where finding out what all rules say together needs too large a table, it is what rules among these variables say.
+        """
+        try:
+            found = self.table(members)
+        except ValueError:
+            own = Support(self.schema, tuple(f for f in self.factors if set(f[0]) <= set(members)), ())
+            found = own.table(members)
+        return None if found.all() else found
+
+    def forbids(self, members: Sequence[int]) -> bool:
+        """Whether some combination of these variables cannot be completed."""
+        return bool(self._connected(tuple(members))) and not self.table(members).all()
+
+    def conflict(self, given: Mapping[int, int]) -> tuple[str, ...] | None:
+        """The rules that make a combination impossible.
+
+        Args:
+            given: variable -> code; empty asks whether there is any record at all.
+
+        Returns:
+            Names of a set of rules that together leave no record, and of which none can be spared, in their order; None where
+            there is a record.
+
+        Raises:
+            ValueError: see `table`.
+        """
+        fixed = self._at(given)
+        if self._some(fixed):
+            return None
+        alone = next((place for place, factor in enumerate(fixed) if not self._some([factor])), None)
+        if alone is not None:
+            return (self.names[alone],)
+        needed = list(range(len(fixed)))
+        for rule in range(len(fixed)):
+            without = [place for place in needed if place != rule]
+            if not self._some([fixed[place] for place in without]):
+                needed = without
+        return tuple(self.names[place] for place in needed)
+
+    def dead(self) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+        """Categories that became impossible: (variable, label, names of the rules), in the schema's order.
+
+        Raises:
+            ValueError: see `table`.
+        """
+        found: list[tuple[str, str, tuple[str, ...]]] = []
+        for place, variable in enumerate(self.schema.variables):
+            for code in np.flatnonzero(~self.table((place,))).tolist():
+                found.append((variable.name, variable.labels[code], self.conflict({place: code}) or ()))
+        return tuple(found)
+
+    def _at(self, given: Mapping[int, int]) -> list[Factor]:
+        """The factors where some variables have these codes, which then have no axis."""
+        return [
+            (
+                tuple(v for v in scope if v not in given),
+                table[tuple(given.get(v, slice(None)) for v in scope)],
+            )
+            for scope, table in self.factors
+        ]
+
+    def _some(self, factors: Sequence[Factor]) -> bool:
+        return not factors or bool(total(factors, self.schema.n_states, (), whether=True) > 0)
+
+    def _connected(self, members: Sequence[int]) -> list[Factor]:
+        """The factors that say anything of these variables, also through others."""
+        reached, found, left = set(members), list[Factor](), list(self.factors)
+        while near := [factor for factor in left if reached & set(factor[0])]:
+            left = [factor for factor in left if not reached & set(factor[0])]
+            found += near
+            reached.update(variable for scope, _ in near for variable in scope)
+        return found
+
+
+def support(knowledge: Knowledge | None, schema: Schema, *, source: str = "knowledge") -> Support:
+    """What the hard rules leave possible.
+
+    Args:
+        knowledge: checked (`checking.check_knowledge`); None: everything is possible.
+        schema: the study's variables.
+        source: what messages call the place.
+
+    Raises:
+        Misuse: STUDY_INVALID, a rule names variables with too many combinations.
+    """
+    if knowledge is None:
+        return Support(schema, (), ())
+    tables = _Tables(knowledge, schema, source)
+    hard: list[Rule | Order] = [*knowledge.rules, *knowledge.orders]
+    made = [tables.rule(item) if isinstance(item, Rule) else tables.order(item) for item in hard]
+    made += [tables.flag(item) for item in knowledge.flags]
+    names = [item.name for item in (*hard, *knowledge.flags)]
+    for variables in ordered_together(knowledge.orders):
+        own = [order for order in knowledge.orders if order.lower in variables]
+        if {order.lower for order in own} & {order.upper for order in own}:
+            names.append("' and '".join(order.name for order in own))
+            made.append(tables.chain(own, names[-1], variables))
+    return Support(schema, tuple(made), tuple(names))
+
+
+def ordered_together(orders: Sequence[Order]) -> list[tuple[str, ...]]:
+    """The variables that orders connect, also through others: each in one tuple, in the order in which they are named."""
+    found: list[list[str]] = []
+    for order in orders:
+        near = [names for names in found if {order.lower, order.upper} & set(names)]
+        found = [names for names in found if names not in near]
+        found.append(list(dict.fromkeys([*(name for names in near for name in names), order.lower, order.upper])))
+    return [tuple(names) for names in found]
+
+
+def function_codes(function: Function, of: Sequence[Variable]) -> NDArray[np.uint16]:
+    """The code of a function's variable for every combination of those it follows from: one axis for each.
+
+    Raises:
+        KeyError: a combination has no value, and there is none for all others.
+    """
+    shape = tuple(variable.n_states for variable in of)
+    place = [{label: code for code, label in enumerate(variable.labels)} for variable in of]
+    own = {label: code for code, label in enumerate(function.variable.labels)}
+    codes = np.full(shape, -1 if function.otherwise is None else own[function.otherwise], dtype=np.int64)
+    for *labels, value in function.values:
+        codes[tuple(index[label] for index, label in zip(place, labels, strict=True))] = own[value]
+    if (codes < 0).any():
+        missing = np.argwhere(codes < 0)[0]
+        raise KeyError(tuple(variable.labels[code] for variable, code in zip(of, missing, strict=True)))
+    return codes.astype(np.uint16)
+
+
+class _Tables:
+    def __init__(self, knowledge: Knowledge, schema: Schema, source: str) -> None:
+        self._knowledge, self._schema, self._source = knowledge, schema, source
+
+    def rule(self, rule: Rule) -> Factor:
+        """1 but where all of `when` and none of `then` hold."""
+        scope = self._scope(rule.name, [item.variable for item in (*rule.when, *rule.then)])
+        sizes = [self._schema.n_states[variable] for variable in scope]
+        violated = np.ones(sizes, dtype=np.bool_)
+        for condition in rule.when:
+            violated &= self._met(condition, scope)
+        for condition in rule.then:
+            violated &= ~self._met(condition, scope)
+        return scope, (~violated).astype(np.float64)
+
+    def flag(self, flag: Flag) -> Factor:
+        """1 where the flag says whether all its conditions hold."""
+        scope = self._scope(flag.name, [flag.variable, *(item.variable for item in flag.when)])
+        applies = np.ones([self._schema.n_states[variable] for variable in scope], dtype=np.bool_)
+        for condition in flag.when:
+            applies &= self._met(condition, scope)
+        said = self._placed(*self._codes(flag.variable), scope) == 1
+        return scope, (said == applies).astype(np.float64)
+
+    def order(self, order: Order) -> Factor:
+        """1 where some number of the one bin is at most (less than) one of the other, and where there is no number."""
+        scope = self._scope(order.name, [order.lower, order.upper])
+        low, high = (self._schema[self._schema.index(name)] for name in (order.lower, order.upper))
+        first, last = _first_numbers(low), _last_numbers(high)
+        table = np.ones((low.n_states, high.n_states))
+        met = first[:, None] < last[None, :] if order.strict else first[:, None] <= last[None, :]
+        table[: low.n_bins, : high.n_bins] = met
+        return scope, table if scope == tuple(map(self._schema.index, (order.lower, order.upper))) else table.T
+
+    def chain(self, orders: Sequence[Order], name: str, variables: Sequence[str]) -> Factor:
+        """1 where there are numbers in the bins that keep all of some orders: one may follow from others through a third bin."""
+        scope = self._scope(name, variables)
+        low, high, there = dict[str, NDArray[np.float64]](), dict[str, NDArray[np.float64]](), dict[str, Mask]()
+        for variable in variables:
+            position = self._schema.index(variable)
+            own, axes = self._schema[position], [-1 if member == position else 1 for member in scope]
+            rest = own.n_states - own.n_bins
+            low[variable] = np.append(_first_numbers(own), [-np.inf] * rest).reshape(axes)
+            high[variable] = np.append(_last_numbers(own), [np.inf] * rest).reshape(axes)
+            there[variable] = (np.arange(own.n_states) < own.n_bins).reshape(axes)
+        for order in list(orders) * len(orders):
+            one, other = (self._schema[self._schema.index(item)] for item in (order.lower, order.upper))
+            least = low[one.name]
+            if order.strict:
+                least = least + 1 if one.integer and other.integer else np.nextafter(least, np.inf)
+            both = there[one.name] & there[other.name]
+            low[other.name] = np.where(both, np.maximum(low[other.name], least), low[other.name])
+        table = np.ones([self._schema.n_states[member] for member in scope], dtype=np.bool_)
+        for variable in variables:
+            table &= low[variable] <= high[variable]
+        return scope, table.astype(np.float64)
+
+    def _scope(self, name: str, variables: Sequence[str]) -> tuple[int, ...]:
+        core = tuple(sorted({position for variable in variables for position in self._core(variable)}))
+        cells = math.prod(self._schema.n_states[position] for position in core)
+        if cells > MAX_SCOPE_CELLS:
+            raise Misuse(
+                "STUDY_INVALID",
+                f"{self._source}: rule '{name}': its {len(core)} variables have {cells} combinations, "
+                f"expected at most {MAX_SCOPE_CELLS}",
+                hint="say it by several rules over fewer variables, or over coarser categories",
+            )
+        return core
+
+    def _core(self, variable: str) -> tuple[int, ...]:
+        """Positions of the schema's variables that a variable is, or follows from; ascending."""
+        function = self._knowledge.function(variable)
+        if function is None:
+            return (self._schema.index(variable),)
+        return tuple(sorted({position for name in function.of for position in self._core(name)}))
+
+    def _codes(self, variable: str) -> tuple[tuple[int, ...], NDArray[np.uint16]]:
+        """The variable's code for every combination of the schema's variables that it is, or follows from."""
+        function, core = self._knowledge.function(variable), self._core(variable)
+        if function is None:
+            return core, np.arange(self._schema.n_states[core[0]], dtype=np.uint16)
+        inner = [self._placed(*self._codes(name), core) for name in function.of]
+        of = [self._variable(name) for name in function.of]
+        sizes = [self._schema.n_states[position] for position in core]
+        return core, function_codes(function, of)[tuple(np.broadcast_to(codes, sizes) for codes in inner)]
+
+    def _variable(self, name: str) -> Variable:
+        function = self._knowledge.function(name)
+        return self._schema[self._schema.index(name)] if function is None else function.variable
+
+    def _met(self, condition: Condition, scope: tuple[int, ...]) -> Mask:
+        labels = self._variable(condition.variable).labels
+        among = np.array([label in set(condition.values) for label in labels])
+        core, codes = self._codes(condition.variable)
+        return np.asarray(among[self._placed(core, codes, scope)])
+
+    @staticmethod
+    def _placed(core: tuple[int, ...], codes: NDArray[np.uint16], scope: tuple[int, ...]) -> NDArray[np.uint16]:
+        """A table over some variables with an axis of one for each other variable of a scope."""
+        sizes = iter(codes.shape)
+        return codes.reshape([next(sizes) if variable in core else 1 for variable in scope])
+
+
+def _first_numbers(variable: Variable) -> NDArray[np.float64]:
+    """The least number of each bin."""
+    edges = np.array(variable.bins, dtype=np.float64)[:-1]
+    return np.ceil(edges) if variable.integer else edges
+
+
+def _last_numbers(variable: Variable) -> NDArray[np.float64]:
+    """The largest number of each bin; of real numbers the one just below its upper edge."""
+    edges = np.array(variable.bins, dtype=np.float64)[1:]
+    return np.ceil(edges) - 1 if variable.integer else np.nextafter(edges, -np.inf)

@@ -1,0 +1,198 @@
+"""Networks drawn from the posterior, and what a statistic of their records would be.
+
+Algorithm 1 of Martins, Gonçalves & Galletti (section 2.3): for each graph of the sample the parameters are drawn given it,
+records from both, and of the records only the statistics are kept. Given a graph and the counts of the records, the parameters of
+a family are Dirichlet(a + N) for each configuration of the parents, independently.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from verticil.shared.core.arrays import Floats
+from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Family, Network
+from verticil.shared.numerics.model.schema import Schema
+from verticil.shared.numerics.posterior.diagnostics import Worth, worth_of
+from verticil.shared.numerics.posterior.hpd import LEVEL, hpd
+from verticil.shared.numerics.posterior.sample import GraphSample
+from verticil.shared.numerics.posterior.statistics import Records, Statistic
+
+FamilyCounts = Callable[[tuple[int, ...]], Floats]
+"""Variables -> how many records have each combination of their categories, an axis for each in this order; may be fractions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prior:
+    """Of the parameters: Dirichlet with the same mass in each cell of a row.
+
+    Attributes:
+        equivalent: BDeu's: so many records spread over the whole table; None: `pseudo` in every cell.
+        pseudo: 1 is uniform, U(0, 1) for two categories.
+    """
+
+    equivalent: float | None = 1.0
+    pseudo: float = 1.0
+
+    def mass(self, shape: tuple[int, int]) -> float:
+        """In a cell of a family's table of the shape (J, K)."""
+        return self.pseudo if self.equivalent is None else self.equivalent / math.prod(shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Predictive:
+    """What a statistic of synthetic records is, over the posterior.
+
+    Attributes:
+        draws: (m,), chain after chain; NaN where it was not defined.
+        mean: of those that are defined; NaN where none is.
+        low, high: ends of the interval of highest density.
+        level: of the interval.
+        worth: how many independent draws they are worth.
+    """
+
+    draws: Floats
+    mean: float
+    low: float
+    high: float
+    level: float
+    worth: Worth
+
+    @classmethod
+    def of(cls, draws: Floats, *, chains: int = 1, level: float = LEVEL) -> Predictive:
+        """Sum up the draws of some chains, one chain after the other."""
+        low, high = hpd(draws, level)
+        known = draws[~np.isnan(draws)]
+        mean = float(known.mean()) if len(known) else math.nan
+        return cls(draws=draws, mean=mean, low=low, high=high, level=level, worth=worth_of(draws, chains))
+
+
+def chosen_graphs(sample: GraphSample, m: int) -> tuple[Dag, ...]:
+    """m of a sample's graphs, spread evenly over all chains; a sample of fewer is gone through more than once.
+
+    Raises:
+        ValueError: m is not positive.
+    """
+    if m < 1:
+        raise ValueError(f"{m} graphs of a sample, expected at least one")
+    n = len(sample.parents)
+    return tuple(sample.dag((2 * i + 1) * n // (2 * m)) for i in range(m))
+
+
+def drawn_networks(
+    sample: GraphSample,
+    counts: FamilyCounts,
+    schema: Schema,
+    *,
+    generator: np.random.Generator,
+    m: int,
+    prior: Prior | None = None,
+) -> Iterator[Network]:
+    """m networks from the posterior of graph and parameters; see `parameters_drawn`."""
+    return parameters_drawn(chosen_graphs(sample, m), counts, schema, generator=generator, prior=prior)
+
+
+def parameters_drawn(
+    graphs: Iterable[Dag],
+    counts: FamilyCounts,
+    schema: Schema,
+    *,
+    generator: np.random.Generator,
+    prior: Prior | None = None,
+) -> Iterator[Network]:
+    """For each graph a network, with its parameters drawn given the graph and the counts.
+
+    Args:
+        graphs: of the posterior.
+        counts: of the records, not negative; is asked once for each family.
+        schema: the variables.
+        generator: of the parameters.
+        prior: of the parameters; that of the graphs' scores. None: BDeu(1).
+
+    Yields:
+        Networks whose probabilities are the draw; they have no standard errors.
+    """
+    prior = prior or Prior()
+    known: dict[tuple[int, tuple[int, ...]], Floats] = {}
+    for graph in graphs:
+        families: list[Family] = []
+        for child, parents in enumerate(graph.parents):
+            if (child, parents) not in known:
+                table = np.asarray(counts((*parents, child)), dtype=np.float64).reshape(-1, schema[child].n_states)
+                known[child, parents] = table + prior.mass(table.shape)
+            families.append(drawn_family(child, parents, known[child, parents], generator))
+        yield Network(schema=schema, dag=graph, families=tuple(families))
+
+
+def drawn_family(child: int, parents: tuple[int, ...], concentration: Floats, generator: np.random.Generator) -> Family:
+    """A family whose rows are drawn from Dirichlet distributions, (J, K); it has no standard errors."""
+    mass = generator.standard_gamma(concentration)
+    total = mass.sum(axis=1, keepdims=True)
+    # A row without records and with next to no prior mass can underflow: then all of it is in one category.
+    lost = total[:, 0] <= 0
+    mass[lost, generator.integers(0, mass.shape[1], int(lost.sum()))] = 1.0
+    return sure_family(child, parents, mass / mass.sum(axis=1, keepdims=True))
+
+
+def sure_family(child: int, parents: tuple[int, ...], theta: Floats) -> Family:
+    """A family with these probabilities, (J, K), and without standard errors."""
+    unknown = np.full(theta.shape, np.nan)
+    return Family(
+        child=child,
+        parents=parents,
+        probability=theta,
+        estimate=theta,
+        standard_error=unknown,
+        interval_low=unknown,
+        interval_high=unknown,
+        unstable=np.zeros(theta.shape, dtype=np.bool_),
+    )
+
+
+def draw_records(network: Network, n: int, generator: np.random.Generator) -> Records:
+    """n records of a network, drawn one by one along the edges."""
+    n_states = network.schema.n_states
+    columns: list[np.ndarray[tuple[int], np.dtype[np.unsignedinteger]]] = [np.zeros(n, np.uint8)] * len(n_states)
+    for v in network.dag.topological_order():
+        family = network.families[v]
+        row = np.zeros(n, dtype=np.intp)
+        for parent in family.parents:
+            row = row * n_states[parent] + columns[parent]
+        ends = np.cumsum(family.probability, axis=1)[:, :-1]
+        uniform = generator.random(n)
+        codes = np.zeros(n, dtype=network.schema[v].code_dtype)
+        for end in ends.T:
+            codes += uniform >= end[row]
+        columns[v] = codes
+    return Records(columns=columns, n_states=n_states)
+
+
+def predictive(
+    networks: Iterable[Network],
+    statistics: Sequence[Statistic],
+    n_records: int,
+    generator: np.random.Generator,
+    draw: Callable[[Network, int, np.random.Generator], Records] = draw_records,
+    *,
+    chains: int = 1,
+) -> tuple[Predictive, ...]:
+    """The posterior predictive distribution of some statistics: one set of records from each network, kept no longer than needed.
+
+    Args:
+        networks: drawn from the posterior, chain after chain.
+        statistics: functions of records.
+        n_records: of a set.
+        generator: of the records.
+        draw: so many records of a network.
+        chains: that the networks come from.
+    """
+    draws = [
+        [statistic(records) for statistic in statistics]
+        for records in (draw(network, n_records, generator) for network in networks)
+    ]
+    table = np.array(draws, dtype=np.float64).reshape(len(draws), len(statistics))
+    return tuple(Predictive.of(column, chains=chains) for column in table.T)

@@ -1,0 +1,1 @@
+"""Draw, order and check records; writes no release."""

@@ -1,0 +1,461 @@
+"""Synthetic records from a network or a joint model, and codes back to labels and numbers.
+
+From a network by ancestral sampling; from a joint model as `joint_records` says.
+
+``systematic`` (the default) rounds within each parent configuration: the sample is closer to the network than independent draws,
+without the bias of largest remainders, and records stay exchangeable. ``independent`` draws every record on its own.
+``without-replacement`` deals records out of histograms as PrivBayes does. `sampling_plan` says how.
+
+With evidence, records are drawn from the exact conditional distribution (`elimination.condition`); none is rejected. So it is
+with what a study states of all records (`verticil.shared.numerics.knowledge`): they come from the network's distribution given
+that they meet it. To draw along the edges, and to leave out at each what cannot be, would be another distribution, and can end
+where nothing can be. Where the tables of the rules are too large, records are drawn without them and those that meet them are
+kept, if one in fifty does (`LEAST_KEPT`): the same distribution again. A joint model's records meet them all
+(`content.joint_fault`). Many records are drawn chunk by chunk (`sample_chunks`), so that memory stays flat; rounding is then
+within each.
+
+The same generator state gives the same records, with numba installed or without.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.shared.core.arrays import AnyCodes, Codes, Floats
+from verticil.shared.core.errors import DataFault
+from verticil.shared.numerics.knowledge.columns import columns as columns_of
+from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.rules import Knowledge
+from verticil.shared.numerics.knowledge.support import Support
+from verticil.shared.numerics.model.elimination import ConditionalStep, TooWideError, condition, configuration_shares
+from verticil.shared.numerics.model.joint import JointModel
+from verticil.shared.numerics.model.network import Network
+from verticil.shared.numerics.model.schema import Schema, Variable
+from verticil.shared.study.document import Sampling, Study
+from verticil.shared.synthesis import sampling_plan
+from verticil.shared.synthesis.joint_records import joint_codes
+from verticil.shared.synthesis.ordered import ordered_numbers
+from verticil.shared.synthesis.written import WrittenColumn, frame
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+_KERNEL_FROM: Final = 3_000_000  # cells; below, plain numpy is done before numba and the compiled kernel are loaded
+_NEXT_KERNEL_FROM: Final = 100_000  # cells, where numba is loaded already: the kernel takes some 10 ms then
+
+CHUNK: Final = 1_000_000
+"""Records that `sample_chunks` draws at a time."""
+LEAST_KEPT: Final = 0.02
+"""Of records that are drawn without rules, the share that must meet them for the others to be thrown away."""
+_TRIED: Final = 50_000  # records, always the same ones: by which that share is known
+
+
+_Path = Literal["auto", "compiled", "plain"]
+_Draw = Callable[[int, np.random.Generator, _Path], list[Codes]]
+
+
+def sample_codes(
+    source: Network | JointModel,
+    n: int,
+    *,
+    generator: np.random.Generator,
+    method: Sampling = "systematic",
+    path: _Path = "auto",
+    given: Mapping[int, int] | None = None,
+    configurations: Sequence[Floats] | None = None,
+    support: Support | None = None,
+) -> list[Codes]:
+    """Draw records.
+
+    Args:
+        source: what is sampled from.
+        n: number of records.
+        generator: source of all randomness; advanced.
+        method: see the module's text.
+        path: ``compiled`` (needs numba), ``plain``, or whichever is there and quicker; the records are the same.
+        given: evidence, variable -> code; every record has it.
+        configurations: for each variable (J,), the shares of its parents' configurations that histograms are scaled from
+            (``without-replacement`` without evidence or rules); None: those that the network gives them.
+        support: what every record meets; None: nothing. The records of a joint model meet it already.
+
+    Returns:
+        One array (n,) of codes for each variable, in schema order.
+
+    Raises:
+        RulesTooWideError: see there.
+        ValueError: n is negative, the evidence cannot be had (see `elimination.condition`, `Mixture.given`), or the network is
+            too wide to be sampled without replacement (`elimination.configuration_shares`).
+        ImportError: ``compiled`` without numba.
+    """
+    return _planned(source, given or {}, method, configurations, support)(n, generator, path)
+
+
+def sample_chunks(
+    source: Network | JointModel,
+    n: int,
+    *,
+    generator: np.random.Generator,
+    method: Sampling = "systematic",
+    given: Mapping[int, int] | None = None,
+    support: Support | None = None,
+) -> Iterator[list[Codes]]:
+    """Draw records, `CHUNK` at a time; up to that many they are those of `sample_codes`. Arguments and errors are the same.
+
+    A caller that uses the generator between two chunks (`decode` does) gets other records behind them, always the same.
+    """
+    draw = _planned(source, given or {}, method, None, support)
+    for start in range(0, max(n, 1), CHUNK):
+        yield draw(min(CHUNK, n - start), generator, "auto")
+
+
+class RulesTooWideError(ValueError):
+    """Rules can neither be drawn by, nor are they met by enough of the records that are drawn without them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Plan:
+    """What is the same for all chunks: the steps in order, and of each the shares of its parents' configurations.
+
+    The shares are there for ``without-replacement`` alone.
+    """
+
+    method: Sampling
+    steps: Sequence[ConditionalStep]
+    shares: Sequence[Floats | None]
+
+
+def no_numbers(error: ValueError) -> DataFault:
+    """What is said where no numbers keep the stated orders."""
+    return DataFault("LEARNING_FAILED", str(error), hint="move the bins' edges, or take one of these out")
+
+
+def drawn_records(
+    source: Network | JointModel,
+    study: Study,
+    n: int,
+    *,
+    sampled: Sequence[Network],
+    generator: np.random.Generator,
+    at_once: int,
+) -> Iterator[tuple[list[Codes], int]]:
+    """The codes of a release's records, so many together, and the number of the first of them.
+
+    Args:
+        source: the joint model or the network.
+        study: what says how they are drawn.
+        n: records.
+        sampled: networks of a posterior, which they come from where the study says so: record i from network i mod M.
+        generator: advanced.
+        at_once: most records that are drawn together.
+
+    Raises:
+        DataFault: LEARNING_FAILED, the network is too wide to be sampled without replacement, or by the study's rules.
+    """
+    rule, support = study.release, study.support()
+    try:
+        if study.records_from == "posterior":
+            at_once -= at_once % len(sampled) if at_once < n else 0  # so that record i is of network i mod M
+            for first in range(0, n, at_once):
+                yield _in_turn(sampled, min(at_once, n - first), generator, rule.sampling, support), first
+            return
+        draw = _planned(source, {}, rule.sampling, None, raked(source, support))
+        for first in range(0, max(n, 1), max(at_once, 1)):
+            yield draw(min(at_once, n - first), generator, "auto"), first
+    except RulesTooWideError as error:
+        raise DataFault(
+            "LEARNING_FAILED", f"release.sampling: {error}", hint="allow fewer parents, or rules over fewer variables"
+        ) from None
+    except ValueError as error:
+        raise DataFault(
+            "LEARNING_FAILED",
+            f"release.sampling = '{rule.sampling}': {error}",
+            hint='allow fewer parents, or keep sampling = "systematic", which needs no such table',
+        ) from None
+
+
+def decoded(
+    study: Study, codes: Sequence[Codes], generator: np.random.Generator, tilts: Mapping[int, Floats] | None = None
+) -> pd.DataFrame:
+    """The table that a study publishes of records, see `decode`.
+
+    Raises:
+        DataFault: LEARNING_FAILED, there are no numbers that keep the orders of the study's knowledge.
+    """
+    labelled, knowledge = study.labels_missing_numbers, study.knowledge
+    try:
+        return decode(study.schema, codes, generator, labelled=labelled, knowledge=knowledge, tilts=tilts)
+    except ValueError as error:
+        raise no_numbers(error) from None
+
+
+def _in_turn(
+    networks: Sequence[Network],
+    n: int,
+    generator: np.random.Generator,
+    method: Sampling,
+    support: Support | None = None,
+) -> list[Codes]:
+    codes: list[Codes] = [np.empty(n, dtype=variable.code_dtype) for variable in networks[0].schema.variables]
+    for place, network in enumerate(networks):
+        size = len(range(place, n, len(networks)))
+        part = sample_codes(network, size, generator=generator, method=method, support=raked(network, support))
+        for column, drawn in zip(codes, part, strict=True):
+            column[place :: len(networks)] = drawn
+    return codes
+
+
+def _planned(
+    source: Network | JointModel,
+    given: Mapping[int, int],
+    method: Sampling,
+    configurations: Sequence[Floats] | None = None,
+    support: Support | None = None,
+) -> _Draw:
+    if not isinstance(source, Network):
+        model = source.given(given) if given else source
+        return lambda n, generator, path: joint_codes(model, n, generator=generator, method=method, path=path)
+    families = source.families
+    rules = () if support is None else support.limits
+    try:
+        steps: Sequence[ConditionalStep] = (
+            condition(source, given, rules)
+            if given or rules
+            else [
+                ConditionalStep(child=v, parents=families[v].parents, probability=families[v].probability)
+                for v in source.dag.topological_order()
+            ]
+        )
+    except TooWideError as error:
+        if support is None or not rules:
+            raise
+        return _kept(_planned(source, given, method, configurations), support, error)
+    shares: Sequence[Floats | None] = [None] * len(steps)
+    if method == "without-replacement" and configurations is not None and not (given or rules):
+        shares = [configurations[step.child] for step in steps]
+    elif method == "without-replacement":
+        shares = configuration_shares(steps, source.schema.n_states)
+    plan = _Plan(method=method, steps=steps, shares=shares)
+    return lambda n, generator, path: _draw(source, plan, n, generator, path=path, given=given)
+
+
+def _kept(draw: _Draw, support: Support, error: TooWideError) -> _Draw:
+    """Records that are drawn without rules, of which those are kept that meet them."""
+    share = float(support.holds(draw(_TRIED, np.random.default_rng(0), "auto")).mean())
+    if share < LEAST_KEPT:
+        hard = [
+            (name, scope)
+            for name, (scope, table) in zip(support.names, support.factors, strict=True)
+            if not table.all()
+        ]
+        names = support.schema.names
+        raise RulesTooWideError(
+            f"the rules {', '.join(repr(name) for name, _ in hard)} over the variables "
+            f"{', '.join(repr(names[v]) for v in sorted({v for _, scope in hard for v in scope}))}: {error}; and of records "
+            f"drawn without them {share:.2%} meet them, expected at least {LEAST_KEPT:.0%}"
+        )
+
+    def kept(n: int, generator: np.random.Generator, path: _Path) -> list[Codes]:
+        if n < 0:
+            raise ValueError(f"{n} records, expected 0 or more")
+        parts, left = [draw(0, generator, path)], n
+        while left > 0:
+            tried = draw(min(math.ceil(1.1 * left / share) + 100, CHUNK), generator, path)
+            met = support.holds(tried)
+            parts.append([column[met][:left] for column in tried])
+            left -= len(parts[-1][0])
+        return [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+
+    return kept
+
+
+def _draw(
+    network: Network,
+    plan: _Plan,
+    n: int,
+    generator: np.random.Generator,
+    *,
+    path: _Path,
+    given: Mapping[int, int],
+) -> list[Codes]:
+    if n < 0:
+        raise ValueError(f"{n} records, expected 0 or more")
+    least = _NEXT_KERNEL_FROM if "numba" in sys.modules else _KERNEL_FROM
+    compiled = path == "compiled" or (path == "auto" and n * len(network.schema) >= least and sampling_plan.has_numba())
+    n_states = network.schema.n_states
+    drawn: dict[int, Codes] = {v: np.full(n, code, dtype=network.schema[v].code_dtype) for v, code in given.items()}
+    for step, shares in zip(plan.steps, plan.shares, strict=True):
+        group = np.zeros(n, dtype=np.uint32)
+        for parent in step.parents:
+            group *= np.uint32(n_states[parent])
+            group += drawn[parent]
+        cumulative = sampling_plan.cumulative_rows(step.probability)
+        if plan.method == "independent":
+            codes = sampling_plan.independent(group, cumulative, generator)
+        else:
+            codes = sampling_plan.dealt(group, cumulative, shares, generator, compiled=compiled)
+        drawn[step.child] = codes.astype(network.schema[step.child].code_dtype, copy=False)
+    return [drawn[variable] for variable in range(len(network.schema))]
+
+
+def decode(
+    schema: Schema,
+    codes: Sequence[Codes],
+    generator: np.random.Generator,
+    *,
+    labelled: bool = False,
+    knowledge: Knowledge | None = None,
+    tilts: Mapping[int, Floats] | None = None,
+) -> pd.DataFrame:
+    """Codes to a table that looks like the parties' own.
+
+    A variable with categories becomes a pandas categorical of all its labels. A binned variable becomes numbers, uniform
+    within the bin: whole numbers from the bin's lower edge (rounded up) to below its upper edge where `integer` is set, else
+    decimals fine enough for 1,000 steps in the narrowest bin. Where the variable declares representatives, every record of a
+    bin has the bin's; where it declares means, numbers are uniform below the bin's and uniform above it, so often that it is
+    their mean. With `tilts` of a variable that declares neither they have these in place of an even spread. Where a binned
+    variable has one more category, of missing or other values, such a record is null; with two, or with `labelled`, the column
+    is text: numbers as written above, and these categories' labels.
+
+    With knowledge the table has besides the columns that follow from others, finer values in place of properties (see
+    `knowledge.columns`), and numbers that keep the stated orders (see `ordered`).
+
+    Args:
+        schema: the variables.
+        codes: one array (n,) for each.
+        generator: places values within bins, and draws finer ones; advanced.
+        labelled: see above.
+        knowledge: what the study states; None: nothing.
+        tilts: see `within_bins.Tilts`.
+
+    Raises:
+        ValueError: not one array for each variable, a bin of an integer variable holds no whole number, or no numbers keep an
+            order.
+    """
+    return frame(
+        list(written_columns(schema, codes, generator, knowledge=knowledge, tilts=tilts)),
+        labelled=labelled,
+    )
+
+
+def written_columns(
+    schema: Schema,
+    codes: Sequence[Codes],
+    generator: np.random.Generator,
+    *,
+    knowledge: Knowledge | None = None,
+    tilts: Mapping[int, Floats] | None = None,
+    first: int = 0,
+    at_once: int | None = None,
+) -> Iterator[WrittenColumn]:
+    """What `decode` makes a table of, column by column; arguments and errors as there.
+
+    Args:
+        schema, codes, generator, knowledge, tilts: see `decode`.
+        first: number of the first record among those of the table.
+        at_once: records whose numbers are drawn together, so that a column comes in parts of that many: the same numbers. None:
+            each column comes whole.
+    """
+    if len(codes) != len(schema):
+        raise ValueError(f"{len(codes)} columns of codes for {len(schema)} variables")
+    written = columns_of(knowledge, schema)
+    ordered = ordered_numbers(schema, () if knowledge is None else knowledge.orders, codes, generator)
+    n = len(codes[0])
+    parts = [slice(start, start + (at_once or n)) for start in range(0, max(n, 1), at_once or max(n, 1))]
+    for variable, column in zip(written.published.variables, written.written(codes, generator), strict=True):
+        tilt = (tilts or {}).get(schema.index(variable.name)) if variable.name in schema else None
+        for some in parts:
+            if variable.bins is None:
+                yield WrittenColumn(variable=variable, codes=column[some])
+                continue
+            if (known := ordered.get(variable.name)) is not None:
+                numbers, decimals = known[0][some], known[1]
+            else:
+                numbers, decimals = _numbers(variable, column[some], generator, tilt, first=first + some.start)
+            yield WrittenColumn(variable=variable, codes=column[some], numbers=numbers, decimals=decimals)
+
+
+def numbers_of(
+    variable: Variable, column: AnyCodes, generator: np.random.Generator, tilt: Floats | None = None
+) -> Floats:
+    """The numbers that `decode` writes for a column with bins, NaN where a record has none."""
+    numbers, _ = _numbers(variable, column, generator, tilt)
+    return np.where(column < variable.n_bins, numbers.astype(np.float64), np.nan)
+
+
+def _numbers(
+    variable: Variable, column: AnyCodes, generator: np.random.Generator, tilt: Floats | None = None, *, first: int = 0
+) -> tuple[NDArray[np.int64] | Floats, int]:
+    """A number in each record's bin (records without a bin get one of the last bin), and its decimals.
+
+    Records before `first` have theirs already; numbers are drawn in the order of records, so any parts have the same ones.
+    """
+    edges = np.array(variable.bins, dtype=np.float64)
+    bins = np.minimum(column, variable.n_bins - 1).astype(np.intp)  # `bins + 1` would wrap at the 256th bin
+    if variable.representatives is not None:
+        declared = np.array(variable.representatives, dtype=np.float64)
+        return (declared.astype(np.int64)[bins], 0) if variable.integer else (declared[bins], _decimals(declared))
+    if variable.means is not None:
+        return _around_means(edges, np.array(variable.means), bins, generator, integer=variable.integer)
+    low, high = edges[bins], edges[bins + 1]
+    if variable.integer:
+        whole = np.ceil(edges).astype(np.int64)
+        if (np.diff(whole) < 1).any():
+            raise ValueError(f"variable '{variable.name}': a bin holds no whole number")
+        if tilt is None:
+            return generator.integers(whole[bins], whole[bins + 1]), 0
+        values = np.floor(low + (high - low) * _tilted(bins, tilt, generator, first)).astype(np.int64)
+        return np.clip(values, whole[bins], whole[bins + 1] - 1), 0
+    place = generator.random(len(column)) if tilt is None else _tilted(bins, tilt, generator, first)
+    return _in_steps(edges, low + (high - low) * place, low, high)
+
+
+def _tilted(bins: NDArray[np.intp], tilt: Floats, generator: np.random.Generator, first: int = 0) -> Floats:
+    """Places 0 to 1 inside bins with the density 1 + r (2 t - 1): where r t^2 + (1 - r) t is uniform."""
+    r, uniform = tilt[(first + np.arange(len(bins))) % len(tilt), bins], generator.random(len(bins))
+    root = (1 - r) + np.sqrt((1 - r) ** 2 + 4 * r * uniform)
+    return np.minimum(2 * uniform / np.maximum(root, np.finfo(np.float64).tiny), 1.0)
+
+
+def decimals_of(edges: Floats) -> int:
+    """Decimals of numbers inside these bins: see `decode`."""
+    return max(_decimals(edges), math.ceil(3 - math.log10(float(np.diff(edges).min()))))
+
+
+def _in_steps(edges: Floats, drawn: Floats, low: Floats, high: Floats) -> tuple[Floats, int]:
+    decimals = decimals_of(edges)
+    step = 10.0**-decimals
+    cut = np.round(np.floor(drawn / step) * step, decimals)
+    return np.clip(cut, low, np.nextafter(high, -np.inf)), decimals
+
+
+def _around_means(
+    edges: Floats, means: Floats, bins: NDArray[np.intp], generator: np.random.Generator, *, integer: bool
+) -> tuple[NDArray[np.int64] | Floats, int]:
+    """Numbers with the declared mean of each bin: uniform below it with probability `share`, else uniform from it on."""
+    low, high = edges[:-1], edges[1:]
+    if integer:  # of whole numbers `cut` is the first of the upper part; either part has one at least
+        cut = np.clip(np.floor(means) + 1, low + 1, np.maximum(high - 1, low + 1))
+        share = np.where(high - low > 1, (cut + high - 1 - 2 * means) / (high - low), 1.0)
+    else:
+        cut, share = means, (high - means) / (high - low)
+    drawn, share = generator.random(len(bins)), share[bins]
+    below = drawn < share
+    start, stop = np.where(below, low[bins], cut[bins]), np.where(below, cut[bins], high[bins])
+    place = np.where(below, drawn, drawn - share) / np.where(below, share, 1 - share)
+    values = start + (stop - start) * place
+    if integer:
+        return np.minimum(np.floor(values), stop - 1).astype(np.int64), 0
+    return _in_steps(edges, values, low[bins], high[bins])
+
+
+def _decimals(edges: Floats) -> int:
+    """Decimals that the edges are written with, at most 12."""
+    return next((d for d in range(12) if np.array_equal(np.round(edges, d), edges)), 12)
