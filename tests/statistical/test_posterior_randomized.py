@@ -64,24 +64,30 @@ def reference(study: Study, columns: list[np.ndarray]) -> tuple[Floats, float]:
     counts = np.zeros(study.schema.n_states)
     np.add.at(counts, tuple(columns), 1)
     channels, score = [unit.transition.probabilities for unit in study.units], study.structure.score
-    exact, apart = by_importance(counts, channels, score, draws=20_000, seed=1)
-    return (exact, apart) if apart <= 0.004 else by_augmentation(counts, channels, score, sweeps=1500, seed=1)
+    exact, apart = by_importance(counts, channels, score, draws=40_000, seed=1)
+    if apart <= 0.02:
+        return exact, apart
+    return min((exact, apart), by_augmentation(counts, channels, score, sweeps=1500, seed=1), key=lambda each: each[1])
 
 
 @pytest.mark.parametrize(
-    ("k", "epsilon", "n", "effects"),
+    ("score", "k", "epsilon", "n", "effects"),
     [
-        (2, 3.0, 5_000, (1.0, 1.0, 0.0)),
-        (2, 3.0, 50_000, (0.5, 0.5, 0.0)),
-        pytest.param(2, 2.0, 5_000, (1.0, 0.5, 0.5), marks=pytest.mark.slow),
-        pytest.param(3, 2.0, 5_000, (1.0, 1.0, 0.0), marks=pytest.mark.slow),
-        pytest.param(2, 1.5, 5_000, (1.0, 0.0, 1.0), marks=pytest.mark.slow),
-        pytest.param(2, 1.0, 5_000, (0.0, 0.0, 0.0), marks=pytest.mark.slow),
+        ("bdeu", 2, 3.0, 5_000, (1.0, 1.0, 0.0)),
+        ("bdeu", 2, 3.0, 50_000, (0.5, 0.5, 0.0)),
+        pytest.param("bdeu", 2, 2.0, 5_000, (1.0, 0.5, 0.5), marks=pytest.mark.slow),
+        pytest.param("bdeu", 3, 2.0, 5_000, (1.0, 1.0, 0.0), marks=pytest.mark.slow),
+        pytest.param("bdeu", 3, 2.0, 2_000, (1.0, 1.0, 1.0), marks=pytest.mark.slow),
+        pytest.param("bdeu", 2, 1.0, 5_000, (0.0, 0.0, 0.0), marks=pytest.mark.slow),
+        pytest.param("dirichlet", 2, 3.0, 5_000, (1.0, 1.0, 0.0), marks=pytest.mark.slow),
+        pytest.param("dirichlet", 2, 3.0, 50_000, (0.5, 0.5, 0.0), marks=pytest.mark.slow),
+        pytest.param("dirichlet", 2, 2.0, 5_000, (1.0, 0.5, 0.5), marks=pytest.mark.slow),
+        pytest.param("dirichlet", 2, 1.5, 5_000, (1.0, 0.0, 1.0), marks=pytest.mark.slow),
+        pytest.param("dirichlet", 2, 1.0, 5_000, (0.0, 0.0, 0.0), marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("score", ["bdeu", pytest.param("dirichlet", marks=pytest.mark.slow)])
 def test_the_posterior_is_the_exact_one(
-    k: int, epsilon: float, n: int, effects: tuple[float, float, float], score: str
+    score: str, k: int, epsilon: float, n: int, effects: tuple[float, float, float]
 ) -> None:
     study = study_of(k, epsilon, score)
     columns = released(study, effects, n, seed=1)

@@ -52,14 +52,14 @@ MOST_VARIABLES: Final = 5
 _ROUNDS: Final = 0.3
 """Rounds of a step, over what the two noisiest columns leave of a record: a round moves true counts by about that share.
 
-With .1, .3 and 1.0, 2,000 steps of four cells of ``tests/bench/posterior_exact.py`` (three columns) had the sizes 27, 84,
-210 (collider, two categories, epsilon 1.5), 692, 1,823, 4,242 (chain, two, 1.0), 132, 239, 845 (full, three, 1.5), in .1, .2, .7;
-.3, .7, 2.1 and .6, 1.1, 3.8 CPU seconds: about as many a second. R-hat was above 1.01 in two with .1, in one with .3 and in none
-with 1.0. In the fourth (dependent, three, 2.0) chains hardly leave the links that they begin with: see the page on posteriors."""
+With .1, .3 and 1.0, 2,000 steps of three cells of ``tests/bench/posterior_exact.py`` (three columns, 5,000 people) had the
+effective sizes 57, 91, 445 (collider, two categories, epsilon 1.5), 374, 427, 1,206 (chain, two, 1.0), 44, 207, 486 (full, three,
+1.5), in .1 to .7, .3 to 2.3 and .6 to 3.4 CPU seconds: about as many a second. R-hat was 1.01 to 1.06 with .1 and .3 and below
+1.004 with 1.0. In a fourth (dependent, three, 2.0) 2,000 steps are too few with each; 20,000 agree with the exact posterior."""
 _MOST_WORK: Final = 500
 """Cells that the rounds of a step draw: 4 chains of 20,000 steps take about a minute where this is the bound.
 
-Of the same four cells 2,000 was the same as 500 in all, and 100 bound one: full, effective size 195 in place of 239."""
+Of the same four cells 2,000 was the same as 500 in all, and 100 bound one: full, effective size 123 in place of 207."""
 _DRAWN: Final = 1000
 """Times that true counts are kept, in all chains together; fewer of each of many chains."""
 _BLOCK: Final = 2**23  # cells that all chains draw between two states: some tenths of a second
@@ -145,13 +145,13 @@ def released_counts(observed: Counts, design: FamilyDesign, sets: ParentSets, sc
     for t in range(len(layout.keys)):
         factor = math.prod(left[v] for v in layout.members[layout.spans[t] : layout.spans[t + 1]].tolist())
         np.add.at(surrogate, index[t], factor * corrected.ravel())
-    evidence = np.array(sets.log_weight)
+    evidence = np.zeros((len(sets.log_weight), len(unblinding.SCALES)))
     for place, child in enumerate(children.tolist()):
         key, pseudo = int(layout.whole[place]), float(layout.pseudo[place])
         members = layout.members[layout.spans[key] : layout.spans[key + 1]].tolist()
         table = surrogate[layout.places[key] : layout.places[key + 1]].reshape([shape[v] for v in members])
         rows = np.moveaxis(table, members.index(child), -1).reshape(-1, shape[child])
-        evidence[place] += dirichlet_score(rows, pseudo=pseudo)
+        evidence[place] = [dirichlet_score(scale * rows, pseudo=pseudo) for scale in unblinding.SCALES]
     steps_in = [
         layout.strides[start + layout.members[start:end].tolist().index(child)]
         for child, start, end in zip(

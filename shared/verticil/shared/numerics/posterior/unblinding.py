@@ -5,10 +5,12 @@ One round has four steps, and each leaves the posterior as it is:
 1. With the true counts as they are, every set of parents is weighed and each variable has its turn at new parents (`kernels`).
 2. Probabilities are drawn from their Dirichlet distributions, given the graph and the true counts.
 3. New parents and probabilities of one variable, then of two, are proposed without regard to true counts, and accepted by the
-   likelihood of the released ones (Metropolis & Hastings): sets evenly, probabilities from Dirichlet(a + M), M *surrogate*
-   counts, the corrected counts times what the randomization leaves of the family. With l(M) the family's score by M, theta' in
-   place of theta has the log ratio log p(Y | theta') - log p(Y | theta) + l(M') - M' log theta' - l(M) + M log theta. Where
-   randomization is strong, true counts change slowly, and steps 1 and 2 alone do not leave a graph in any time.
+   likelihood of the released ones (Metropolis & Hastings): sets evenly, probabilities from a mixture q of Dirichlet(a + s M)
+   over `SCALES`, M *surrogate* counts, the corrected counts times what the randomization leaves of the family. With l_s(M) the
+   family's score by s M, a mixture's prior over q is 1 / sum_s w_s exp(s M log theta - l_s(M)), and theta' in place of theta has
+   the log ratio log p(Y | theta') - log p(Y | theta) + log (prior / q)(theta') - log (prior / q)(theta). Where randomization is
+   strong, true counts change slowly, and steps 1 and 2 alone do not leave a graph in any time; and with one scale a graph whose
+   probabilities lie in the tail of its proposal is hardly ever left.
 4. The records of every released entry are shared out to true ones, given the probabilities.
 
 Records are shared out axis by axis, because a column is randomized on its own: with x_1 .. x_(a-1) drawn,
@@ -24,6 +26,7 @@ Layout: the joint table of all d variables has the cells c in C order. Key t (a 
 from __future__ import annotations
 
 import math
+from typing import Final
 
 import numpy as np
 
@@ -32,6 +35,10 @@ from verticil.shared.core.compiled import compiled
 from verticil.shared.numerics.posterior.cells import sum_terms, weigh
 from verticil.shared.numerics.posterior.kernels import run, set_parents, unit, with_descendants
 from verticil.shared.numerics.posterior.parent_sets import Masks
+
+SCALES: Final = (1.0, 0.5, 0.15)
+"""Of the surrogate counts in the proposals; the wide ones bound how much likelier a place is than it is proposed."""
+_SHARES: Final = (0.5, 0.3, 0.2)
 
 _ONE = np.uint64(1)
 _FEW = 10.0  # expected successes up to which they are counted one by one
@@ -239,6 +246,34 @@ def log_likelihood(  # noqa: PLR0917  # numba kernels take positions
 
 
 @compiled
+def log_prior_over_proposal(tilt: float, evidence: Floats) -> float:
+    """Return the logarithm of the prior of a family's probabilities over their proposal's density; see the module.
+
+    Args:
+        tilt: sum over cells of surrogate counts times log probabilities.
+        evidence: (scales,) the family's score by the surrogate counts times each of `SCALES`.
+    """
+    top = -math.inf
+    for i in range(len(SCALES)):
+        top = max(top, SCALES[i] * tilt - evidence[i])
+    total = 0.0
+    for i in range(len(SCALES)):
+        total += _SHARES[i] * math.exp(SCALES[i] * tilt - evidence[i] - top)
+    return -(top + math.log(total))
+
+
+@compiled
+def drawn_scale(stream: Masks) -> float:
+    """Draw the scale of one proposal."""
+    u = unit(stream)
+    for i in range(len(SCALES) - 1):
+        u -= _SHARES[i]
+        if u < 0.0:
+            return SCALES[i]
+    return SCALES[-1]
+
+
+@compiled
 def count_free(variable: int, below: np.uint64, starts: Ints, listed: Masks) -> int:
     """How many sets of a variable make no cycle; `below`: it and its descendants."""
     n = 0
@@ -307,7 +342,7 @@ def rounds(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positions a
         steps_in: (sets,): a step in the child, in cells of its family's table.
         n_states, index, places, channels, released: see the module and `share_out`.
         surrogate: (cells of all keys,): counts of true records that tell about as much as the released ones.
-        evidence: (sets,): the score of each family by the surrogate counts, with the logarithm of its prior.
+        evidence: (sets, scales): the score of each family by the surrogate counts times each of `SCALES`.
         stream: (1,) of the random numbers; changed.
         at: (d,): where the set of each variable is listed; changed.
         true: (C,); changed.
@@ -390,17 +425,20 @@ def rounds(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positions a
             proposed[:] = log_shares
             for i in range(m):
                 v, old, key = chosen[i], whole[at[chosen[i]]], whole[new[i]]
+                scale = drawn_scale(stream)
                 for cell in range(places[key], places[key + 1]):
-                    mass[cell] = pseudo[new[i]] + surrogate[cell]
+                    mass[cell] = pseudo[new[i]] + scale * surrogate[cell]
                 draw_rows(
                     int(places[key]), int(places[key + 1]), int(steps_in[new[i]]), int(n_states[v]), mass, stream, other
                 )
-                gain += evidence[new[i]] - evidence[at[v]]
+                tilt, tilt_now = 0.0, 0.0
                 for cell in range(places[key], places[key + 1]):
-                    gain -= surrogate[cell] * other[cell]
+                    tilt += surrogate[cell] * other[cell]
                     drawn[i, cell] = other[cell]
                 for cell in range(places[old], places[old + 1]):
-                    gain += surrogate[cell] * theta[v, cell]
+                    tilt_now += surrogate[cell] * theta[v, cell]
+                gain += prior[new[i]] + log_prior_over_proposal(tilt, evidence[new[i]])
+                gain -= prior[at[v]] + log_prior_over_proposal(tilt_now, evidence[at[v]])
                 for c in range(len(true)):
                     proposed[c] += other[index[key, c]] - theta[v, index[old, c]]
             after = log_likelihood(proposed, released, n_states, channels, now_cells, then_cells)
