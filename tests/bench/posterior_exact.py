@@ -6,8 +6,8 @@ epsilon 1, 1.5, 2, 3 of every column, and columns as they are; both scores. Each
 The reference is the sum over all graphs where columns are as they are, else importance sampling, and where its halves differ by
 more than .004 (its weights have long tails) data augmentation, if that has settled better (tests/support/released_posterior.py).
 Where halves still differ by more than .02, the cell has no reference and is not judged. Every cell is a line of ``--file``; a
-run goes on where the one before ended. ``--seed`` orders the cells, so that a part of them is a sample of all. Ends with 1 where a
-bound is missed.
+run goes on where the one before ended. ``--seed`` orders the cells, so that a part of them is a sample of all. Ends with 1 where
+a bound is missed.
 """
 
 from __future__ import annotations
