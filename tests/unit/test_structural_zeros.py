@@ -67,6 +67,15 @@ def test_every_estimator_gives_impossible_combinations_nothing(name, epsilon, co
     np.testing.assert_array_equal(design.under(None).possible is None, design.possible is None)
 
 
+@pytest.mark.parametrize("compound", [False, True])
+@pytest.mark.parametrize("epsilon", [None, 1.0])
+def test_the_mode_under_a_prior_gives_impossible_combinations_nothing(epsilon, compound) -> None:
+    design = family_design(units_of(epsilon, compound=compound), STATES, (0, 1, 2)).under(ALLOWED)
+    fitted = em_projection(released(design, 5000, 1), design, prior_count=0.5)
+    assert (fitted[~ALLOWED] == 0).all()
+    assert fitted.sum() == pytest.approx(5000)
+
+
 def test_known_zeros_bring_an_estimate_nearer_to_the_truth() -> None:
     """The mean distance of 40 estimates; were they as far apart as independent ones, the sign of none would be certain."""
     design = family_design(units_of(1.0), STATES, (0, 1, 2))
