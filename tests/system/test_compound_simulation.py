@@ -153,6 +153,7 @@ def of_network(study: Study) -> Study:
     return dataclasses.replace(study, release=dataclasses.replace(study.release, sample_from="network"))
 
 
+@pytest.mark.slow
 def test_the_same_secrets_give_the_same_release_under_any_row_order(
     study: Study, tables: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -132,6 +132,7 @@ def test_with_a_miner(
     check(release, nodes.made.ca_certificate, capsys, nodes.made.parties)
 
 
+@pytest.mark.slow
 def test_between_peers(
     make_peers: Callable[..., Any], peer_study_text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -117,6 +117,7 @@ def test_no_canary_between_peers_and_columns_only_where_they_are_needed(
     assert [path.name for path in files if hits(path.read_bytes())] == []
 
 
+@pytest.mark.slow
 def test_no_canary_on_any_disk_or_in_any_log(
     planted: dict[str, Path], make_peers: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -10,11 +10,10 @@ local machine), `Refusal` (the owner's policy or approval), `PeerFault` (network
 
 Raise with the code of the failure; the class must be the one that the code belongs to:
 
->>> raise Refusal("BUDGET_EXCEEDED", "column 'race': epsilon 3.2, expected at most 3.0", hint="declare stronger noise")
+>>> raise Refusal("BUDGET_EXCEEDED", "column 'race': epsilon 3.2, expected at most 3.0", hint="declare more noise")
 Traceback (most recent call last):
   ...
-verticil.shared.core.errors.Refusal: BUDGET_EXCEEDED: column 'race': epsilon 3.2, expected at most 3.0 (hint: declare stronger
-noise)
+verticil.shared.core.errors.Refusal: BUDGET_EXCEEDED: column 'race': epsilon 3.2, expected at most 3.0 (hint: declare more noise)
 """
 
 from __future__ import annotations
