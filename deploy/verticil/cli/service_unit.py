@@ -9,8 +9,8 @@ What is written and why:
 - ``MemoryDenyWriteExecute`` is off where numba is installed: it compiles kernels when they are first used, which takes memory
   that is written and then executed. Everything else works with it, so it is on where there is no numba.
 - ``Type=notify`` with ``WatchdogSec``: the unit has started when the node serves (`verticil.shared.core.vitals`); one that hangs,
-its
-  event loop, its threads or its disk, is killed and started again. Reading a large audit log back takes its time at the start.
+  its event loop, its threads or its disk, is killed and started again. Reading a large audit log back takes its time at the
+  start.
 - ``TimeoutStopSec``: a node stops within a few seconds, and goes on where it was when it was killed.
 
 `tests/unit/test_service_unit.py` has the units checked by ``systemd-analyze verify`` where that is installed.

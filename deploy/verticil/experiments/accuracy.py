@@ -1,8 +1,7 @@
 """How far parameters learned from randomized records are from those of the records themselves.
 
 Tables of many runs are estimated at once: the run is an axis that is not randomized. Notation of
-`verticil.shared.numerics.estimation.design`:
-N the true counts of a family, N^ their unbiased estimate, theta_jk = N_jk / N_j.
+`verticil.shared.numerics.estimation.design`: N the true counts of a family, N^ their unbiased estimate, theta_jk = N_jk / N_j.
 
 Expected deviation (the records fixed, randomization alone; Theorem 2 of Ma & Sivakumar with the delta method):
 

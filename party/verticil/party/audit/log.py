@@ -2,8 +2,7 @@
 
 Promises
 - ``state/audit.jsonl`` is a hash-chained log (`verticil.shared.federation.audit`) whose head is in the database besides. Lines
-are
-  written inside a write transaction of the database, one at a time across threads and processes.
+  are written inside a write transaction of the database, one at a time across threads and processes.
 - A line whose transaction is rolled back is taken back; only a process that dies leaves one without it.
 - Whoever does something that leaves the site records it first; so the log may speak of a transfer that was then not begun,
   because the process died between the two, and is never silent about one that was.

@@ -6,9 +6,8 @@ With a the prior's count of a cell, that of the score (1 / cells with BDeu, else
     records         N the counts;
     few randomized  N the true counts that the graph was drawn with (`verticil.shared.numerics.posterior.released`): families hang
                     together as the records have it;
-    randomized      N drawn by data augmentation (`verticil.shared.numerics.posterior.randomized`); where that is not possible, or
-    too much
-                    work, f N^, the EM's counts times what is left of each record;
+    randomized      N drawn by data augmentation (`verticil.shared.numerics.posterior.randomized`); where that is not
+                    possible, or too much work, f N^, the EM's counts times what is left of each record;
     noisy tables    N such that means and variances are those of the family's estimate by the joint model (`matched_counts`).
 
 A variable that the graph leaves without parents keeps the uncertainty of its own table; but for few randomized columns, families
