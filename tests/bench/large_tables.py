@@ -36,7 +36,7 @@ import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
 from support.ports import free_port
-from verticil.party.dataset.table import DatasetRule
+from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.simulation.federations import adult
 from verticil.simulation.processes import Children
 from verticil.simulation.provision import DEMO_LIMITS, Site, provision

@@ -121,7 +121,7 @@ def whole_pass(folder: Path, rows: int, parties: int) -> Callable[[], object]:
 
 def reading(folder: Path, rows: int, parties: int) -> Callable[[], object]:
     """The file into texts."""
-    from verticil.party.dataset.table import header, read_parts
+    from verticil.party.dataset.sources.open_source import header, read_parts
 
     ((_, rule),) = config_of(folder, 0).datasets.items()
     return lambda: sum(part.n_rows for part in read_parts(rule, header(rule)))

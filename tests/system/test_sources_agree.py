@@ -18,7 +18,7 @@ from pyarrow import dataset
 from support.postgresql import PostgreSQL
 from verticil.party.dataset.sources import sqlite
 from verticil.party.dataset.sources.server import Server
-from verticil.party.dataset.table import DatasetRule
+from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.simulation import simulate
 
 STUDY = """\

@@ -64,7 +64,7 @@ LIMITED: Final = {
     "party.dataset.sources.files.rows_in_footer": "node, footer of Parquet",
     "party.dataset.sources.files._Opened": "node, a page of Parquet",
     "party.dataset.sources.files._open": "node, a batch of Arrow",
-    "party.dataset.table._csv_reader": "node, a value of CSV",
+    "party.dataset.sources.csv_files._csv_reader": "node, a value of CSV",
     "shared.release.evidence.read_document": "release, manifest.json",
     "shared.synthesis.synthetic._csv": "release, a row of synthetic.csv",
     "shared.synthesis.synthetic._parquet": "release, a page of synthetic.parquet",

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
-from verticil.party.dataset.table import DatasetRule, header, read_parts
+from verticil.party.dataset.sources.open_source import header, read_parts
+from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.shared.documents.foreign_files import arrow_batches, parquet_pages
 from verticil.shared.documents.foreign_files.arrow_batches import LargeBatchError, check_batches
 from verticil.shared.documents.foreign_files.parquet_pages import LargePagesError, check_footer, page_sizes

@@ -16,7 +16,7 @@ from verticil.curator.reading import read_table
 from verticil.curator.study import owners_study
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.encoding import Codebook
-from verticil.party.dataset.table import DatasetRule, with_properties
+from verticil.party.dataset.sources.source_table import DatasetRule, with_properties
 from verticil.party.limits.rules import asked, uncovered
 from verticil.party.local_dataset import LocalDataset, columns_of, read_holding, releases_of
 from verticil.party.operator.check import check

@@ -13,7 +13,7 @@ from verticil.cli.main import main
 from verticil.party.config import load_party, place_toml, require_marked_authority
 from verticil.party.dataset.releases import Column
 from verticil.party.dataset.sources.server import Server
-from verticil.party.dataset.table import ColumnRule, DatasetRule
+from verticil.party.dataset.sources.source_table import ColumnRule, DatasetRule
 from verticil.party.limits.rules import Combinations, Known
 from verticil.party.operator import commands
 from verticil.party.storage.secret import read_secret

@@ -12,10 +12,11 @@ import pytest
 from pyarrow import parquet
 
 from verticil.party.dataset import source as source_module
-from verticil.party.dataset import table as table_module
 from verticil.party.dataset.encoding import Codebook, Outcome
 from verticil.party.dataset.source import check_records, read_records
-from verticil.party.dataset.table import ColumnRule, DatasetRule, header, read_parts
+from verticil.party.dataset.sources import csv_files
+from verticil.party.dataset.sources.open_source import header, read_parts
+from verticil.party.dataset.sources.source_table import ColumnRule, DatasetRule
 from verticil.shared.core.errors import DataFault, Misuse, VerticilError
 from verticil.shared.numerics.model.schema import Missing, Variable
 from verticil.shared.storage import sorting
@@ -129,7 +130,7 @@ def test_rows_in_many_parts(table):
     assert (records.codes["age"] == (age >= 30)).all()
 
 
-@pytest.mark.parametrize("longest", [table_module._LONGEST_ROW - 1_000_000, 2 * table_module._LONGEST_ROW])
+@pytest.mark.parametrize("longest", [csv_files._LONGEST_ROW - 1_000_000, 2 * csv_files._LONGEST_ROW])
 def test_a_long_row_is_read_where_shorter_ones_have_been(table, longest: int) -> None:
     """Whoever reads blocks that it does not fit into begins anew: each row comes once, and each row left out is counted once."""
     generator = np.random.default_rng(0)
@@ -137,7 +138,7 @@ def test_a_long_row_is_read_where_shorter_ones_have_been(table, longest: int) ->
     lines = [f'{i},Male,"{"x" * n}\n"\n' for i, n in enumerate(lengths)]
     lines[7] = lines[250] = lines[299] = lines[302] = "too,few\n"
     rule = table("id,sex,note\n" + "".join(lines))
-    if longest > table_module._LONGEST_ROW:
+    if longest > csv_files._LONGEST_ROW:
         with pytest.raises(DataFault, match="a row is longer than 4 MiB or cut off"):
             list(read_parts(rule, ["id"]))
         return

@@ -18,9 +18,10 @@ import pytest
 
 from verticil.party.dataset.source import read_records
 from verticil.party.dataset.sources import packages
+from verticil.party.dataset.sources.open_source import header, missing_columns, read_parts
 from verticil.party.dataset.sources.server import Server
+from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.party.dataset.sources.statement import no_query, no_table, select
-from verticil.party.dataset.table import DatasetRule, header, missing_columns, read_parts
 from verticil.shared.core.errors import DataFault, Misuse, VerticilError
 from verticil.shared.numerics.model.schema import Variable
 

@@ -15,7 +15,7 @@ from verticil.party.config import load_party
 from verticil.party.dataset.person_keys import KEY_BYTES, PersonMacs
 from verticil.party.dataset.releases import Release, seals, without_sources
 from verticil.party.dataset.source_fingerprints import SourceFingerprints
-from verticil.party.dataset.table import TextColumn
+from verticil.party.dataset.sources.source_table import TextColumn
 from verticil.party.limits.policy import Policy
 from verticil.party.local_dataset import LocalDataset, read_holding
 from verticil.party.policy.approval import review

@@ -16,8 +16,9 @@ from verticil.party.config import load_party
 from verticil.party.dataset.perturb import fingerprint, record_tags
 from verticil.party.dataset.source import read_records
 from verticil.party.dataset.sources import postgresql
+from verticil.party.dataset.sources.open_source import header, read_parts
 from verticil.party.dataset.sources.server import Server
-from verticil.party.dataset.table import DatasetRule, header, read_parts
+from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.shared.core.errors import DataFault, VerticilError
 from verticil.shared.numerics.model.schema import Variable
 

@@ -15,10 +15,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from verticil.party.dataset.sources import door, reading
+from verticil.party.dataset.sources import open_source, reading
+from verticil.party.dataset.sources.open_source import read_parts
 from verticil.party.dataset.sources.reading import Cancel, Stop, read, stopped_by
 from verticil.party.dataset.sources.server import Server
-from verticil.party.dataset.table import DatasetRule, read_parts
+from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.shared.core.errors import DataFault
 
 ENDLESS = {
@@ -92,7 +93,7 @@ def test_an_end_of_the_program_breaks_off_what_a_database_does(endless: DatasetR
 def test_a_read_that_takes_longer_than_its_limit_is_broken_off_by_name(
     endless: DatasetRule, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "LONGEST_SECONDS", 0.1)
+    monkeypatch.setattr(open_source, "LONGEST_SECONDS", 0.1)
     with pytest.raises(DataFault) as caught:
         list(read_parts(endless, ["id"]))
     assert (caught.value.code, "has not answered for" in caught.value.message) == ("DATA_INTERRUPTED", True)
@@ -132,7 +133,8 @@ import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from pathlib import Path
 from verticil.party.dataset.sources import reading
-from verticil.party.dataset.table import DatasetRule, read_parts
+from verticil.party.dataset.sources.open_source import read_parts
+from verticil.party.dataset.sources.source_table import DatasetRule
 reading.SAID_AFTER_SECONDS = 0.1
 list(read_parts(DatasetRule(path=Path(sys.argv[1]), format="sqlite", id="id", query=sys.argv[2]), ["id"]))
 """
@@ -167,7 +169,7 @@ def test_a_lock_that_another_connection_holds_is_named_through_sqlalchemy(
         connection.execute("BEGIN EXCLUSIVE")
         rule = DatasetRule(format="server", server=Server(url=f"sqlite+pysqlite:///{path}"), id="id", table="t")
         with pytest.raises(DataFault) as caught:
-            door.header(rule)
+            open_source.header(rule)
         assert (caught.value.code, "locked" in caught.value.message) == ("DATA_INTERRUPTED", True)
         connection.execute("ROLLBACK")
-    assert door.header(rule) == ("id",)
+    assert open_source.header(rule) == ("id",)

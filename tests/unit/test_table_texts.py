@@ -17,8 +17,9 @@ import pytest
 from pyarrow import feather, parquet
 
 from support.postgresql import PostgreSQL
+from verticil.party.dataset.sources.open_source import header, missing_columns, read_parts
 from verticil.party.dataset.sources.server import Server
-from verticil.party.dataset.table import DatasetRule, Format, header, missing_columns, read_parts
+from verticil.party.dataset.sources.source_table import DatasetRule, Format
 
 PAGE = (Path(__file__).resolve().parents[2] / "deploy" / "docs" / "tables.md").read_text(encoding="utf-8")
 

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
 
+from verticil.party.dataset.sources.open_source import read_parts
 from verticil.party.dataset.sources.server import Server
-from verticil.party.dataset.table import DatasetRule, read_parts
+from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.shared.core.errors import DataFault
 from verticil.shared.documents.foreign_files.limits import STORED_VALUE_BYTES, VALUE_BYTES
 

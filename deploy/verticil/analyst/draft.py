@@ -34,18 +34,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.party.dataset.encoding import WRITTEN, number_of
-from verticil.party.dataset.table import (
-    DATABASES,
-    DELIMITERS,
-    ENDINGS,
-    ColumnRule,
-    DatasetRule,
-    header,
-    missing_columns,
-    read_parts,
-    rows_in_footer,
-    undecodable,
-)
+from verticil.party.dataset.sources.csv_files import DELIMITERS, undecodable
+from verticil.party.dataset.sources.open_source import header, missing_columns, read_parts, rows_in_footer
+from verticil.party.dataset.sources.source_table import DATABASES, ENDINGS, ColumnRule, DatasetRule
 from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.documents.foreign_files.limits import TEXTS_BYTES
 from verticil.shared.numerics.model.schema import Variable

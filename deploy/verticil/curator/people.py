@@ -21,7 +21,7 @@ from verticil.curator.reading import Table, check_is_file, read_table
 from verticil.curator.spending import dataset_of
 from verticil.curator.state import CuratorState
 from verticil.party.dataset.person_keys import KEY_BYTES, PeopleOfTable, PersonMacs
-from verticil.party.dataset.table import header, read_parts
+from verticil.party.dataset.sources.open_source import header, read_parts
 from verticil.party.limits.same_people import SamePeople
 from verticil.party.people.reading import read_everybody
 from verticil.party.people.sketch import LIMIT, numbered

@@ -24,7 +24,8 @@ from verticil.curator.study import LEAST_RECORDS
 from verticil.party.dataset import perturb, substitutes
 from verticil.party.dataset.encoding import number_of
 from verticil.party.dataset.source import Records, check_records, read_records
-from verticil.party.dataset.table import DatasetRule, read_parts, with_properties
+from verticil.party.dataset.sources.open_source import read_parts
+from verticil.party.dataset.sources.source_table import DatasetRule, with_properties
 from verticil.party.local_dataset import compounds_of, flag_meaning, flag_of, stated_of, with_flags
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.core.arrays import Codes

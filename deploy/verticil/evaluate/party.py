@@ -24,7 +24,7 @@ from verticil.evaluate.evaluation import Evaluation, Progress, evaluate_texts
 from verticil.evaluate.reading import checked
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.encoding import number_of
-from verticil.party.dataset.table import DATABASES, DatasetRule
+from verticil.party.dataset.sources.source_table import DATABASES, DatasetRule
 from verticil.party.local_dataset import Origin, origins
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.json_document import Json

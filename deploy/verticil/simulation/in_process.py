@@ -28,7 +28,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from verticil.analyst.draft import column_rules, dataset_rule
-from verticil.party.dataset.table import DatasetRule, header, missing_columns, read_parts
+from verticil.party.dataset.sources.open_source import header, missing_columns, read_parts
+from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.shared.core.errors import DataFault, Misuse, PeerFault, VerticilError, from_code
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.study.document import Study

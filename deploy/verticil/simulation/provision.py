@@ -21,7 +21,7 @@ from typing import Final
 
 from verticil.miner.storage.store import NOISE_SEED
 from verticil.party.config import place_toml
-from verticil.party.dataset.table import DatasetRule
+from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.party.policy.decision_store import ApproverKey
 from verticil.party.site import init_state
 from verticil.pki.files import quoted, write_federation, write_new, write_secret

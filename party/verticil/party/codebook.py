@@ -21,7 +21,7 @@ from collections.abc import Mapping, Set
 from typing import TypeVar, cast
 
 from verticil.party.dataset.releases import Column
-from verticil.party.dataset.table import DatasetRule
+from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.party.limits.rules import ColumnCodebook, Combinations, Known, codebook_of
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.table import Table, near_hint

@@ -17,8 +17,8 @@ from typing import Final, Literal, cast
 from verticil.party.codebook import known_from
 from verticil.party.dataset.encoding import WRITTEN
 from verticil.party.dataset.sources.server import Server, has_password, no_url
+from verticil.party.dataset.sources.source_table import DATABASES, ENDINGS, ColumnRule, DatasetRule, Format
 from verticil.party.dataset.sources.statement import no_query, no_table
-from verticil.party.dataset.table import DATABASES, ENDINGS, ColumnRule, DatasetRule, Format
 from verticil.party.limits.masked import FLOOR, LINKAGES, MaskedPolicy
 from verticil.party.limits.policy import (
     DELTA_STUDIES,

@@ -37,7 +37,8 @@ from verticil.party.dataset.person_keys import KEY_BYTES, PeopleOfTable, PersonM
 from verticil.party.dataset.releases import Column, Release
 from verticil.party.dataset.source import Batch, read_batches
 from verticil.party.dataset.source_fingerprints import SourceFingerprints
-from verticil.party.dataset.table import DatasetRule, header, with_properties
+from verticil.party.dataset.sources.open_source import header
+from verticil.party.dataset.sources.source_table import DatasetRule, with_properties
 from verticil.party.storage.secret import SiteSecret, secret_id
 from verticil.shared.core.arrays import Codes, taken, typed
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal

@@ -30,15 +30,8 @@ from verticil.party.dataset.linkage import normalise_ids, packed_ids
 from verticil.party.dataset.macs import Macs
 from verticil.party.dataset.people import MEMORY_ROWS, single
 from verticil.party.dataset.perturb import TAG_BYTES
-from verticil.party.dataset.table import (
-    ColumnRule,
-    DatasetRule,
-    TablePart,
-    TextColumn,
-    header,
-    missing_columns,
-    read_parts,
-)
+from verticil.party.dataset.sources.open_source import header, missing_columns, read_parts
+from verticil.party.dataset.sources.source_table import ColumnRule, DatasetRule, TablePart, TextColumn
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import DataFault
 from verticil.shared.numerics.knowledge.columns import columns as columns_of

@@ -34,7 +34,8 @@ from verticil.party.audit.log import Event, What
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.keyfile import check_key
 from verticil.party.dataset.source import Remark, TableReport, check_records
-from verticil.party.dataset.table import DatasetRule, header, missing_columns, with_properties
+from verticil.party.dataset.sources.open_source import header, missing_columns
+from verticil.party.dataset.sources.source_table import DatasetRule, with_properties
 from verticil.party.local_dataset import compounds_of, origins, stated_of, unit_codes
 from verticil.party.operator.people import problems, read_people
 from verticil.party.operator.view_model import (

@@ -20,7 +20,7 @@ from typing import Final
 
 from verticil.party.config import PartyConfig, dataset_rule, place_toml
 from verticil.party.dataset.sources.server import Server
-from verticil.party.dataset.table import ENDINGS, DatasetRule
+from verticil.party.dataset.sources.source_table import ENDINGS, DatasetRule
 from verticil.party.limits import policy
 from verticil.party.local_dataset import columns_of
 from verticil.party.operator.reports import confirmations

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from verticil.party.dataset.person_keys import PeopleOfTable, PersonMacs, TableKeys
 from verticil.party.dataset.source import read_batches
-from verticil.party.dataset.table import DatasetRule
+from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.party.people.sketches import Sketches
 from verticil.shared.storage.database import disk_faults
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from verticil.party.dataset.sources.reading import Cancel
+from verticil.party.dataset.sources.source_table import DatasetRule, TablePart, check_file, unreadable
 from verticil.party.dataset.sources.statement import NO_ROWS, quoted, select
 from verticil.party.dataset.sources.stream import (
     ARROW_ERRORS,
@@ -23,7 +24,6 @@ from verticil.party.dataset.sources.stream import (
     not_understood,
     parts_of_batches,
 )
-from verticil.party.dataset.table import DatasetRule, TablePart, check_file, unreadable
 from verticil.shared.core.errors import DataFault
 from verticil.shared.documents.foreign_files.limits import VALUE_BYTES
 
@@ -38,17 +38,17 @@ _DIRECT: Final = (
     *("FLOAT", "DOUBLE", "DECIMAL", "DATE", "TIME", "VARCHAR", "ENUM"),
     *("TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE"),
 )
-"""Types that `verticil.party.dataset.table.text_column` writes."""
+"""Types that `verticil.party.dataset.sources.texts.text_column` writes."""
 
 
 def header(rule: DatasetRule, cancel: Cancel) -> tuple[str, ...]:
-    """Raises as `verticil.party.dataset.table.header`."""
+    """Raises as `verticil.party.dataset.sources.open_source.header`."""
     check_file(rule)
     return next(guarded(_names(rule, cancel), _errors(), partial(_fault, rule, asked=True)))
 
 
 def parts(rule: DatasetRule, wanted: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
-    """Raises as `verticil.party.dataset.table.read_parts`."""
+    """Raises as `verticil.party.dataset.sources.open_source.read_parts`."""
     check_file(rule)
     return guarded(_parts(rule, wanted, cancel), _errors(), partial(_fault, rule))
 

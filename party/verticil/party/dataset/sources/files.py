@@ -1,9 +1,9 @@
 """Tables in files: one, those of a folder (also one that is partitioned by ``key=value`` folders), or those of a pattern.
 
-Promises: files are read in the order of their names, each as `verticil.party.dataset.table` reads one; columns are found by
-name, wherever they stand; a folder ``key=value`` is a column ``key``. Only the columns that are asked for are read, and memory is
-bounded by a part. When a file comes, goes or changes while the table is read, reading fails: what was read is no state that the
-table ever had. No message names a folder of a partition, whose name is a value.
+Promises: files are read in the order of their names, a CSV file as `verticil.party.dataset.sources.csv_files` does; columns are
+found by name, wherever they stand; a folder ``key=value`` is a column ``key``. Only the columns that are asked for are read, and
+memory is bounded by a part. When a file comes, goes or changes while the table is read, reading fails: what was read is no state
+that the table ever had. No message names a folder of a partition, whose name is a value.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc, parquet
 
-from verticil.party.dataset.sources.stream import ARROW_ERRORS, gathered, guarded, parts_of_batches
-from verticil.party.dataset.table import (
+from verticil.party.dataset.sources.csv_files import csv_names, csv_parts
+from verticil.party.dataset.sources.source_table import (
     ENDINGS,
     PART_ROWS,
     DatasetRule,
@@ -30,10 +30,9 @@ from verticil.party.dataset.table import (
     TextColumn,
     attempt,
     check_file,
-    csv_names,
-    csv_parts,
     unreadable,
 )
+from verticil.party.dataset.sources.stream import ARROW_ERRORS, gathered, guarded, parts_of_batches
 from verticil.shared.core.errors import DataFault, VerticilError
 from verticil.shared.documents.foreign_files.arrow_batches import LargeBatchError, check_batches
 from verticil.shared.documents.foreign_files.parquet_pages import (
@@ -55,7 +54,7 @@ def is_many(path: Path) -> bool:
 
 
 def header(rule: DatasetRule) -> tuple[str, ...]:
-    """The names of the columns that all files have, in the order of the first; raises as `table.header`."""
+    """The names of the columns that all files have, in the order of the first; raises as `open_source.header`."""
     found = [(*_names(replace(rule, path=file)), *_keys(rule, file)) for file in _files(rule)]
     others = [set(names) for names in found[1:]]
     return tuple(name for name in found[0] if all(name in names for names in others))
@@ -276,7 +275,7 @@ def _written(kind: pa.DataType) -> str:
 
 
 def is_textual(kind: pa.DataType) -> bool:
-    """Whether every value of a type of Arrow can be written as text (`verticil.party.dataset.table.text_column`)."""
+    """Whether every value of a type of Arrow can be written as text (`verticil.party.dataset.sources.texts.text_column`)."""
     types = pa.types
     if types.is_dictionary(kind):
         return is_textual(kind.value_type) and not types.is_dictionary(kind.value_type)

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from verticil.party.dataset.sources.server import POSTGRESQL
-from verticil.party.dataset.table import DatasetRule
+from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.shared.core.errors import Misuse
 
 

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, quote
 import pyarrow as pa
 
 from verticil.party.dataset.sources.reading import Cancel
+from verticil.party.dataset.sources.source_table import DatasetRule, TablePart, unreadable
 from verticil.party.dataset.sources.statement import NO_ROWS, quoted, select
 from verticil.party.dataset.sources.stream import (
     ARROW_ERRORS,
@@ -27,7 +28,6 @@ from verticil.party.dataset.sources.stream import (
     parts_of_batches,
     writes,
 )
-from verticil.party.dataset.table import DatasetRule, TablePart, unreadable
 from verticil.shared.core.errors import DataFault
 from verticil.shared.documents.foreign_files.limits import VALUE_BYTES
 
@@ -49,7 +49,7 @@ _DIRECT: Final = frozenset(
         *("date", "time", "timestamp", "timestamptz", "text", "varchar", "name"),
     }
 )
-"""Types that `verticil.party.dataset.table.text_column` writes."""
+"""Types that `verticil.party.dataset.sources.texts.text_column` writes."""
 _TEXTS: Final = frozenset({"text", "varchar"})
 """Those of them that may be long."""
 _SETTINGS: Final = {
@@ -81,12 +81,12 @@ _UNREACHABLE: Final = {
 
 
 def header(rule: DatasetRule, cancel: Cancel) -> tuple[str, ...]:
-    """Raises as `verticil.party.dataset.table.header`."""
+    """Raises as `verticil.party.dataset.sources.open_source.header`."""
     return tuple(next(guarded(_columns(rule, cancel), _errors(), partial(_fault, rule, asked=True))))
 
 
 def parts(rule: DatasetRule, wanted: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
-    """Raises as `verticil.party.dataset.table.read_parts`."""
+    """Raises as `verticil.party.dataset.sources.open_source.read_parts`."""
     return guarded(_parts(rule, wanted, cancel), _errors(), partial(_fault, rule))
 
 

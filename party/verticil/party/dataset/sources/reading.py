@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from queue import Empty, SimpleQueue
 from typing import Final, TypeVar
 
-from verticil.party.dataset.table import DatasetRule, next_of
+from verticil.party.dataset.sources.source_table import DatasetRule, next_of
 from verticil.shared.core.errors import DataFault
 
 T = TypeVar("T")

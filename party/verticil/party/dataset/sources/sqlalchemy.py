@@ -2,7 +2,7 @@
 
 Promises: one read is one statement in one transaction, which keeps a state as far as the database offers it (REPEATABLE READ,
 else SERIALIZABLE); rows come a part at a time where the driver has cursors on the server; nothing is committed. Values have
-the text of the Python type that the driver gives them (`verticil.party.dataset.table.text_of`), and none is refused.
+the text of the Python type that the driver gives them (`verticil.party.dataset.sources.texts.text_of`), and none is refused.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from verticil.party.dataset.sources.reading import Cancel
+from verticil.party.dataset.sources.source_table import DatasetRule, TablePart
 from verticil.party.dataset.sources.statement import NO_ROWS, select
 from verticil.party.dataset.sources.stream import first_that_applies, guarded, not_understood, parts_of_rows
-from verticil.party.dataset.table import DatasetRule, TablePart
 from verticil.shared.core.errors import DataFault, Misuse
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ _NAMES: Final = "a URL begins with DATABASE+DRIVER, for instance mysql+pymysql; 
 
 
 def header(rule: DatasetRule, cancel: Cancel) -> tuple[str, ...]:
-    """Raises as `verticil.party.dataset.table.header`."""
+    """Raises as `verticil.party.dataset.sources.open_source.header`."""
     return next(guarded(_names(rule, cancel), _errors(), partial(_fault, rule, asked=True)))
 
 
 def parts(rule: DatasetRule, wanted: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
-    """Raises as `verticil.party.dataset.table.read_parts`."""
+    """Raises as `verticil.party.dataset.sources.open_source.read_parts`."""
     return guarded(_parts(rule, wanted, cancel), _errors(), partial(_fault, rule))
 
 

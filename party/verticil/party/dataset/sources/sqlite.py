@@ -16,6 +16,7 @@ from typing import Final
 from urllib.parse import quote
 
 from verticil.party.dataset.sources.reading import Cancel
+from verticil.party.dataset.sources.source_table import DatasetRule, TablePart, check_file, unreadable, value_too_long
 from verticil.party.dataset.sources.statement import NO_ROWS, select
 from verticil.party.dataset.sources.stream import (
     first_that_applies,
@@ -25,7 +26,6 @@ from verticil.party.dataset.sources.stream import (
     parts_of_rows,
     writes,
 )
-from verticil.party.dataset.table import DatasetRule, TablePart, check_file, unreadable, value_too_long
 from verticil.shared.core.errors import DataFault
 from verticil.shared.documents.foreign_files.limits import STORED_VALUE_BYTES, VALUE_BYTES
 
@@ -37,13 +37,13 @@ _SECONDS: Final = 10.0
 
 
 def header(rule: DatasetRule, cancel: Cancel) -> tuple[str, ...]:
-    """Raises as `verticil.party.dataset.table.header`."""
+    """Raises as `verticil.party.dataset.sources.open_source.header`."""
     check_file(rule)
     return next(guarded(_names(rule, cancel), (sqlite3.Error,), partial(_fault, rule, asked=True)))
 
 
 def parts(rule: DatasetRule, wanted: Sequence[str], cancel: Cancel) -> Iterator[TablePart]:
-    """Raises as `verticil.party.dataset.table.read_parts`."""
+    """Raises as `verticil.party.dataset.sources.open_source.read_parts`."""
     check_file(rule)
     return guarded(_parts(rule, wanted, cancel), (sqlite3.Error,), partial(_fault, rule))
 

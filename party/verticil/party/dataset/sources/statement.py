@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from verticil.party.dataset.table import DatasetRule
+from verticil.party.dataset.sources.source_table import DatasetRule
 
 NO_ROWS: Final = " WHERE 1 = 0"
 """Behind a statement: its columns, and none of its rows."""

@@ -16,19 +16,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from verticil.party.dataset.table import (
+from verticil.party.dataset.sources.source_table import (
     PART_ROWS,
     DatasetRule,
     TablePart,
     TextColumn,
-    byte_lengths,
-    first_long,
     next_of,
-    text_column,
-    text_of,
     unreadable,
     value_too_long,
 )
+from verticil.party.dataset.sources.texts import byte_lengths, first_long, text_column, text_of
 from verticil.shared.core.errors import DataFault, VerticilError
 from verticil.shared.documents.foreign_files.limits import PART_BYTES, VALUE_BYTES
 

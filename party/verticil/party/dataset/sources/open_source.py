@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -9,10 +10,11 @@ from contextlib import closing
 from typing import Final, Protocol, TypeVar
 
 from verticil.party.dataset.sources import files
+from verticil.party.dataset.sources.csv_files import check_delimiter
 from verticil.party.dataset.sources.packages import require_package
 from verticil.party.dataset.sources.reading import LONGEST_SECONDS, Cancel, read
 from verticil.party.dataset.sources.server import POSTGRESQL
-from verticil.party.dataset.table import DatasetRule, TablePart
+from verticil.party.dataset.sources.source_table import DatasetRule, TablePart
 from verticil.shared.core.errors import DataFault
 
 T = TypeVar("T")
@@ -28,7 +30,12 @@ class _Database(Protocol):
 
 
 def header(rule: DatasetRule) -> tuple[str, ...]:
-    """See `verticil.party.dataset.table.header`."""
+    """Return the names of the table's columns, in order.
+
+    Raises:
+        DataFault: DATA_FILE_MISSING, DATA_UNREADABLE, DATA_EMPTY or DATA_INTERRUPTED.
+        Misuse, DataFault: a server's credentials are not there (`verticil.party.dataset.sources.server`).
+    """
     require_package(rule)
     if (database := _database(rule)) is None:
         return files.header(rule)
@@ -58,12 +65,60 @@ def _check_names(rule: DatasetRule, names: Sequence[str]) -> None:
         )
 
 
-def parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
-    """See `verticil.party.dataset.table.read_parts`."""
+def read_parts(rule: DatasetRule, sources: Sequence[str]) -> Iterator[TablePart]:
+    """Read the table's rows, part by part.
+
+    Args:
+        rule: the table.
+        sources: the columns to read; all are there (see `missing_columns`).
+
+    Raises:
+        DataFault: DATA_UNREADABLE, DATA_INTERRUPTED (also DATA_FILE_MISSING).
+        Misuse, DataFault: as `header`.
+    """
     require_package(rule)
+    wanted = list(dict.fromkeys(sources))
     if (database := _database(rule)) is None:
         return files.parts(rule, wanted)
     return _read(rule, lambda cancel: database.parts(rule, wanted, cancel))
+
+
+def missing_columns(rule: DatasetRule, names: Sequence[str], wanted: Sequence[str]) -> DataFault | None:
+    """The fault of a table with columns `names` in which some of the `wanted` ones are absent; None when all are there.
+
+    Raises:
+        DataFault: DATA_UNREADABLE, another delimiter is in use, or a wanted column occurs twice.
+    """
+    file = rule.name
+    seen = Counter(names)
+    for name in wanted:
+        if seen[name] > 1:
+            raise DataFault("DATA_UNREADABLE", f"{file}: column '{name}' occurs {seen[name]} times, expected once")
+    absent = [name for name in wanted if name not in seen]
+    if not absent:
+        return None
+    if len(absent) == len(set(wanted)) and rule.format == "csv":
+        check_delimiter(rule, wanted)
+    near: list[str] = []
+    if len(absent) < len(set(wanted)):  # else the first row may well be data, and is not quoted
+        free = {name.casefold(): name for name in names if name not in wanted}
+        for name in absent:
+            near += [f"'{free[match]}' for '{name}'?" for match in difflib.get_close_matches(name.casefold(), free, 1)]
+        hint = " ".join(near) or "name the local column with source in [dataset.NAME.columns.VARIABLE]"
+    else:
+        hint = "is the first row a header, and is the delimiter right?"
+    listed = ", ".join(f"'{name}'" for name in absent)
+    return DataFault(
+        "DATA_COLUMN_MISSING", f"{file}: no column {listed}; the table has {len(names)} columns", hint=hint
+    )
+
+
+def rows_in_footer(rule: DatasetRule) -> int:
+    """Return how many rows a Parquet file says that it has, before any is read; 0: another format, or no such file.
+
+    A file that says too few is found out while it is read.
+    """
+    return files.rows_in_footer(rule) if rule.format == "parquet" else 0
 
 
 def _read(rule: DatasetRule, items: Callable[[Cancel], Iterator[T]]) -> Generator[T]:

@@ -1,0 +1,223 @@
+"""Rows of one CSV file as columns of texts, part by part.
+
+Promises: a row with too many or too few fields is counted and left out, never shifted or filled; bytes that are no UTF-8 become
+lone surrogates, which no declared text has, so that one value cannot keep a column from being read (a file in another encoding is
+decoded as a whole, whatever is read of it). Header names are quoted only when some expected column shows that the first row is a
+header, and exceptions of the libraries, which quote rows, are never chained.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+
+from verticil.party.dataset.sources.source_table import (
+    DatasetRule,
+    TablePart,
+    attempt,
+    next_of,
+    unreadable,
+    value_too_long,
+)
+from verticil.party.dataset.sources.texts import byte_lengths, first_long, text_column
+from verticil.shared.core.errors import DataFault
+from verticil.shared.documents.foreign_files.limits import VALUE_BYTES
+
+_BLOCK_BYTES: Final = 1 << 19  # a CSV part, of which Arrow reads 32 ahead
+_LONGEST_ROW: Final = 4 << 20  # the part where a row is longer than that
+_LEAST_ROWS: Final = 4096  # of a part that more is to follow
+DELIMITERS: Final = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
+
+
+def csv_names(rule: DatasetRule) -> tuple[str, ...]:
+    """The names in the first row of one CSV file; raises as `header`."""
+    names = _csv_header(rule, rule.delimiter)
+    if not names:
+        raise DataFault("DATA_EMPTY", f"{rule.name}: no row, expected a header and one row for each person")
+    return names
+
+
+def _csv_header(rule: DatasetRule, delimiter: str) -> tuple[str, ...]:
+    rows = attempt(lambda: _first_rows(rule, delimiter, 1), csv.Error, OSError, UnicodeError)
+    if rows is None:
+        hint = "is it a CSV file in the encoding that party.toml names?"
+        raise unreadable(rule, "the header cannot be read", hint=hint)
+    return tuple(rows[0]) if rows else ()
+
+
+def _first_rows(rule: DatasetRule, delimiter: str, n_rows: int) -> list[list[str]]:
+    # Undecodable bytes are replaced here: what is wrong with a row is for the reader of all rows to say.
+    encoding = "utf-8-sig" if codecs.lookup(rule.encoding).name == "utf-8" else rule.encoding
+    with rule.path.open(encoding=encoding, errors="replace", newline="") as file:
+        lines = iter(partial(file.readline, _LONGEST_ROW), "")
+        return list(islice(filter(None, csv.reader(lines, delimiter=delimiter)), n_rows))
+
+
+def check_delimiter(rule: DatasetRule, wanted: Sequence[str]) -> None:
+    """Refuse a file whose header has some of the `wanted` columns only if another delimiter separates them.
+
+    Raises:
+        DataFault: DATA_UNREADABLE.
+    """
+    for delimiter, spoken in DELIMITERS.items():
+        found = len(set(wanted) & set(_csv_header(rule, delimiter)))
+        if found and delimiter != rule.delimiter:
+            written = '"\\t"' if delimiter == "\t" else f'"{delimiter}"'
+            got = DELIMITERS.get(rule.delimiter, f"'{rule.delimiter}'")
+            raise unreadable(
+                rule,
+                f"wrong delimiter: with {got} none of {len(set(wanted))} expected columns is found, with {spoken} {found}",
+                hint=f"set delimiter = {written} in [dataset.NAME] of party.toml, or write the table with {got}",
+            )
+
+
+def csv_parts(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[TablePart]:
+    """The rows of one CSV file; raises as `read_parts`."""
+    held, ragged = list[pa.RecordBatch](), list[int]()
+    for rows, left_out in _csv_batches(rule, wanted):
+        for batch in rows:
+            if any(first_long(column, byte_lengths(column)) is not None for column in batch.columns):
+                raise _why_unreadable(rule, wanted)
+        held += rows
+        ragged += left_out
+        if sum(map(len, held)) >= _LEAST_ROWS:
+            yield _csv_part(wanted, held, ragged)
+            held, ragged = [], []
+    if held or ragged:
+        yield _csv_part(wanted, held, ragged)
+
+
+def _csv_part(wanted: Sequence[str], held: Sequence[pa.RecordBatch], ragged: Sequence[int]) -> TablePart:
+    """Rows that were read one behind the other, and the numbers of those that were left out among them."""
+    columns: list[pa.Array] = held[0].columns if held else []
+    if len(held) > 1:
+        columns = [one.combine_chunks() for one in pa.Table.from_batches(held).unify_dictionaries().columns]
+    return TablePart(
+        n_rows=sum(map(len, held)),
+        columns=dict(zip(wanted, map(text_column, columns), strict=bool(held))),
+        n_ragged=len(ragged),
+        first_ragged=ragged[0] if ragged else None,
+    )
+
+
+def _csv_batches(rule: DatasetRule, wanted: Sequence[str]) -> Iterator[tuple[list[pa.RecordBatch], list[int]]]:
+    """Rows of a block, none at the end, and the numbers of rows that were left out meanwhile; raises as `read_parts`."""
+    if len(attempt(lambda: _first_rows(rule, rule.delimiter, 2), csv.Error, OSError, UnicodeError) or "??") < 2:
+        return  # the reader takes a header without a line end for a damaged file
+    errors = (pa.ArrowException, ValueError, OSError)
+    n_rows = told = 0  # that were handed out; the last row of them that was left out
+    for block_bytes in (_BLOCK_BYTES, _LONGEST_ROW):
+        ragged: list[int] = []
+        reader = attempt(partial(_csv_reader, rule, wanted, block_bytes, told, ragged), *errors)
+        again = n_rows
+        while reader is not None and (found := attempt(partial(next_of, reader), *errors)) is not None:
+            rows = [part[again:] for part in found]
+            again = max(0, again - sum(map(len, found)))
+            n_rows, told = n_rows + sum(map(len, rows)), max([told, *ragged])
+            yield rows, [*ragged]
+            ragged.clear()
+            if not found:
+                return
+    raise _why_unreadable(rule, wanted)
+
+
+def _csv_reader(
+    rule: DatasetRule, wanted: Sequence[str], block_bytes: int, told: int, ragged: list[int]
+) -> arrow_csv.CSVStreamingReader:
+    """Reads a file in blocks of so many bytes; numbers of rows behind `told` that are left out are added to `ragged`."""
+
+    def leave_out(row: arrow_csv.InvalidRow) -> str:
+        if row.number > told:
+            ragged.append(row.number)
+        return "skip"
+
+    return arrow_csv.open_csv(
+        rule.path,
+        # One thread: rows are then numbered, and a party's machine has other work.
+        read_options=arrow_csv.ReadOptions(use_threads=False, block_size=block_bytes, encoding=rule.encoding),
+        parse_options=arrow_csv.ParseOptions(
+            delimiter=rule.delimiter, newlines_in_values=True, invalid_row_handler=leave_out
+        ),
+        convert_options=arrow_csv.ConvertOptions(
+            include_columns=wanted,
+            column_types=dict.fromkeys(wanted, pa.dictionary(pa.int32(), pa.string())),
+            null_values=[],
+            strings_can_be_null=False,
+            check_utf8=False,
+        ),
+    )
+
+
+def _why_unreadable(rule: DatasetRule, wanted: Sequence[str]) -> DataFault:
+    position = undecodable(rule)
+    if position is not None:
+        return unreadable(
+            rule,
+            f"not {rule.encoding} at byte {position}",
+            hint='set encoding in [dataset.NAME], for instance "latin-1" or "cp1252", or convert the file',
+        )
+    if (place := _long_value(rule, wanted)) is not None:
+        return value_too_long(rule, *place)
+    return unreadable(
+        rule,
+        f"not readable as CSV: a row is longer than {_LONGEST_ROW >> 20} MiB or cut off",
+        hint="is there a quotation mark that is never closed?",
+    )
+
+
+def _long_value(rule: DatasetRule, wanted: Sequence[str]) -> tuple[str, int] | None:
+    """Return column and row of the first value above `VALUE_BYTES` in a CSV file, which is read a piece at a time."""
+    names = csv_names(rule)
+    marks = re.compile(f'[\r\n"{re.escape(rule.delimiter)}]')
+    column = size = 0
+    row, is_quoted, is_empty = 1, False, True
+    with rule.path.open(encoding=rule.encoding, errors="surrogateescape", newline="") as file:
+        for piece in iter(partial(file.read, 1 << 20), ""):
+            start = 0
+            for mark in [*marks.finditer(piece), None]:
+                end = len(piece) if mark is None else mark.start()
+                size += len(piece[start:end].encode("utf-8", "surrogatepass"))
+                is_empty = is_empty and not size
+                if size > VALUE_BYTES and column < len(names) and names[column] in wanted:
+                    return names[column], row
+                if mark is None:
+                    break
+                sign, start = mark.group(), mark.end()
+                if sign == '"':
+                    is_quoted = not is_quoted
+                elif is_quoted:
+                    size += 1
+                elif sign == rule.delimiter:
+                    column, size, is_empty = column + 1, 0, False
+                else:
+                    row += not is_empty
+                    column, size, is_empty = 0, 0, True
+    return None
+
+
+def undecodable(rule: DatasetRule) -> int | None:
+    """Position of the first byte that is not in the declared encoding."""
+    decoder = codecs.getincrementaldecoder(rule.encoding)()
+    consumed = 0
+    try:
+        with rule.path.open("rb") as file:
+            while True:
+                chunk = file.read(1 << 20)
+                pending = len(decoder.getstate()[0])
+                try:
+                    decoder.decode(chunk, final=not chunk)
+                except UnicodeDecodeError as error:
+                    return consumed - pending + error.start
+                if not chunk:
+                    return None
+                consumed += len(chunk)
+    except OSError:
+        return None
