@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 from figure import Figure, cpu_seconds
 
-from verticil.miner.learning.counting import all_pair_tables
-from verticil.miner.learning.scores import pair_scores
+from verticil.miner.learning.scoring.counting import all_pair_tables
+from verticil.miner.learning.scoring.scores import pair_scores
 from verticil.shared.core.arrays import Codes
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.estimation.design import ColumnUnit

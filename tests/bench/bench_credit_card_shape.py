@@ -14,7 +14,7 @@ import numpy as np
 from figure import Figure, cpu_seconds
 
 from verticil.miner.learning.learn import learn
-from verticil.miner.learning.scores import pair_scores
+from verticil.miner.learning.scoring.scores import pair_scores
 from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.protocol import SearchProblem, run_search
 from verticil.miner.learning.selection import search_columns

@@ -20,7 +20,7 @@ import pandas as pd
 from bench_structures import Codes, adult, read_bif, study_of
 from figure import Figure, not_run
 
-from verticil.miner.learning.scores import FamilyScores
+from verticil.miner.learning.scoring.scores import FamilyScores
 from verticil.miner.learning.selection import Found, search_columns
 from verticil.miner.learning.structure import Search
 from verticil.shared.mechanisms.transition import identity, quantize

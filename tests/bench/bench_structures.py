@@ -18,7 +18,7 @@ from figure import Figure
 from numpy.typing import NDArray
 
 from verticil.experiments.hittmeir import datasets
-from verticil.miner.learning.counting import all_pair_tables
+from verticil.miner.learning.scoring.counting import all_pair_tables
 from verticil.miner.learning.selection import CANDIDATES, Found, search_columns
 from verticil.miner.learning.structure import Search
 from verticil.shared.mechanisms.transition import quantize, symmetric

@@ -23,7 +23,7 @@ from bench_structures import Bif, read_bif
 from numpy.typing import NDArray
 
 from verticil.experiments.hittmeir import datasets
-from verticil.miner.learning.counting import all_pair_tables
+from verticil.miner.learning.scoring.counting import all_pair_tables
 from verticil.party.dataset.encoding import Codebook
 from verticil.shared.numerics.model.elimination import summed
 from verticil.shared.numerics.model.schema import Schema, Variable

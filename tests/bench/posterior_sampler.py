@@ -21,7 +21,7 @@ from run import report
 
 from support.posterior import plain_redraw
 from verticil.miner.learning.posterior.scores import PosteriorScores
-from verticil.miner.learning.tables import FamilyTables
+from verticil.miner.learning.scoring.tables import FamilyTables
 from verticil.shared.mechanisms.transition import identity, quantize
 from verticil.shared.numerics.estimation.design import ColumnUnit
 from verticil.shared.numerics.posterior import kernels

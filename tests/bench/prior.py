@@ -45,8 +45,8 @@ from bench_structures import Bif, Codes, randomized, read_bif, study_of
 from numpy.typing import NDArray
 
 from verticil.miner.learning import selection
-from verticil.miner.learning.counting import all_pair_tables
-from verticil.miner.learning.scores import FamilyScores
+from verticil.miner.learning.scoring.counting import all_pair_tables
+from verticil.miner.learning.scoring.scores import FamilyScores
 from verticil.miner.learning.selection import Found, search_columns
 from verticil.miner.learning.structure import Search, search_problem
 from verticil.shared.mechanisms.transition import identity, quantize

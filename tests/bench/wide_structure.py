@@ -103,7 +103,7 @@ def one(search: str, copies: int, records: int, epsilon: float | None, folder: P
         study = read_study(path)
         released = columns if epsilon is None else randomized(columns, study, np.random.default_rng(2))
         if search == "pairs":
-            from verticil.miner.learning.scores import pair_scores
+            from verticil.miner.learning.scoring.scores import pair_scores
 
             units = [study.column_unit(index) for index in range(len(study.units))]
             return pair_scores(released, units, study.schema.n_states)

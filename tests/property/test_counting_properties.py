@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from verticil.miner.learning import counting, groups
-from verticil.miner.learning.counting import GROUP_CELLS, all_pair_tables, family_tables, pair_groups
+from verticil.miner.learning.scoring import counting, groups
+from verticil.miner.learning.scoring.counting import GROUP_CELLS, all_pair_tables, family_tables, pair_groups
 from verticil.shared.numerics.estimation import contingency
 
 STATES = st.one_of(st.integers(1, 6), st.integers(1, 40), st.sampled_from((255, 256, 257, 1000)))

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from support import studies
+from verticil.miner.learning.scoring.strength import edge_strengths
+from verticil.miner.learning.scoring.tables import FamilyTables
 from verticil.miner.learning.search.protocol import UNINTERRUPTED
 from verticil.miner.learning.selection import search_columns
-from verticil.miner.learning.strength import edge_strengths
-from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import CONFIRMED
 from verticil.shared.study.document import Study

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from numba.core import caching
 
-from verticil.miner.learning import kernels as counting_kernels
 from verticil.miner.learning import row_kernels
 from verticil.miner.learning.compiling import compile_kernels
-from verticil.miner.learning.counting import all_pair_tables
+from verticil.miner.learning.scoring import kernels as counting_kernels
+from verticil.miner.learning.scoring.counting import all_pair_tables
 from verticil.miner.learning.search.compiled import genetic, orders
 from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.order import OrderSearch

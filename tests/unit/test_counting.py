@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from verticil.miner.learning import counting, groups
-from verticil.miner.learning.counting import PairTables, all_pair_tables, family_table
+from verticil.miner.learning.scoring import counting, groups
+from verticil.miner.learning.scoring.counting import PairTables, all_pair_tables, family_table
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.estimation import contingency

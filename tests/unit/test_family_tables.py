@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-from verticil.miner.learning import counting
-from verticil.miner.learning.counting import design_tables, family_table, family_tables
-from verticil.miner.learning.tables import FamilyTables
+from verticil.miner.learning.scoring import counting
+from verticil.miner.learning.scoring.counting import design_tables, family_table, family_tables
+from verticil.miner.learning.scoring.tables import FamilyTables
 from verticil.shared.core.errors import DataFault
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
@@ -55,7 +55,7 @@ def counts(monkeypatch) -> list[FamilyDesign]:
         counted.extend(designs)
         return design_tables(columns, designs, **options)
 
-    monkeypatch.setattr("verticil.miner.learning.tables.design_tables", noted)
+    monkeypatch.setattr("verticil.miner.learning.scoring.tables.design_tables", noted)
     return counted
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from verticil.miner.learning.scores import pair_scores
+from verticil.miner.learning.scoring.scores import pair_scores
 from verticil.miner.storage.linkage import first_disorder, intersect, read_list
 from verticil.party.audit import common_sets
 from verticil.party.audit.common_sets import CommonSets

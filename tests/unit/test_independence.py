@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, chi2_contingency
 
-from verticil.miner.learning.counting import all_pair_tables
-from verticil.miner.learning.scores import pair_scores
+from verticil.miner.learning.scoring.counting import all_pair_tables
+from verticil.miner.learning.scoring.scores import pair_scores
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import binary, identity, quantize, symmetric
 from verticil.shared.numerics.estimation import independence

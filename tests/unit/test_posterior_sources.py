@@ -17,7 +17,8 @@ from verticil.miner.learning.posterior.draws import band
 from verticil.miner.learning.posterior.graphs import MOST_FULL_PLAIN, candidate_parents, consensus, mixed_graphs
 from verticil.miner.learning.posterior.outcome import statistic
 from verticil.miner.learning.posterior.scores import PosteriorScores
-from verticil.miner.learning.scores import PairScores, pair_scores
+from verticil.miner.learning.scoring.scores import PairScores, pair_scores
+from verticil.miner.learning.scoring.tables import FamilyTables
 from verticil.miner.learning.search.protocol import (
     UNINTERRUPTED,
     Checkpoint,
@@ -28,7 +29,6 @@ from verticil.miner.learning.search.protocol import (
     Stages,
 )
 from verticil.miner.learning.structure import search_problem
-from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.estimation.design import as_design
 from verticil.shared.numerics.joint.replicates import redrawn

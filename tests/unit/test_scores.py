@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2_contingency
 
-from verticil.miner.learning.counting import PairTables, all_pair_tables
-from verticil.miner.learning.scores import PairScores, pair_scores
+from verticil.miner.learning.scoring.counting import PairTables, all_pair_tables
+from verticil.miner.learning.scoring.scores import PairScores, pair_scores
 from verticil.shared.mechanisms.transition import Transition, binary, identity, quantize, symmetric
 from verticil.shared.numerics.estimation import axes
 from verticil.shared.numerics.estimation.design import ColumnUnit

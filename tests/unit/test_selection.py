@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from support import studies
-from verticil.miner.learning import groups
 from verticil.miner.learning.held_out import BLOCKS, HeldOut, check_pairs, quick_network, sample_of
 from verticil.miner.learning.learn import learn
+from verticil.miner.learning.scoring import groups
+from verticil.miner.learning.scoring.tables import FamilyTables
 from verticil.miner.learning.search.protocol import (
     UNINTERRUPTED,
     Checkpoint,
@@ -24,7 +25,6 @@ from verticil.miner.learning.search.protocol import (
 )
 from verticil.miner.learning.selection import CANDIDATES, Candidate, Found, chosen, search_columns
 from verticil.miner.learning.structure import Search, find_structure
-from verticil.miner.learning.tables import FamilyTables
 from verticil.miner.storage.checkpoint import CheckpointFile, resumed
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.estimation.design import ColumnUnit
@@ -159,9 +159,9 @@ def test_the_exact_search_over_orders_keeps_the_promise_and_its_mask_is_what_kee
 @pytest.mark.parametrize("method", ["genetic", "greedy", "auto"])
 def test_the_network_is_the_same_on_one_and_on_two_threads(method, monkeypatch):
     """Small blocks and no threshold, so that the compiled kernel counts everything and has something to share out."""
-    monkeypatch.setattr("verticil.miner.learning.counting.KERNEL_FROM", 0)
-    monkeypatch.setattr("verticil.miner.learning.groups._THREADED_FROM", 0)
-    monkeypatch.setattr("verticil.miner.learning.groups.BLOCK_RECORDS", 4096)
+    monkeypatch.setattr("verticil.miner.learning.scoring.counting.KERNEL_FROM", 0)
+    monkeypatch.setattr("verticil.miner.learning.scoring.groups._THREADED_FROM", 0)
+    monkeypatch.setattr("verticil.miner.learning.scoring.groups.BLOCK_RECORDS", 4096)
     study = study_of(2.0, method=method, score="auto" if method == "auto" else "mutual-information")
     columns = columns_of(study)
     pools: list[int] = []
@@ -171,10 +171,12 @@ def test_the_network_is_the_same_on_one_and_on_two_threads(method, monkeypatch):
         pools.append(threads)
         return made(threads, **names)
 
-    monkeypatch.setattr("verticil.miner.learning.groups.ThreadPoolExecutor", counting)
+    monkeypatch.setattr("verticil.miner.learning.scoring.groups.ThreadPoolExecutor", counting)
     answers = []
     for processors in (1, 2):
-        monkeypatch.setattr("verticil.miner.learning.groups.processors", lambda processors=processors: processors)
+        monkeypatch.setattr(
+            "verticil.miner.learning.scoring.groups.processors", lambda processors=processors: processors
+        )
         answers.append(answer(found_by(study, columns)))
         assert bool(pools) == (processors == 2)
     assert answers[0] == answers[1]

@@ -8,7 +8,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from verticil.evaluate.measures.utility import CLASSIFIERS, Labelled, f_score, utility
-from verticil.miner.learning.scores import JointInformation
+from verticil.miner.learning.scoring.scores import JointInformation
 from verticil.shared.numerics.estimation.contingency import family_table
 from verticil.shared.numerics.estimation.information import plug_in_information
 

@@ -10,9 +10,9 @@ import pytest
 
 from support.documents import study_toml
 from verticil.miner.learning import held_out
-from verticil.miner.learning.counting import all_pair_tables
 from verticil.miner.learning.held_out import HeldOut
 from verticil.miner.learning.learn import learn
+from verticil.miner.learning.scoring.counting import all_pair_tables
 from verticil.miner.learning.search.tree import maximum_branching
 from verticil.shared.core.errors import Misuse
 from verticil.shared.mechanisms.transition import identity, quantize

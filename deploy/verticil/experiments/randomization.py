@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.experiments.published import Design, PrintedNetwork, as_network
-from verticil.miner.learning.counting import family_table
+from verticil.miner.learning.scoring.counting import family_table
 from verticil.party.dataset.perturb import perturb, record_tags
 from verticil.shared.core.arrays import Codes, Ints
 from verticil.shared.mechanisms.transition import Transition, identity, quantize

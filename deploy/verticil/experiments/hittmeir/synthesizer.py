@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.miner.learning.compiling import compile_kernels
-from verticil.miner.learning.counting import all_pair_tables, family_counts
-from verticil.miner.learning.scores import JointInformation, pair_scores
+from verticil.miner.learning.scoring.counting import all_pair_tables, family_counts
+from verticil.miner.learning.scoring.scores import JointInformation, pair_scores
 from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.greedy import GreedySearch
 from verticil.miner.learning.search.protocol import SearchProblem, SearchResult, run_search

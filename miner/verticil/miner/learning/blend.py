@@ -41,10 +41,10 @@ from typing import Final
 
 import numpy as np
 
-from verticil.miner.learning.counting import all_pair_tables
 from verticil.miner.learning.held_out import quick_network
 from verticil.miner.learning.model_tables import ModelTables, observed_of
-from verticil.miner.learning.tables import FamilyTables
+from verticil.miner.learning.scoring.counting import all_pair_tables
+from verticil.miner.learning.scoring.tables import FamilyTables
 from verticil.miner.learning.whole_rows import source_of_records
 from verticil.shared.core.arrays import Codes, Floats, distinct_rows
 from verticil.shared.numerics.estimation.estimators import inverse_estimate

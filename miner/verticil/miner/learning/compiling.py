@@ -11,12 +11,12 @@ from typing import Final
 
 import numpy as np
 
-from verticil.miner.learning.counting import all_pair_tables
 from verticil.miner.learning.held_out import quick_network
+from verticil.miner.learning.scoring.counting import all_pair_tables
+from verticil.miner.learning.scoring.tables import FamilyTables
 from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.order import OrderSearch
 from verticil.miner.learning.search.protocol import SearchProblem, run_search
-from verticil.miner.learning.tables import FamilyTables
 from verticil.miner.learning.whole_rows import fitted
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.estimation.design import ColumnUnit

@@ -32,9 +32,9 @@ from verticil.miner.learning.posterior.draws import drawing, matched
 from verticil.miner.learning.posterior.graphs import Sampled, mixed_graphs
 from verticil.miner.learning.posterior.outcome import posterior_of
 from verticil.miner.learning.posterior.scores import PosteriorScores, local_score
-from verticil.miner.learning.scores import PairScores
+from verticil.miner.learning.scoring.scores import PairScores
+from verticil.miner.learning.scoring.strength import EdgeStrength
 from verticil.miner.learning.search.protocol import UNINTERRUPTED, Interruption, SearchResult, Stages
-from verticil.miner.learning.strength import EdgeStrength
 from verticil.miner.learning.structure import Search, run_method, search_problem
 from verticil.shared.core.arrays import Bools, Floats
 from verticil.shared.core.errors import DataFault

@@ -26,9 +26,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.counting import MAX_PAIR_CELLS, all_pair_tables, family_counts, family_tables
-from verticil.miner.learning.scores import PairScores
-from verticil.miner.learning.tables import FamilyTables
+from verticil.miner.learning.scoring.counting import MAX_PAIR_CELLS, all_pair_tables, family_counts, family_tables
+from verticil.miner.learning.scoring.scores import PairScores
+from verticil.miner.learning.scoring.tables import FamilyTables
 from verticil.shared.core.arrays import Codes, Counts, Floats
 from verticil.shared.numerics.estimation.axes import apply_axes, plogp
 from verticil.shared.numerics.estimation.design import ColumnUnit, family_design

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning import counting
 from verticil.miner.learning.held_out import PairCheck, check_pairs, sample_of
 from verticil.miner.learning.joint import asks_for_joint, joint_of_columns
 from verticil.miner.learning.posterior.draws import concentrations, drawing, drawing_with_counts
@@ -27,12 +26,13 @@ from verticil.miner.learning.posterior.incomplete import (
     pooled_strengths,
 )
 from verticil.miner.learning.posterior.outcome import posterior_of
-from verticil.miner.learning.scores import FamilyScores, PairScores
+from verticil.miner.learning.scoring import counting
+from verticil.miner.learning.scoring.scores import FamilyScores, PairScores
+from verticil.miner.learning.scoring.strength import EdgeStrength, edge_strengths
+from verticil.miner.learning.scoring.tables import FamilyTables
 from verticil.miner.learning.search.protocol import UNINTERRUPTED, Interruption, SearchResult, Stages
 from verticil.miner.learning.selection import Candidate, Found, search_columns
-from verticil.miner.learning.strength import EdgeStrength, edge_strengths
 from verticil.miner.learning.structure import Search
-from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.core.arrays import Codes, Counts
 from verticil.shared.core.errors import DataFault
 from verticil.shared.numerics.estimation import parameters

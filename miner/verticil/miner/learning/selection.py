@@ -52,7 +52,8 @@ from verticil.miner.learning.held_out import HeldOut, check_pairs, quick_network
 from verticil.miner.learning.posterior.graphs import Sampled, sampled_graphs
 from verticil.miner.learning.posterior.incomplete import Completed, completed_graphs
 from verticil.miner.learning.posterior.scores import PosteriorScores, local_score
-from verticil.miner.learning.scores import FamilyScores, PairScores, pair_scores
+from verticil.miner.learning.scoring.scores import FamilyScores, PairScores, pair_scores
+from verticil.miner.learning.scoring.tables import FamilyTables
 from verticil.miner.learning.search.protocol import (
     UNINTERRUPTED,
     Checkpoint,
@@ -63,7 +64,6 @@ from verticil.miner.learning.search.protocol import (
     SearchResult,
 )
 from verticil.miner.learning.structure import ALL_PAIRS, Search, run_method, search_problem
-from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.core.arrays import Codes
 from verticil.shared.numerics.estimation.design import ColumnUnit, family_design
 from verticil.shared.numerics.estimation.unit_axis import contrast_factor

@@ -16,7 +16,7 @@ from typing import Final, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.scores import FamilyScores, PairScores
+from verticil.miner.learning.scoring.scores import FamilyScores, PairScores
 from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.greedy import GreedySearch
 from verticil.miner.learning.search.hill_climb import HillClimbSearch

@@ -49,9 +49,9 @@ from verticil.shared.study.structure_document import NANONATS, structure_body
 
 if TYPE_CHECKING:
     from verticil.miner.learning.held_out import PairCheck
+    from verticil.miner.learning.scoring.strength import EdgeStrength
     from verticil.miner.learning.search.protocol import SearchResult
     from verticil.miner.learning.selection import Candidate
-    from verticil.miner.learning.strength import EdgeStrength
     from verticil.miner.learning.structure import Search
     from verticil.shared.numerics.joint.estimate import JointEstimate
     from verticil.shared.numerics.model.joint import JointModel

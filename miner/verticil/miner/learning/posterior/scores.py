@@ -26,9 +26,9 @@ from typing import Final
 
 import numpy as np
 
-from verticil.miner.learning.scores import EM_STEPS
+from verticil.miner.learning.scoring.scores import EM_STEPS
+from verticil.miner.learning.scoring.tables import FamilyTables
 from verticil.miner.learning.search.protocol import remember
-from verticil.miner.learning.tables import FamilyTables
 from verticil.shared.core.arrays import Counts, Floats
 from verticil.shared.numerics.estimation.design import FamilyDesign
 from verticil.shared.numerics.estimation.estimators import em_projection, em_start, em_tables

@@ -15,7 +15,7 @@ from typing import Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.miner.learning.counting import KERNEL_FROM, MAX_PAIR_CELLS, design_tables
+from verticil.miner.learning.scoring.counting import KERNEL_FROM, MAX_PAIR_CELLS, design_tables
 from verticil.miner.learning.search.protocol import remember
 from verticil.shared.core.arrays import Codes, Counts
 from verticil.shared.core.errors import DataFault

@@ -211,7 +211,7 @@ def _count(
             raise
         return tables
 
-    from verticil.miner.learning import kernels
+    from verticil.miner.learning.scoring import kernels
 
     if threads == 1:
         return share(0)
