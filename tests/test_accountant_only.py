@@ -57,7 +57,7 @@ EXCEPTIONS: Mapping[str, str] = {
     "verticil.party.protocol.peer.learning:_store_shared": "names the noise in the ledger's digest of it",
     # a limit, or a figure that is rounded for people
     "verticil.party.config:_policy": "the lifetime limit of delta that holds where party.toml states none",
-    "verticil.shared.release.report.wording:factor": "e to the epsilon that it is given, rounded up, in words",
+    "verticil.shared.release.wording:factor": "e to the epsilon that it is given, rounded up, in words",
     "verticil.curator.study:changes": "names what the noise was made for, beside the account: a person who is added or removed",
     "verticil.experiments.privbayes.claims": "holds points of the paper's curves against those of a run",
     "verticil.cli.party:_at_least": "rounds down what the accountant leaves",

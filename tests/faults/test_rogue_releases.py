@@ -24,7 +24,8 @@ from verticil.party.site import Site
 from verticil.shared.core.errors import PeerFault
 from verticil.shared.documents.record import canonical_json
 from verticil.shared.federation.transport.chunks import make_chunks, plain_data
-from verticil.shared.release import bundle, download, records
+from verticil.shared.release import download, records
+from verticil.shared.release.folder import writing
 from verticil.shared.study.states import State
 from verticil.shared.synthesis import synthesis
 from verticil.wire.v1 import common_pb2, coordinator_pb2
@@ -134,9 +135,9 @@ def _of_another_network(network: Any, codes: list[Any]) -> Any:
 
 
 def _longer_parquet(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = bundle.write_parquet
+    honest = writing.write_parquet
     monkeypatch.setattr(
-        bundle, "write_parquet", lambda frames, path, **rest: honest(pd.concat([*frames] * 2), path, **rest)
+        writing, "write_parquet", lambda frames, path, **rest: honest(pd.concat([*frames] * 2), path, **rest)
     )
 
 

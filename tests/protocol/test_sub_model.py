@@ -20,7 +20,7 @@ from verticil.shared.core.errors import DataFault, GateFailed, VerticilError
 from verticil.shared.documents.record import canonical_json
 from verticil.shared.federation.alignment.statements import common_body
 from verticil.shared.numerics.model.schema import Schema
-from verticil.shared.release.bundle import sign_release
+from verticil.shared.release.manifest import sign_release
 from verticil.shared.release.verification import verify_release
 from verticil.shared.storage import durable
 from verticil.shared.study import canonical

@@ -73,11 +73,11 @@ from verticil.shared.numerics.knowledge.turtle import read_turtle
 from verticil.shared.numerics.model.artifact import pack, unpack
 from verticil.shared.numerics.model.joint import JointModel
 from verticil.shared.numerics.model.network import PairEstimate
-from verticil.shared.release.bundle import sign_release, write_release
 from verticil.shared.release.evidence import (
     Countersignature,
     read_countersignature,
 )
+from verticil.shared.release.folder.writing import write_release
 from verticil.shared.release.formats import model_json
 from verticil.shared.release.formats import posterior as posterior_json
 from verticil.shared.release.formats.deletion import (
@@ -89,6 +89,7 @@ from verticil.shared.release.formats.deletion import (
     parse_peer_deletion,
     parse_peer_holding,
 )
+from verticil.shared.release.manifest import sign_release
 from verticil.shared.release.statement import parse_statement, statement_body
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical

@@ -22,7 +22,7 @@ from verticil.party.site import Site as PartySite
 from verticil.shared.core.errors import GateFailed, Misuse, PeerFault
 from verticil.shared.federation.transport.interface import Peer
 from verticil.shared.privacy import events
-from verticil.shared.release.bundle import MANIFEST
+from verticil.shared.release.manifest import MANIFEST
 from verticil.shared.release.protocols import RELEASES
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.protocols import PROTOCOLS

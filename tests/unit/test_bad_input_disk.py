@@ -31,7 +31,7 @@ from verticil.party.storage.database import Database
 from verticil.party.storage.secret import SiteSecret
 from verticil.pki.files import write_secret
 from verticil.shared.core.errors import DataFault
-from verticil.shared.release.bundle import write_release
+from verticil.shared.release.folder.writing import write_release
 from verticil.shared.release.formats.tables import write_csv, write_parquet
 from verticil.shared.storage import nameless, sorting
 from verticil.shared.storage.disk import create_files, is_database_full, is_disk_full

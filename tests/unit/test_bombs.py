@@ -83,7 +83,7 @@ OWN: Final = {
     "shared.federation.airgap.exchange": "the node's own journal",
     "shared.federation.audit.ChainedLog": "the node's own log, whose size an operator sees",
     "shared.masked.round": "the node's own folder",
-    "shared.release.bundle._read_manifest": "a manifest that was written here a moment ago",
+    "shared.release.manifest._read_manifest": "a manifest that was written here a moment ago",
     "shared.release.protocol": "templates of the package",
     "shared.federation.transport.chunks._inflated": "inflates no more than a chunk has (tests/unit/test_chunks.py)",
     "shared.release.download.fetch_release": _FETCHED,

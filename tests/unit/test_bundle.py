@@ -27,9 +27,10 @@ from verticil.shared.federation.membership.revocation import make_list
 from verticil.shared.numerics.model.network import PairEstimate
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accounts import Cost
-from verticil.shared.release.bundle import sign_release, write_release
 from verticil.shared.release.content import FILES, ReleaseContent
+from verticil.shared.release.folder.writing import write_release
 from verticil.shared.release.formats import model_json
+from verticil.shared.release.manifest import sign_release
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
 from verticil.shared.study.document import CustomRule, ReleaseRule, TablesRule

@@ -18,9 +18,9 @@ from verticil.curator.study import owners_study
 from verticil.miner.scheduler.job import published_posterior
 from verticil.shared.core.errors import Misuse, Refusal
 from verticil.shared.privacy.accounts import Cost
+from verticil.shared.release import wording
 from verticil.shared.release.formats.posterior import read_networks
 from verticil.shared.release.posterior import posterior_fault, sets_fault
-from verticil.shared.release.report import wording
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study.document import PosteriorRule
 from verticil.shared.study.reading import read_study

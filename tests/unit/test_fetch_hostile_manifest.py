@@ -20,9 +20,10 @@ from verticil.shared.federation.transport.chunks import STREAM_LIMIT, make_chunk
 from verticil.shared.federation.transport.client import CLIENT_OPTIONS
 from verticil.shared.federation.transport.server import SERVER_OPTIONS
 from verticil.shared.numerics.model.schema import Schema, Variable
-from verticil.shared.release.bundle import ReleaseLimits, release_limits, write_release
 from verticil.shared.release.download import fetch_release
+from verticil.shared.release.folder.writing import write_release
 from verticil.shared.release.formats import joint
+from verticil.shared.release.limits import ReleaseLimits, release_limits
 from verticil.shared.synthesis.synthetic import read_records, table_bytes
 from verticil.wire.v1 import common_pb2
 

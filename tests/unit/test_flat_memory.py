@@ -29,8 +29,8 @@ from verticil.shared.numerics.estimation.design import ColumnUnit
 from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.model import artifact
 from verticil.shared.numerics.model.schema import Variable
-from verticil.shared.release.bundle import write_release
 from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.folder.writing import write_release
 from verticil.shared.storage import nameless
 from verticil.shared.storage.nameless import kept
 from verticil.shared.synthesis import synthetic

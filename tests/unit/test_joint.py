@@ -12,8 +12,8 @@ import rfc8785
 
 from verticil.shared.core.errors import PeerFault
 from verticil.shared.numerics.model.graph import Dag
-from verticil.shared.release.bundle import write_release
 from verticil.shared.release.content import FILES
+from verticil.shared.release.folder.writing import write_release
 from verticil.shared.release.formats import model_json
 from verticil.shared.release.peer_assembly import assemble
 from verticil.shared.release.statement import parse_statement, software_text, statement_body

@@ -23,8 +23,9 @@ from verticil.shared.numerics.model.joint import Mixture, WeightedRecords
 from verticil.shared.numerics.model.network import PairEstimate
 from verticil.shared.numerics.model.rounding import RESOLUTION, round_joint
 from verticil.shared.numerics.model.schema import Schema, Variable
-from verticil.shared.release.bundle import release_limits, write_release
+from verticil.shared.release.folder.writing import write_release
 from verticil.shared.release.formats import joint, model_json
+from verticil.shared.release.limits import release_limits
 from verticil.shared.release.report.page import render
 from verticil.shared.study import canonical
 from verticil.shared.study.document import CustomRule

@@ -20,11 +20,12 @@ from verticil.shared.numerics.knowledge import columns as columns_module
 from verticil.shared.numerics.knowledge.columns import columns, completed
 from verticil.shared.numerics.knowledge.rules import Knowledge, Refinement
 from verticil.shared.privacy.statement import privacy_statement
-from verticil.shared.release.bundle import release_limits, write_release
 from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.folder.writing import write_release
 from verticil.shared.release.formats import joint as joint_format
 from verticil.shared.release.formats import model_json
 from verticil.shared.release.formats.bif import label_map
+from verticil.shared.release.limits import release_limits
 from verticil.shared.release.verification import _check_documents
 from verticil.shared.study import canonical, rules
 from verticil.shared.synthesis.synthesis import decode

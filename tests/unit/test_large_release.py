@@ -19,8 +19,8 @@ from support.releases import random_mixture, with_joint, with_posterior
 from verticil.shared.core.errors import DataFault
 from verticil.shared.numerics.knowledge.raking import raked
 from verticil.shared.release import records
-from verticil.shared.release.bundle import write_release
 from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.folder.writing import write_release
 from verticil.shared.release.formats.tables import write_csv, write_parquet
 from verticil.shared.release.posterior import sets_fault
 from verticil.shared.release.records import released_records

@@ -20,7 +20,7 @@ from verticil.shared.numerics.model import elimination
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.numerics.model.schema import Schema, Variable
-from verticil.shared.release.report.wording import remarks
+from verticil.shared.release.wording import remarks
 from verticil.shared.study.document import GeneticRule, ParameterRule, PosteriorRule, Study
 from verticil.shared.study.unit import Unit
 from verticil.shared.synthesis.synthesis import sample_codes

@@ -20,7 +20,8 @@ from verticil.shared.core.errors import GateFailed
 from verticil.shared.federation.identity.authority import create_authority, issue
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.signing import SigningKey
-from verticil.shared.release.bundle import sign_release, write_release
+from verticil.shared.release.manifest import sign_release
+from verticil.shared.release.folder.writing import write_release
 from verticil.shared.release.content import OpenedTables, ReleaseContent
 from verticil.shared.release.masked import opened_tables
 from verticil.shared.release.report.page import render
@@ -113,9 +114,9 @@ def test_it_states_plan_tables_dealers_and_noise_and_verifies(
 def test_what_is_not_of_the_study_does_not_verify(
     content: ReleaseContent, signed: Signed, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], problem: str
 ) -> None:
-    from verticil.shared.release import bundle
+    from verticil.shared.release.folder import writing
 
-    written = bundle._manifest
+    written = writing._manifest
 
     def other(folder: Path, content: ReleaseContent) -> Any:
         document: Any = written(folder, content)
@@ -129,7 +130,7 @@ def test_what_is_not_of_the_study_does_not_verify(
             document["masked"]["dealers"][0]["dealer"] = change["dealer"]
         return document
 
-    monkeypatch.setattr(bundle, "_manifest", other)
+    monkeypatch.setattr(writing, "_manifest", other)
     with pytest.raises(GateFailed, match=problem):
         signed(content)
 

@@ -23,8 +23,8 @@ from verticil.shared.numerics.model.joint import JointModel, WeightedRecords
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.numerics.model.rounding import round_joint, round_network
 from verticil.shared.numerics.model.schema import Variable
-from verticil.shared.release.bundle import write_release
 from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.folder.writing import write_release
 from verticil.shared.release.formats.tables import write_csv, write_parquet
 from verticil.shared.release.records import released_records
 from verticil.shared.study import canonical

@@ -16,8 +16,8 @@ from verticil.party.protocol.central.review import check_own_figures
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import GateFailed
 from verticil.shared.mechanisms.transition import quantize, symmetric
-from verticil.shared.release.bundle import write_release
 from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.folder.writing import write_release
 from verticil.shared.release.formats.posterior import PublishedPosterior
 from verticil.shared.release.posterior import sets_fault
 from verticil.shared.release.records import released_records

@@ -15,7 +15,7 @@ from verticil.shared.numerics.model.elimination import network_pair
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import Network, PairEstimate
 from verticil.shared.numerics.model.schema import Schema, Variable
-from verticil.shared.release.bundle import write_release
+from verticil.shared.release.folder.writing import write_release
 from verticil.shared.release.report.page import render
 from verticil.shared.study import canonical, rules
 from verticil.shared.synthesis.shares import DIFFERS, WITHIN, pair_accuracy

@@ -16,7 +16,8 @@ from verticil.shared.core.errors import GateFailed, PeerFault
 from verticil.shared.federation.identity.authority import create_authority, issue
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.signing import SigningKey
-from verticil.shared.release.bundle import sign_release, write_release, write_signatures
+from verticil.shared.release.folder.writing import write_release
+from verticil.shared.release.manifest import sign_release, write_signatures
 from verticil.shared.release.peer_assembly import assemble
 from verticil.shared.release.statement import statement_body
 from verticil.shared.release.verification import verify_release

@@ -15,8 +15,9 @@ from verticil.cli.main import main
 from verticil.shared.core.errors import DataFault, GateFailed
 from verticil.shared.documents.json_document import parse
 from verticil.shared.numerics.model.graph import Dag
-from verticil.shared.release.bundle import release_limits, write_release
+from verticil.shared.release.folder.writing import write_release
 from verticil.shared.release.formats import posterior as posterior_json
+from verticil.shared.release.limits import release_limits
 from verticil.shared.release.posterior import check_sets, posterior_files, set_file, sets_fault
 from verticil.shared.release.records import released_records
 from verticil.shared.release.verification import _check_documents

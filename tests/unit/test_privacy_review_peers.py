@@ -20,7 +20,7 @@ from verticil.shared.core.errors import PeerFault, Refusal
 from verticil.shared.mechanisms.transition import identity, quantize
 from verticil.shared.numerics.estimation.parameters import family_parameters, marginal_parameters
 from verticil.shared.privacy.events import ExactStatistics, GaussianCounts
-from verticil.shared.release.bundle import write_release
+from verticil.shared.release.folder.writing import write_release
 from verticil.shared.release.peer_assembly import assemble
 from verticil.shared.release.report.page import render
 from verticil.shared.release.statement import statement_body

@@ -16,8 +16,8 @@ from verticil.party.local_dataset import read_holding
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.documents.progress import Meter, Progress
 from verticil.shared.release import records
-from verticil.shared.release.bundle import write_release
 from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.folder.writing import write_release
 from verticil.shared.release.records import released_records
 from verticil.shared.study.document import Study
 from verticil.shared.synthesis import synthesis, written

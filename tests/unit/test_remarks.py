@@ -15,7 +15,7 @@ from verticil.shared.numerics.model.schema import Missing, Schema, Variable
 from verticil.shared.privacy.study_table import family_records
 from verticil.shared.release.formats import model_json
 from verticil.shared.release.report.page import render
-from verticil.shared.release.report.wording import remarks
+from verticil.shared.release.wording import remarks
 
 
 def marginal(variable: int, low: list[float]) -> Marginal:

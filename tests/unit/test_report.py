@@ -14,7 +14,8 @@ import pytest
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import Projection
-from verticil.shared.release.report import layout, probabilities, wording
+from verticil.shared.release import wording
+from verticil.shared.release.report import layout, probabilities
 from verticil.shared.release.report.page import render
 from verticil.shared.study import canonical
 from verticil.shared.study.document import CustomRule

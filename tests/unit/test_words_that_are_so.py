@@ -12,7 +12,7 @@ from verticil.curator.synthesis import _part_of_it
 from verticil.party.operator.page.view import greek
 from verticil.shared.privacy.figures import epsilon_words
 from verticil.shared.privacy.masked_figures import four_figures
-from verticil.shared.release.report import wording
+from verticil.shared.release import wording
 from verticil.shared.study.document import MaskedRule, Study, TablesRule
 
 

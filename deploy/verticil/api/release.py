@@ -524,7 +524,7 @@ class Release:
     # ---- shown
 
     def _lines(self) -> tuple[str, str, str]:
-        from verticil.shared.release.report.wording import count
+        from verticil.shared.release.wording import count
 
         network = self.models.network
         head = (

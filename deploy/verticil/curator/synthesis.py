@@ -200,8 +200,9 @@ def write_records(records: pd.DataFrame, target: Path) -> None:
 
 def _publish(target: Path, content: ReleaseContent, desk: CuratorState) -> None:
     """Write, sign and verify beside the place, then let it appear there whole."""
-    from verticil.shared.release.bundle import sign_release, write_release
+    from verticil.shared.release.folder.writing import write_release
     from verticil.shared.release.formats.tables import write_atomically
+    from verticil.shared.release.manifest import sign_release
     from verticil.shared.release.verification import verify_release
 
     staging = target.absolute().with_name(f".{target.name}.partial")

@@ -32,7 +32,7 @@ from verticil.shared.numerics.knowledge.columns import narrowed
 from verticil.shared.numerics.knowledge.support import MAX_SCOPE_CELLS, Support, function_codes, support
 from verticil.shared.numerics.model.elimination import Factor
 from verticil.shared.numerics.model.schema import Schema, Variable
-from verticil.shared.release.report import wording
+from verticil.shared.release import wording
 from verticil.shared.study.document import Study
 
 MOST_CATEGORIES: Final = 100

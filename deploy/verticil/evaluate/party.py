@@ -28,8 +28,8 @@ from verticil.party.dataset.sources.source_table import DATABASES, DatasetRule
 from verticil.party.local_dataset import Origin, origins
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.json_document import Json
+from verticil.shared.release import wording
 from verticil.shared.release.evidence import read_document
-from verticil.shared.release.report import wording
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study

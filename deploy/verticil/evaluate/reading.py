@@ -15,7 +15,7 @@ import numpy as np
 
 from verticil.analyst.draft import NOTE, TextColumn, TextTable, texts_of
 from verticil.shared.core.errors import DataFault
-from verticil.shared.release.report import wording
+from verticil.shared.release import wording
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -253,8 +253,8 @@ def learn_and_write(
     from verticil.miner.learning.learn import LearnResult, learn
     from verticil.miner.learning.search.protocol import Interruption
     from verticil.miner.storage.measured import read_tables
-    from verticil.shared.release.bundle import write_release
     from verticil.shared.release.content import ReleaseContent
+    from verticil.shared.release.folder.writing import write_release
     from verticil.shared.release.masked import opened_tables
     from verticil.shared.release.posterior import check_sets
     from verticil.shared.release.records import released_records

@@ -32,7 +32,7 @@ from verticil.miner.storage.records import Failure, ReleaseFile, StoredColumn, S
 from verticil.miner.storage.store import NOISE_SEED, remove_durably, replace_durably
 from verticil.shared.core.errors import Refusal, VerticilError
 from verticil.shared.core.threads import to_the_end
-from verticil.shared.release.bundle import MANIFEST, SIGNATURE, Signer, sign_release
+from verticil.shared.release.manifest import MANIFEST, SIGNATURE, Signer, sign_release
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
 from verticil.shared.study.protocols import is_masked

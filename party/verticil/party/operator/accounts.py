@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from verticil.party.limits.same_people import SamePeople
 from verticil.shared.privacy.accounts import COLUMNS, PUBLIC, READERS, Cost
-from verticil.shared.release.report import wording
+from verticil.shared.release import wording
 
 if TYPE_CHECKING:
     from verticil.party.operator.reports import AccountBudget, BudgetView

@@ -8,10 +8,10 @@ from verticil.shared.documents.json_document import Json, Node, parse
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.privacy.statement import PrivacyStatement
+from verticil.shared.release import wording
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.evidence import Trust, signed_document, signed_statement, utc_time
 from verticil.shared.release.protocol import Checked, ReleaseProtocol, Section, own_template
-from verticil.shared.release.report import wording
 from verticil.shared.study.document import Study
 
 

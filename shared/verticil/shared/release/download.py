@@ -21,7 +21,7 @@ from verticil.shared.core.errors import GateFailed, Misuse, PeerFault
 from verticil.shared.federation.transport.chunks import plain_data
 from verticil.shared.federation.transport.fetch import LEAST_BYTES, STREAM_SECONDS
 from verticil.shared.federation.transport.interface import Control, Coordinator
-from verticil.shared.release.bundle import ReleaseLimits
+from verticil.shared.release.limits import ReleaseLimits
 from verticil.shared.storage.disk import write_fault
 from verticil.shared.storage.durable import rename, sync_directory, sync_file
 from verticil.wire.v1 import common_pb2

@@ -21,10 +21,10 @@ from verticil.shared.documents.json_document import Json, Node
 from verticil.shared.masked.arithmetic.opening import Alarm, margin_alarms
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.privacy.statement import PrivacyStatement
+from verticil.shared.release import wording
 from verticil.shared.release.content import OpenedTables, ReleaseContent
 from verticil.shared.release.evidence import Trust
 from verticil.shared.release.protocol import Checked, ReleaseProtocol, Section, own_template
-from verticil.shared.release.report import wording
 from verticil.shared.study.document import Study
 from verticil.shared.study.masked import plan_of
 from verticil.shared.study.protocols import table_deviations

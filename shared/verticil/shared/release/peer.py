@@ -20,11 +20,11 @@ from verticil.shared.federation.identity.identity import Role
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.privacy.figures import posterior, share_cost, shares_together, total_epsilon
 from verticil.shared.privacy.statement import PRIOR, PrivacyStatement
+from verticil.shared.release import wording
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.evidence import Trust, signed_document, signed_statement
 from verticil.shared.release.peer_assembly import check_statements, joint_model
 from verticil.shared.release.protocol import Checked, ReleaseProtocol, Section, own_template
-from verticil.shared.release.report import wording
 from verticil.shared.release.statement import PartyStatement, parse_statement
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study

@@ -42,15 +42,6 @@ from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.joint import JointModel
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.privacy.statement import AccountStatement, ColumnStatement, privacy_statement
-from verticil.shared.release.bundle import (
-    MANIFEST,
-    MANIFEST_FORMAT,
-    SIGNATURE,
-    SIGNATURE_ALGORITHM,
-    SIGNATURE_FORMAT,
-    SIGNATURE_VERSION,
-    to_der,
-)
 from verticil.shared.release.content import joint_fault, may_have_joint
 from verticil.shared.release.evidence import (
     Denied,
@@ -66,6 +57,15 @@ from verticil.shared.release.figures import check_figures
 from verticil.shared.release.formats import joint, model_json
 from verticil.shared.release.formats import posterior as posterior_json
 from verticil.shared.release.formats.posterior import PublishedPosterior
+from verticil.shared.release.manifest import (
+    MANIFEST,
+    MANIFEST_FORMAT,
+    SIGNATURE,
+    SIGNATURE_ALGORITHM,
+    SIGNATURE_FORMAT,
+    SIGNATURE_VERSION,
+    to_der,
+)
 from verticil.shared.release.posterior import check_posterior_file, posterior_remarks
 from verticil.shared.release.protocols import release_protocol
 from verticil.shared.study import canonical

@@ -44,7 +44,7 @@ from verticil.shared.federation.audit import AuditLine
 from verticil.shared.federation.membership.current import CertificateState, certificate_state
 from verticil.shared.numerics.knowledge.words import EXPLAINED, HEADING
 from verticil.shared.privacy.figures import belief, gamma_of_epsilon
-from verticil.shared.release.report import wording
+from verticil.shared.release import wording
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.states import State, is_final

@@ -78,10 +78,10 @@ from verticil.shared.numerics.estimation.smaller_families import leaned_on, row_
 from verticil.shared.numerics.model import artifact
 from verticil.shared.numerics.model.joint import JointModel
 from verticil.shared.numerics.model.network import Family, Network
-from verticil.shared.release.bundle import release_limits
 from verticil.shared.release.download import CHANGED, fetch_release
 from verticil.shared.release.evidence import Countersignature
 from verticil.shared.release.formats import bif, model_json, posterior
+from verticil.shared.release.limits import release_limits
 from verticil.shared.release.verification import VerifiedRelease, network_in_files, verify_release
 from verticil.shared.study.document import Study
 from verticil.shared.study.prior import estimator_of, prior_mass

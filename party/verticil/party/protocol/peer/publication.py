@@ -19,8 +19,9 @@ from verticil.party.site import Site
 from verticil.shared.core.errors import PeerFault, VerticilError
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.padding import padded
-from verticil.shared.release.bundle import MANIFEST, SIGNATURE, write_release, write_signatures
 from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.folder.writing import write_release
+from verticil.shared.release.manifest import MANIFEST, SIGNATURE, write_signatures
 from verticil.shared.release.peer_assembly import assemble
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.storage.durable import remove, remove_tree

@@ -11,8 +11,8 @@ import numpy as np
 from verticil.shared.core.arrays import AnyCodes, Floats
 from verticil.shared.numerics.model.joint import JointModel, Mixture
 from verticil.shared.numerics.model.network import PairAccuracy
+from verticil.shared.release import wording
 from verticil.shared.release.content import ReleaseContent
-from verticil.shared.release.report import wording
 from verticil.shared.synthesis.written import cell_counts
 
 

@@ -21,14 +21,15 @@ from verticil.shared.privacy.accounts import PUBLIC
 from verticil.shared.privacy.events import NoisyTables
 from verticil.shared.privacy.figures import odds_exceed
 from verticil.shared.privacy.statement import PRIOR, ColumnStatement, PrivacyStatement, privacy_statement
+from verticil.shared.release import wording
 from verticil.shared.release.content import COPIES, ReleaseContent
 from verticil.shared.release.formats.model_json import STRUCTURE_STATEMENT
 from verticil.shared.release.protocol import own_template
 from verticil.shared.release.protocols import RELEASES, release_protocol
-from verticil.shared.release.report import layout, probabilities, wording
+from verticil.shared.release.report import layout, probabilities
 from verticil.shared.release.report.joint import joint_view, sampled_from
 from verticil.shared.release.report.posterior import posterior_view
-from verticil.shared.release.report.wording import remarks
+from verticil.shared.release.wording import remarks
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.review import origin_words
 from verticil.shared.study.sub_model import left_out_words

@@ -14,10 +14,10 @@ from typing import Final
 
 import numpy as np
 
+from verticil.shared.release import wording
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.formats.posterior import SOURCES, Predicted, PublishedPosterior
 from verticil.shared.release.posterior import posterior_remarks
-from verticil.shared.release.report import wording
 from verticil.shared.study.posterior import estimated_within
 
 _LEAST: Final = 0.01

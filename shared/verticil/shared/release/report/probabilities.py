@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from verticil.shared.numerics.model.network import Family, PairAccuracy
 from verticil.shared.numerics.model.schema import Schema
+from verticil.shared.release import wording
 from verticil.shared.release.content import ReleaseContent
-from verticil.shared.release.report import wording
 from verticil.shared.study.document import Study
 from verticil.shared.synthesis.shares import DIFFERS, FEW
 

@@ -1,0 +1,1 @@
+"""The folder of a release: how it is written."""
