@@ -61,6 +61,7 @@ LAYERS = {
     "verticil.party.dataset.releases": 1,
     "verticil.party.protocol.peer.learner": 1,
     "verticil.miner.learning": 1,
+    "verticil.miner.learning.publication": 3,
     "verticil.evaluate.measures": 1,
     "verticil.experiments": 1,
     "verticil.party.limits.masked": 2,

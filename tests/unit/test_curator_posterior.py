@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from verticil.cli.main import app
 from verticil.curator import Synthesized, synthesize
 from verticil.curator.study import owners_study
-from verticil.miner.scheduler.job import published_posterior
+from verticil.miner.learning.publication import published_posterior
 from verticil.shared.core.errors import Misuse, Refusal
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.release import wording

@@ -13,7 +13,7 @@ from verticil.miner.learning import blend
 from verticil.miner.learning.blend import blended
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import LearnResult, learn
-from verticil.miner.scheduler.job import published_joint
+from verticil.miner.learning.publication import published_joint
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
 from verticil.shared.numerics.estimation.design import ColumnUnit
@@ -126,7 +126,7 @@ def test_what_is_published_and_said() -> None:
         assert (model is None) == (share == 0)
     large = dataclasses.replace(found, share=0.4)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("verticil.shared.release.formats.joint.fits", lambda model, schema: False)
+        patch.setattr("verticil.miner.learning.publication.fits", lambda model, schema: False)
         assert published_joint(large, opened) == (None, {"sampled_from": {"joint": 0.0, "network": 1.0}})
 
 

@@ -13,7 +13,7 @@ from verticil.curator.learning import records_of
 from verticil.miner.learning import blend
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import LearnResult, learn
-from verticil.miner.scheduler.job import published_joint
+from verticil.miner.learning.publication import published_joint
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
 from verticil.shared.numerics.joint.noisy_tables import MeasuredTable, NoisyTables
 from verticil.shared.numerics.joint.replicates import redrawn

@@ -11,8 +11,8 @@ from support import studies
 from verticil.miner.learning import learn as learning
 from verticil.miner.learning.learn import learn
 from verticil.miner.learning.search.protocol import Interruption, LearningCancelled, SearchProblem, SearchResult
+from verticil.miner.learning.search_facts import search_facts
 from verticil.miner.learning.selection import LEAST, cut_parents
-from verticil.miner.scheduler.job import search_facts
 from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric

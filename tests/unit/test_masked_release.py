@@ -20,9 +20,9 @@ from verticil.shared.core.errors import GateFailed
 from verticil.shared.federation.identity.authority import create_authority, issue
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.signing import SigningKey
-from verticil.shared.release.manifest import sign_release
-from verticil.shared.release.folder.writing import write_release
 from verticil.shared.release.content import OpenedTables, ReleaseContent
+from verticil.shared.release.folder.writing import write_release
+from verticil.shared.release.manifest import sign_release
 from verticil.shared.release.masked import opened_tables
 from verticil.shared.release.report.page import render
 from verticil.shared.release.verification import verify_release

@@ -11,7 +11,7 @@ import pytest
 
 from support.studies import numbered, study_of
 from verticil.miner.learning.learn import LearnResult, learn
-from verticil.miner.scheduler.job import published_posterior
+from verticil.miner.learning.publication import published_posterior
 from verticil.party.protocol.central.review import check_own_figures
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import GateFailed

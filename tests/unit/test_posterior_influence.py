@@ -7,7 +7,7 @@ import pytest
 
 from support import studies
 from verticil.miner.learning.learn import learn
-from verticil.miner.scheduler.job import published_posterior
+from verticil.miner.learning.publication import published_posterior
 from verticil.shared.numerics.posterior.exact import exact_posterior
 from verticil.shared.numerics.posterior.influence import edges_moved, most_moved
 from verticil.shared.numerics.posterior.parent_sets import ParentSets, parent_sets

@@ -15,8 +15,8 @@ from verticil.curator.reading import Table
 from verticil.curator.study import LEAST_RECORDS
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import LearnResult, learn
+from verticil.miner.learning.publication import PublishedModels, draw_records, publish_models
 from verticil.miner.learning.search.protocol import SearchResult
-from verticil.miner.scheduler.job import published_joint, published_posterior
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import unit_codes
 from verticil.party.storage.secret import SiteSecret
@@ -30,7 +30,6 @@ from verticil.shared.numerics.privbayes import fitting as privbayes
 from verticil.shared.numerics.privbayes.fitting import Fitted
 from verticil.shared.numerics.privbayes.measuring import NoisyTable
 from verticil.shared.privacy.privbayes import study_noise
-from verticil.shared.release.records import released_records
 from verticil.shared.study.document import Study
 from verticil.shared.study.vocabulary import METHODS
 from verticil.shared.synthesis.shares import model_shares
@@ -134,17 +133,22 @@ def _marginal(fitted: Fitted, study: Study, variable: int, model: Floats, n: int
     )
 
 
-def records_of(found: LearnResult, study: Study) -> tuple[tuple[Codes, ...], pd.DataFrame]:
-    """The synthetic records, in codes and as a table, from what the study says.
+def records_of(
+    found: LearnResult, study: Study, models: PublishedModels | None = None
+) -> tuple[tuple[Codes, ...], pd.DataFrame]:
+    """Draw the synthetic records, in codes and as a table, from what the study says.
+
+    Args:
+        found: what was learned.
+        study: the owner's study.
+        models: as `publish_models` gives them for both; None: they are rounded here.
 
     Raises:
         DataFault: LEARNING_FAILED, the network is too wide for how the study draws.
     """
-    joint, posterior = published_joint(found.joint, study)[0], published_posterior(found.posterior, study)
-    sampled = () if posterior is None else posterior.networks
-    codes, records = released_records(found.network, study, found.n_records, joint, sampled)
-    if isinstance(records, PiecewiseTable):  # who asked for it is handed one frame
+    records = draw_records(found, models or publish_models(found, study), study, found.n_records)
+    if isinstance(records.table, PiecewiseTable):  # who asked for it is handed one frame
         import pandas as pd
 
-        records = pd.concat(records, ignore_index=True)
-    return codes, records
+        return records.codes, pd.concat(records.table, ignore_index=True)
+    return records.codes, records.table

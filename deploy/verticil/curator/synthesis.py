@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import platform
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -45,10 +43,12 @@ if TYPE_CHECKING:
     from verticil.curator.comparison import Compared
     from verticil.curator.reading import Table
     from verticil.miner.learning.learn import LearnResult
+    from verticil.miner.learning.publication import DrawnRecords, PublishedModels
     from verticil.shared.core.arrays import Codes
     from verticil.shared.federation.identity.signing import SigningKey
     from verticil.shared.numerics.posterior.result import StructurePosterior
     from verticil.shared.release.content import ReleaseContent
+    from verticil.shared.release.formats.posterior import PublishedPosterior
 
 TABLES: Final = (".csv", ".parquet")
 """Ends of files that get the records alone."""
@@ -132,6 +132,7 @@ def synthesize(
     """
     from verticil.curator.comparison import compared
     from verticil.curator.learning import learned, records_of
+    from verticil.miner.learning.publication import DrawnRecords, publish_models
     from verticil.shared.release.posterior import check_sets
     from verticil.shared.study.reading import read_study
     from verticil.shared.study.review import require_reviewed
@@ -155,13 +156,15 @@ def synthesize(
         spending = charge(desk, owned, release, budget=budget, now=now)
         whose.remember()
         found = learned(owned, people, release, secret=desk.secret, step=step)
-        codes, records = records_of(found, owned)
+        models = publish_models(found, owned)
+        codes, records = records_of(found, owned, models)
         if target is not None:
             step(f"writing {target}")
             if target.suffix in TABLES:
                 write_records(records, target)
             else:
-                content = _content(owned, found, codes, records, people=people, signer=desk.signer, at=spending.at)
+                drawn = DrawnRecords(codes=codes, table=records)
+                content = _content(owned, found, models, drawn, people=people, signer=desk.signer, at=spending.at)
                 _publish(target, content, desk)
         comparison = (
             compared(given, owned, people, found, dataset=name, secret=desk.secret, step=step) if compare else None
@@ -173,7 +176,7 @@ def synthesize(
         changes=tuple(changes(given, owned)),
         n_records=people.n_records,
         spending=spending,
-        warnings=(*whose.remarks, *_warnings(owned, people, spending, found)),
+        warnings=(*whose.remarks, *_warnings(owned, people, spending, found, models.posterior)),
         comparison=comparison,
         out=target,
         posterior=found.posterior,
@@ -250,22 +253,21 @@ def copies_of_one(people: Sequence[Codes], records: Sequence[Codes]) -> int:
 def _content(
     study: Study,
     found: LearnResult,
-    codes: tuple[Codes, ...],
-    records: pd.DataFrame,
+    models: PublishedModels,
+    records: DrawnRecords,
     *,
     people: Table,
     signer: SigningKey,
     at: dt.datetime,
 ) -> ReleaseContent:
-    from verticil.miner.scheduler.job import published_joint, published_posterior, search_facts
+    from verticil.miner.learning.publication import Origin, content_of
     from verticil.shared.documents.record import encode
     from verticil.shared.privacy import events
-    from verticil.shared.release.content import COPIES, ReleaseContent
+    from verticil.shared.release.content import COPIES
     from verticil.shared.release.curator import Measurement, drawn_event
     from verticil.shared.study import canonical
 
     digest = canonical.digest(study)
-    joint, joint_facts = published_joint(found.joint, study)
     stated = Measurement(
         party=study.parties[0],
         effective_sha256=digest,
@@ -273,40 +275,15 @@ def _content(
         event=events.to_json(drawn_event(study)),
         charged_at=at,
     )
-    return ReleaseContent(
-        study=study,
-        study_digest=digest.hex(),
-        effective_digest=digest.hex(),
-        network=found.network,
-        marginals=found.marginals,
-        synthetic=records,
-        codes=codes,
+    origin = Origin(
+        study_digest=digest,
         n_common=found.n_records,
-        receipts=(),
-        statements=(signer.sign(encode(stated)),),
-        pairs=found.pairs,
-        joint=joint,
-        joint_facts=joint_facts,
-        posterior=published_posterior(found.posterior, study),
-        provenance={
-            "model_marginals": "exact" if found.marginals_exact else "sampled",
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("numpy", "numba", "pandas", "pyarrow")},
-        },
-        search=search_facts(
-            study,
-            found.search,
-            chosen=found.way,
-            candidates=found.candidates,
-            pair_check=found.pair_check,
-            edge_strength=found.edge_strength or None,
-            weak_edges=found.weak_edges,
-        )
-        | ({} if study.tables else {COPIES: copies_of_one(people.codes, codes)}),
-        simulation=False,
-        seed_derived=False,
         published_at=at,
+        statements=(signer.sign(encode(stated)),),
+        search={} if study.tables else {COPIES: copies_of_one(people.codes, records.codes)},
+        states_strengths=bool(found.edge_strength),
     )
+    return content_of(found, models, records, study, origin)
 
 
 def _total(cost: Cost) -> str:
@@ -327,8 +304,9 @@ def _part_of_it(alpha: float) -> str:
     return f", {percent} % of it the model" if 0 < percent < 100 else ""
 
 
-def _warnings(study: Study, people: Table, spending: Spending, found: LearnResult) -> Iterator[str]:
-    from verticil.miner.scheduler.job import published_posterior
+def _warnings(
+    study: Study, people: Table, spending: Spending, found: LearnResult, posterior: PublishedPosterior | None
+) -> Iterator[str]:
     from verticil.shared.release.posterior import posterior_remarks
 
     yield from people.remarks
@@ -348,8 +326,8 @@ def _warnings(study: Study, people: Table, spending: Spending, found: LearnResul
             "the chains that sampled graphs do not agree: take the probabilities of edges and the sets for no posterior; ask for "
             "more steps, fewer parents (max_parents), or prior = 'penalty'"
         )
-    if (published := published_posterior(found.posterior, study)) is not None:
-        yield from posterior_remarks(published, study.schema.names)
+    if posterior is not None:
+        yield from posterior_remarks(posterior, study.schema.names)
     if study.tables is None:
         yield "no differential privacy: what is published follows from the records as they are, and no epsilon bounds it"
     if study.tables is None or METHODS[study.structure.method].whole_table:

@@ -15,7 +15,6 @@ A structure job (Model I) turns the parties' scores into a structure document. `
 gets the effective study and the parties' scores: no column, no pseudonym, no key. The same job gives the same bytes, also where
 it was interrupted and goes on from the checkpoint.
 
-`search_facts` is what a release says of how its structure was found.
 """
 
 from __future__ import annotations
@@ -23,10 +22,8 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import logging
-import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
@@ -36,11 +33,9 @@ from verticil.miner.storage.checkpoint import CHECKPOINT_SECONDS, binding_of, re
 from verticil.miner.storage.records import StoredSignature
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import DataFault
-from verticil.shared.documents.json_document import Json
 from verticil.shared.documents.progress import Meter
 from verticil.shared.documents.progress import Progress as Told
 from verticil.shared.documents.record import parse, read
-from verticil.shared.numerics.model.network import CONFIRMED
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.peer import scored_pairs
@@ -48,15 +43,8 @@ from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.structure_document import NANONATS, structure_body
 
 if TYPE_CHECKING:
-    from verticil.miner.learning.held_out import PairCheck
-    from verticil.miner.learning.scoring.strength import EdgeStrength
-    from verticil.miner.learning.search.protocol import SearchResult
-    from verticil.miner.learning.selection import Candidate
-    from verticil.miner.learning.structure import Search
-    from verticil.shared.numerics.joint.estimate import JointEstimate
-    from verticil.shared.numerics.model.joint import JointModel
-    from verticil.shared.numerics.posterior.result import StructurePosterior
-    from verticil.shared.release.formats.posterior import PublishedPosterior
+    from verticil.miner.learning.publication import Origin
+    from verticil.shared.numerics.joint.noisy_tables import NoisyTables
 
 Progress = Callable[[str, int], None]
 """Stage and percent; never anything that depends on data."""
@@ -251,13 +239,11 @@ def learn_and_write(
     """
     from verticil.miner.learning.from_tables import learn_from_tables
     from verticil.miner.learning.learn import LearnResult, learn
+    from verticil.miner.learning.publication import content_of, draw_records, publish_models
     from verticil.miner.learning.search.protocol import Interruption
     from verticil.miner.storage.measured import read_tables
-    from verticil.shared.release.content import ReleaseContent
     from verticil.shared.release.folder.writing import write_release
-    from verticil.shared.release.masked import opened_tables
     from verticil.shared.release.posterior import check_sets
-    from verticil.shared.release.records import released_records
 
     study = canonical.from_bytes(job.effective, wire=False)
     check_sets(study, job.n_common)
@@ -280,62 +266,37 @@ def learn_and_write(
         seconds=job.checkpoint_seconds,
     )
     progress("sampling", 0)
-    joint, joint_facts = published_joint(learned.joint, study)
-    posterior = published_posterior(learned.posterior, study)
-    sampled = () if posterior is None else posterior.networks
+    models = publish_models(learned, study)
     n_records = study.release.synthetic_records or job.n_common
-    codes, synthetic = released_records(
-        learned.network,
-        study,
-        job.n_common,
-        joint,
-        sampled,
-        folder=job.target.parent,
-        progress=_meter("sampling", "drawing records", n_records, progress).at,
-    )
+    drawing = _meter("sampling", "drawing records", n_records, progress)
+    records = draw_records(learned, models, study, job.n_common, folder=job.target.parent, progress=drawing.at)
     progress("writing", 0)
-    write_release(
-        job.target,
-        ReleaseContent(
-            study=study,
-            study_digest=job.proposal_digest.hex(),
-            effective_digest=canonical.digest(study).hex(),
-            network=learned.network,
-            marginals=learned.marginals,
-            synthetic=synthetic,
-            codes=codes,
-            n_common=job.n_common,
-            receipts=job.receipts,
-            pairs=learned.pairs,
-            joint=joint,
-            joint_facts=joint_facts,
-            posterior=posterior,
-            proposal=job.proposal,
-            sub_model=job.sub_model,
-            provenance={
-                "model_marginals": "exact" if learned.marginals_exact else "sampled",
-                "python": platform.python_version(),
-                **{name: version(name) for name in ("numpy", "numba", "pandas", "pyarrow", "scipy")},
-            },
-            search=search_facts(
-                study,
-                learned.search,
-                chosen=learned.way,
-                candidates=learned.candidates,
-                pair_check=learned.pair_check,
-                edge_strength=learned.edge_strength,
-                weak_edges=learned.weak_edges,
-            ),
-            simulation=job.simulation,
-            seed_derived=job.seed_derived,
-            opened=None
-            if tables is None or not protocol_of(study).masks
-            else opened_tables(study, [table.counts for table in tables.tables], job.n_common),
-            published_at=max(clock(), job.started_at).astimezone(dt.UTC).replace(microsecond=0),
-        ),
-        progress=_meter("writing", "writing tables", 2 * n_records, progress).at,
-    )
+    content = content_of(learned, models, records, study, _origin(job, study, tables, clock()))
+    writing = _meter("writing", "writing tables", 2 * n_records, progress)
+    write_release(job.target, content, progress=writing.at)
     progress("written", 100)
+
+
+def _origin(job: LearningJob, study: Study, tables: NoisyTables | None, now: dt.datetime) -> Origin:
+    """Say where what the job learned comes from; the release is not dated before the job."""
+    from verticil.miner.learning.publication import Origin
+    from verticil.shared.release.masked import opened_tables
+
+    opened = None
+    if tables is not None and protocol_of(study).masks:
+        opened = opened_tables(study, [table.counts for table in tables.tables], job.n_common)
+    return Origin(
+        study_digest=job.proposal_digest,
+        n_common=job.n_common,
+        published_at=max(now, job.started_at).astimezone(dt.UTC).replace(microsecond=0),
+        receipts=job.receipts,
+        proposal=job.proposal,
+        sub_model=job.sub_model,
+        opened=opened,
+        simulation=job.simulation,
+        seed_derived=job.seed_derived,
+        packages=("scipy",),
+    )
 
 
 def _meter(stage: str, step: str, total: int, progress: Callable[[str, int], None]) -> Meter:
@@ -347,93 +308,6 @@ def _meter(stage: str, step: str, total: int, progress: Callable[[str, int], Non
             _log.info("%s", told.text)
 
     return Meter(step, total, tell, every_seconds=10)
-
-
-def published_joint(found: JointEstimate | None, study: Study) -> tuple[JointModel | None, dict[str, Json]]:
-    """The joint model as a release has it, and what is said of it; None where the records come from the network.
-
-    A model that would not keep what the study declares, or is too large, is not published: records come from the network then.
-    Where the study leaves open what they come from, it is said how much of each they are (`sampled_from`).
-    """
-    from verticil.miner.learning.joint import asks_for_joint
-    from verticil.shared.numerics.model.rounding import round_joint
-    from verticil.shared.release.content import joint_fault
-    from verticil.shared.release.formats.joint import fits
-
-    if found is None or not asks_for_joint(study):
-        return None, {}
-    model = round_joint(found.model)
-    published = found.share > 0 and not joint_fault(study, model) and fits(model, study.schema)
-    share = round(found.share, 4) if published else 0.0
-    facts: dict[str, Json] = {}
-    if study.leaves_source_open:
-        facts["sampled_from"] = {"joint": share, "network": round(1 - share, 4)}
-    if not published:
-        return None, facts
-    facts |= {
-        "kind": found.kind,
-        "steps": found.steps,
-        "discrepancy": round(found.discrepancy, 4),
-        "reached": found.reached,
-        "share_of_the_model": round(found.alpha, 4),
-    }
-    return model, facts
-
-
-def published_posterior(found: StructurePosterior | None, study: Study) -> PublishedPosterior | None:
-    """What a release has of sampled graphs, the networks rounded; None where the study samples none."""
-    from verticil.shared.numerics.model.rounding import round_network
-    from verticil.shared.release.formats.posterior import MAX_GRAPHS, Agreement, Edge, Predicted, PublishedPosterior
-
-    if found is None:
-        return None
-    sample, chains = found.sample, found.sample.diagnostics
-    distinct = sample.distinct()
-    return PublishedPosterior(
-        source=found.source,
-        chains=study.posterior.chains,
-        steps=sample.steps,
-        burn_in=sample.burn_in,
-        every=sample.every,
-        n_graphs=sample.n_draws,
-        agreement=Agreement(
-            r_hat=chains.r_hat,
-            edge_difference=chains.edge_difference,
-            effective=chains.effective_size,
-            agree=chains.agree,
-            tail=chains.tail_size,
-            moved=found.moved,
-        ),
-        edges=tuple(
-            Edge(
-                parent=parent,
-                child=child,
-                probability=float(sample.edge_probability[parent, child]),
-                error=float(sample.edge_error[parent, child]),
-            )
-            for child, parent in np.argwhere(sample.edge_probability.T > 0).tolist()
-        ),
-        consensus=found.consensus,
-        distinct=len(distinct),
-        graphs=distinct[:MAX_GRAPHS],
-        networks=tuple(map(round_network, found.networks)),
-        pairs=found.pairs,
-        predictive=tuple(
-            Predicted(
-                words=words,
-                draws=tuple(told.draws.tolist()),
-                mean=told.mean,
-                low=told.low,
-                high=told.high,
-                r_hat=told.worth.r_hat,
-                effective=told.worth.bulk,
-                tail=told.worth.tail,
-            )
-            for words, told in zip(study.posterior.statistics, found.predictive, strict=True)
-        ),
-        missing=found.missing,
-        constant=found.constant,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -476,6 +350,7 @@ def search_structure(
         LearningCancelled: `cancelled` said so.
         Misuse: STUDY_UNSUPPORTED.
     """
+    from verticil.miner.learning.search_facts import search_facts
     from verticil.miner.learning.structure import find_structure, way_on_pairs
 
     study = canonical.from_bytes(job.effective, wire=False)
@@ -499,106 +374,3 @@ def search_structure(
     )
     found = search_facts(study, result, chosen=way_on_pairs(study))
     return structure_body(digest, result.dag.parents, found)
-
-
-_CHOSEN_BY: Final[Mapping[str, str]] = {
-    "synthesis": "the likelihood of the pairs of records held out, less the strong links left out; "
-    "within one standard error of the best, the fewest parameters",
-    "structure": "what finds the most right edges under this much noise",
-}
-_PEERS: Final = "the only candidate where nothing but scores of pairs is known"
-_STRENGTH: Final = (
-    "share of resamples of the randomized records in which the child's table is better with this parent than chance and noise "
-    f"explain, beside the other confirmed parents, at a level of .05 for all pairs of variables together; "
-    f"{CONFIRMED:g} or more: confirmed"
-)
-_INFORMATION: Final = (
-    "conditional mutual information of child and parent given the other confirmed parents, nats, less what chance adds"
-)
-_OF_TABLES: Final = (
-    "share of the times that people and noise are drawn again from the joint model in which the child's table has the better BIC "
-    f"with this parent, beside its other parents; {CONFIRMED:g} or more: confirmed",
-    "conditional mutual information of child and parent given the other parents in the joint model, nats",
-)
-
-
-def search_facts(
-    study: Study,
-    result: SearchResult,
-    *,
-    chosen: Search | None = None,
-    candidates: Sequence[Candidate] = (),
-    pair_check: PairCheck | None = None,
-    edge_strength: Mapping[tuple[int, int], EdgeStrength] | None = None,
-    weak_edges: Mapping[tuple[int, int], EdgeStrength] | None = None,
-) -> dict[str, Json]:
-    """The facts, as JSON values.
-
-    Args:
-        study: the effective study.
-        result: of the search.
-        chosen: what the method auto chose; only looked at there.
-        candidates: what it chose from.
-        pair_check: the network against the tables of the pairs; None: not known.
-        edge_strength: of the edges that there are; None: not known.
-        weak_edges: of those that were taken out, where the study asks for a minimum.
-    """
-    rule, names = study.structure, study.schema.names
-    facts: dict[str, Json] = {
-        "method": rule.method,
-        "score": rule.score,
-        "seed": result.seed,
-        "generations": result.generations,
-        "fitness": result.fitness,
-        "dropped_edges": [[names[parent], names[child]] for parent, child in result.dropped_edges],
-    }
-    if result.cut_edges:
-        facts["cut_edges"] = [[names[parent], names[child]] for parent, child in result.cut_edges]
-    if rule.method == "auto" and chosen is not None:
-        facts["chosen"] = chosen.text
-        facts["chosen_by"] = _CHOSEN_BY[rule.prefer] if candidates else _PEERS
-    if candidates:
-        best = max(candidates, key=lambda candidate: candidate.held_out)
-        facts["candidates"] = [
-            {
-                "method": candidate.search.method,
-                "score": candidate.search.score,
-                "edges": candidate.edges,
-                "parameters": candidate.parameters,
-                "held_out_log_likelihood": candidate.held_out,
-                "behind_the_best": candidate.behind(best)[0],
-                "standard_error": candidate.behind(best)[1],
-                "strong_links_left_out_nats": candidate.missing,
-            }
-            for candidate in candidates
-        ]
-    if pair_check is not None:
-        facts["pair_check"] = _pairs(pair_check, names)
-    if edge_strength is not None:
-        facts["edge_strength"] = [[*edge, round(told.strength, 4)] for edge, told in _named(edge_strength, names)]
-        strength, information = (_STRENGTH, _INFORMATION) if study.tables is None else _OF_TABLES
-        facts["edge_strength_is"] = strength
-        facts["edge_information"] = [[*edge, round(told.information, 6)] for edge, told in _named(edge_strength, names)]
-        facts["edge_information_is"] = information
-    if rule.minimum_strength is not None:
-        facts["minimum_strength"] = rule.minimum_strength
-        facts["weak_edges_taken_out"] = [
-            [*edge, round(told.strength, 4)] for edge, told in _named(weak_edges or {}, names)
-        ]
-    return facts
-
-
-def _named(
-    edges: Mapping[tuple[int, int], EdgeStrength], names: Sequence[str]
-) -> list[tuple[tuple[str, str], EdgeStrength]]:
-    return [((names[parent], names[child]), told) for (parent, child), told in edges.items()]
-
-
-def _pairs(check: PairCheck, names: Sequence[str]) -> dict[str, Json]:
-    facts: dict[str, Json] = {"significant_pairs": check.pairs}
-    if check.worst is not None:
-        facts["worst_pair"] = [names[variable] for variable in check.worst]
-        facts["distance"] = round(check.distance, 4)
-        facts["distance_that_noise_explains"] = round(check.noise, 4)
-    facts["left_nearly_independent"] = [[names[a], names[b], round(nats, 4)] for a, b, nats in check.missing]
-    return facts
