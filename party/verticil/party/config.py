@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Final, Literal, cast
+from typing import Final, Literal, cast, get_args
 
 from verticil.party.codebook import known_from
 from verticil.party.dataset.encoding import WRITTEN
@@ -196,7 +196,7 @@ def _check_files(table: Table, datasets: Mapping[str, DatasetRule]) -> None:
             )
 
 
-_FILES: Final = ("csv", "parquet", "arrow", "duckdb", "sqlite")
+_FILES: Final = tuple(kind for kind in get_args(Format) if kind != "server")
 _URLS: Final = ("url", "url_env", "url_file")
 
 
