@@ -22,7 +22,7 @@ FILES = {
     "search": 3,
     "estimator": 2,
     "rpc": 5,
-    "study key": 4,
+    "study key": 3,
     "release format": 2,
     "table source": 4,
     "metric": 2,

@@ -17,6 +17,7 @@ from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.study import rules
 from verticil.shared.study.document import PosteriorRule, ShareRule, Study, TablesRule
+from verticil.shared.study.inapplicable import without
 from verticil.shared.study.protocols import PROTOCOLS, protocol_of
 from verticil.shared.study.vocabulary import METHODS, pair_methods
 
@@ -80,13 +81,12 @@ def _as(study: Study, model: str) -> Study:
     if structure.method not in (*pair_methods(), "given"):
         usual = "tree" if METHODS[structure.method].one_parent else "genetic"
         structure = dataclasses.replace(structure, method=usual, score=METHODS[usual].scores[0])
+    usable = without(dataclasses.replace(between, structure=structure), PROTOCOLS.named(model).inapplicable)
     return dataclasses.replace(
-        between,
+        usable,
         tables=None,
         share=share,
-        structure=dataclasses.replace(structure, minimum_strength=None),
         posterior=PosteriorRule(),
-        release=dataclasses.replace(study.release, pairs=(), sample_from=None),
-        publish=None,
+        release=dataclasses.replace(usable.release, sample_from=None),
         quorum=None,
     )

@@ -17,6 +17,7 @@ from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.study import rules
 from verticil.shared.study.curator import counts_people
 from verticil.shared.study.document import LinkageRule, PosteriorRule, Source, StructureRule, Study, TablesRule
+from verticil.shared.study.inapplicable import without
 from verticil.shared.study.privbayes_rule import PrivBayesRule
 from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import METHODS as METHODS_OF_STUDIES
@@ -92,13 +93,12 @@ def owners_study(
     asked = dataclasses.replace(asked, three_way=()) if method == PRIVBAYES else asked
     structure = _structure(study.structure, method, seed)
     changed = dataclasses.replace(
-        study,
+        without(dataclasses.replace(study, structure=structure), METHODS_OF_STUDIES[structure.method].inapplicable),
         model="curator",
         parties=(owner,),
         linkage=LinkageRule(minimum_common_records=LEAST_RECORDS),
         schema=schema,
         units=tuple(_units(schema, owner, kept)),
-        structure=structure,
         posterior=study.posterior if METHODS_OF_STUDIES[structure.method].samples else PosteriorRule(),
         privbayes=study.privbayes if method == PRIVBAYES else PrivBayesRule(),
         release=dataclasses.replace(
@@ -139,7 +139,7 @@ def _structure(rule: StructureRule, method: Method, seed: int | None) -> Structu
     if method == POSTERIOR:
         scores = METHODS_OF_STUDIES[POSTERIOR].scores
         score = rule.score if rule.score in scores else scores[0]
-        changed = dataclasses.replace(rule, method=POSTERIOR, score=score, parents=None, minimum_strength=None)
+        changed = dataclasses.replace(rule, method=POSTERIOR, score=score, parents=None)
         for other in METHODS_OF_STUDIES.values():
             changed = dataclasses.replace(changed, **{key: getattr(_USUAL, key) for key in other.keys})
         return changed

@@ -32,7 +32,7 @@ import functools
 import re
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, Union, cast
@@ -63,6 +63,12 @@ class Within:
 
     least: float
     most: float
+
+    def problem(self, number: float) -> str:
+        """Say what is wrong with a number; empty: it lies in the range."""
+        if self.least <= number <= self.most:  # never of NaN
+            return ""
+        return f"got {number:.17g}, expected {self.least:g} to {self.most:.17g}"
 
 
 Count: TypeAlias = Annotated[int, Within(0, 2**53 - 1)]
@@ -147,6 +153,34 @@ def _fields(kind: type[Any]) -> tuple[_Field, ...]:
         inline = said.inline if isinstance(said.inline, tuple) else keys(hint) if said.inline else ()
         found.append(_Field(item.name, said.name or item.name, said, default, reader, writer, inline))
     return tuple(found)
+
+
+def out_of_range(record: Any) -> Iterator[tuple[str, str]]:
+    """Yield the numbers of a record, and of the records in it, that do not lie in the ranges of their fields.
+
+    Yields:
+        The key, with those of the records around it (``genetic.population``), and what is wrong.
+    """
+    kind: Any = type(record)
+    for name, ranges in _ranges(kind).items():
+        value = getattr(record, name)
+        if isinstance(ranges, Within):
+            if value is not None and (problem := ranges.problem(value)):
+                yield name, problem
+        elif dataclasses.is_dataclass(value):
+            yield from ((f"{name}.{key}", problem) for key, problem in out_of_range(value))
+
+
+@functools.cache
+def _ranges(kind: type[Any]) -> Mapping[str, Within | None]:
+    """The range of each field; None: it may hold a record that has ranges itself."""
+    found: dict[str, Within | None] = {}
+    for name, hint in typing.get_type_hints(kind, include_extras=True).items():
+        said = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
+        ranges = [each for each in said if isinstance(each, Within)]
+        if ranges or any(map(dataclasses.is_dataclass, (said[0], *typing.get_args(said[0])))):
+            found[name] = ranges[0] if ranges else None
+    return found
 
 
 def keys(kind: type, *, but: Collection[str] = ()) -> tuple[str, ...]:
@@ -414,8 +448,8 @@ def _limited(plain: Read, limit: Any) -> Read:
     def read_limited(raw: object, table: Table, name: str) -> object:
         value = plain(raw, table, name)
         if isinstance(limit, Within):
-            if not limit.least <= value <= limit.most:  # also for NaN
-                table.fail(name, f"got {value:.17g}, expected {limit.least:g} to {limit.most:.17g}")
+            if value is not None and (problem := limit.problem(value)):
+                table.fail(name, problem)
         elif len(value) > limit:
             table.fail(name, f"{len(value)} letters, expected at most {limit}")
         return value

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar, Final
 
 from verticil.shared.documents.json_document import Json
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocol import Disclosure, Protocol, Statement
-from verticil.shared.study.vocabulary import fail
+from verticil.shared.study.vocabulary import Inapplicable, fail
 
 _STATEMENT: Final = (
     "One organisation held the whole table. It added discrete Gaussian noise to every count that it used before anything was "
@@ -96,6 +97,11 @@ class Curator(Protocol):
     coordinated = False
     shares = False
     counts_families = True
+    inapplicable = MappingProxyType(
+        dict.fromkeys(
+            ("publish", "quorum"), Inapplicable(problem="there is nobody to wait for with the model 'curator'")
+        )
+    )
     whole_table = True
     sources = "counts of one table, with noise"
     privacy_note = (
@@ -141,8 +147,6 @@ class Curator(Protocol):
                 )
         if study.tables is None and not study.samples_graphs:
             fail(f"{source}: tables", "missing, expected the epsilon and delta of the noise with the model 'curator'")
-        if study.publish is not None or study.quorum is not None:
-            fail(f"{source}: publish, quorum", "there is nobody to wait for with the model 'curator'", hint="remove it")
 
     def statement(self, study: Study, dag: Dag) -> CuratorStatement:
         """What the noise promises."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final, Literal
 
 from verticil.shared.documents.json_document import Json
-from verticil.shared.documents.record import LATER, Key, read_fields, write
+from verticil.shared.documents.record import LATER, Key, Within, read_fields, write
 from verticil.shared.documents.table import Table
 from verticil.shared.mechanisms.privacy import Breach
 from verticil.shared.mechanisms.share_noise import KINDS, ROUNDED
@@ -41,6 +41,7 @@ from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import (
     GRAPH_PRIORS,
     LINKAGE_MODES,
+    MAX_SAFE,
     MAX_VARIABLES,
     METHODS,
     MISSING,
@@ -66,26 +67,26 @@ class LinkageRule:
 
     mode: Annotated[str, Key(choices=LINKAGE_MODES)] = "keyed-hash"
     normalise: tuple[str, ...] = ("nfkc", "trim")
-    minimum_common_records: int = 1000
+    minimum_common_records: Annotated[int, Within(1, MAX_SAFE)] = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneticRule:
     """Parameters of the genetic algorithm (Hittmeir et al., section III)."""
 
-    population: int = 200
-    selected: int = 10
-    generations: int = 400
-    mutation_rate: float | None = None  # None: 1/d
+    population: Annotated[int, Within(2, 10_000)] = 200
+    selected: Annotated[int, Within(1, 10_000)] = 10
+    generations: Annotated[int, Within(1, 1_000_000)] = 400
+    mutation_rate: Annotated[float | None, Within(0, 1)] = None  # None: 1/d
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderRule:
     """Parameters of the search over orders; None: by the number of variables. `exact`: try all orders of a few variables."""
 
-    chains: int | None = None
-    moves: int | None = None
-    rounds: int | None = None
+    chains: Annotated[int | None, Within(1, 10_000)] = None
+    moves: Annotated[int | None, Within(0, 100_000_000)] = None
+    rounds: Annotated[int | None, Within(0, 1_000_000)] = None
     exact: bool = False
 
 
@@ -93,8 +94,8 @@ class OrderRule:
 class HillClimbRule:
     """Parameters of hill climbing: moves for which a changed pair is tabu, and moves without a gain before it ends."""
 
-    tabu_length: int = 10
-    patience: int = 15
+    tabu_length: Annotated[int, Within(0, 1_000_000)] = 10
+    patience: Annotated[int, Within(1, 1_000_000)] = 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,9 +135,9 @@ class StructureRule:
 
     method: Annotated[str, Key(choices=METHODS)]
     score: Annotated[str, Key(choices=scores)]
-    max_parents: int = 2
-    max_family_cells: int = 20_000
-    seed: int = 1
+    max_parents: Annotated[int, Within(0, 20)] = 2
+    max_family_cells: Annotated[int, Within(2, 100_000_000)] = 20_000
+    seed: Annotated[int, Within(0, MAX_SAFE)] = 1
     required: Annotated[tuple[tuple[str, str], ...], Key(form=_EDGES)] = ()
     forbidden: Annotated[tuple[tuple[str, str], ...], Key(form=_EDGES)] = ()
     genetic: GeneticRule = GeneticRule()
@@ -150,7 +151,7 @@ class StructureRule:
     prefer: Annotated[str, Key(later=True, choices=PREFERENCES)] = PREFERENCES[0]
     order: Annotated[OrderRule, LATER] = OrderRule()
     hill_climb: Annotated[HillClimbRule, LATER] = HillClimbRule()
-    minimum_strength: Annotated[float | None, LATER] = None
+    minimum_strength: Annotated[float | None, LATER, Within(0, 1)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,12 +173,12 @@ class PosteriorRule:
         burn_in, thinning: steps before the first graph and between graphs; None: a fifth, and at most `KEPT_GRAPHS` of a chain.
     """
 
-    chains: int = 4
-    steps: int = 20_000
+    chains: Annotated[int, Within(2, 64)] = 4
+    steps: Annotated[int, Within(100, 10_000_000)] = 20_000
     prior: Annotated[str, Key(choices=GRAPH_PRIORS)] = GRAPH_PRIORS[0]
-    gamma: float = 1.0
-    alpha: float = 1.0
-    data_sets: int = 5
+    gamma: Annotated[float, Within(0, 1e6)] = 1.0
+    alpha: Annotated[float, Within(0, 100)] = 1.0
+    data_sets: Annotated[int, Within(1, 100)] = 5
     statistics: Annotated[tuple[tuple[str, ...], ...], Key(form='[["chi-square", "one", "other"], ..]')] = ()
     missing: Annotated[str, Key(later=True, choices=MISSING)] = MISSING[0]
     within_bins: Annotated[str, Key(later=True, choices=WITHIN_BINS)] = WITHIN_BINS[0]
@@ -212,8 +213,8 @@ class ParameterRule:
     """
 
     estimator: Annotated[str, Key(choices=ESTIMATORS)] = "em"
-    prior_count: Annotated[float | None, LATER] = None
-    interval_level: float = 0.95
+    prior_count: Annotated[float | None, LATER, Within(1e-6, 1e6)] = None
+    interval_level: Annotated[float, Within(0.5, 0.9999)] = 0.95
     prior: Annotated[str | None, Key(later=True, choices=PRIORS)] = None
     """``dirichlet``, with the estimator inverse only: `prior_count` is its parameter alpha in every cell (`study.prior`)."""
     prior_tables: Annotated[Tables, Key(later=True, read=_read_tables, write=_write_tables)] = ()
@@ -248,9 +249,9 @@ class ReleaseRule:
     `Study.records_from`.
     """
 
-    synthetic_records: Annotated[int | None, Key(read=_read_records)] = None
+    synthetic_records: Annotated[int | None, Key(read=_read_records), Within(1, 100_000_000)] = None
     sampling: Annotated[Sampling, LATER] = "systematic"
-    seed: int = 1
+    seed: Annotated[int, Within(0, MAX_SAFE)] = 1
     pairs: Annotated[tuple[tuple[str, str], ...], Key(later=True, form='[["one", "other"], ..]')] = ()
     sample_from: Annotated[Source | None, LATER] = None
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from verticil.shared.core.errors import Misuse
@@ -26,7 +27,7 @@ from verticil.shared.study.central import MEMBERS
 from verticil.shared.study.document import ShareRule, Study
 from verticil.shared.study.protocol import Disclosure, Finding, Protocol, Statement
 from verticil.shared.study.unit import Unit
-from verticil.shared.study.vocabulary import MAX_SAFE, check_privacy, fail, pair_methods
+from verticil.shared.study.vocabulary import MAX_SAFE, Inapplicable, check_privacy, fail, pair_methods
 
 _LINKAGE: Final = {
     "keyed-hash": Disclosure(
@@ -322,6 +323,19 @@ class Peer(Protocol):
     coordinated = False
     shares = True
     counts_families = False
+    inapplicable = MappingProxyType(
+        {
+            "structure.minimum_strength": Inapplicable(
+                problem="is about edges that the miner finds in tables of whole families: it goes with the model 'central' and a "
+                "search"
+            ),
+            "publish": Inapplicable(
+                problem="goes with the model 'central', got 'peer': between peers every party signs the release anyway",
+                hint="remove the table",
+            ),
+            "release.pairs": Inapplicable(problem="nobody has tables of pairs with the model 'peer', expected none"),
+        }
+    )
     sources = "each party's own columns and randomized ones of the others"
     privacy_note = (
         " A column with an empty read_by never left its site and is not in the sum. All of this is about the columns "
@@ -372,24 +386,9 @@ class Peer(Protocol):
                 "parties send scores of pairs only",
                 hint=f"use one of: {', '.join(pair_methods())}, given",
             )
-        if structure.minimum_strength is not None:
-            fail(
-                f"{source}: structure.minimum_strength",
-                "is about edges that the miner finds in tables of whole families: it goes with the model 'central' and a search",
-                hint="remove it",
-            )
         super().check(study, source=source)
         if study.share is not None:
             _check_share(study, study.share, source=source)
-        if study.publish is not None:
-            fail(
-                f"{source}: publish",
-                "goes with the model 'central', got 'peer': between peers every party signs the release anyway",
-                hint="remove the table",
-            )
-        if study.release.pairs:
-            problem = "nobody has tables of pairs with the model 'peer', expected none"
-            fail(f"{source}: release.pairs", problem, hint="remove it")
         if study.release.sample_from == "joint":
             problem = "got 'joint' with the model 'peer': no party has the tables of all pairs that a joint model is fitted to"
             fail(f"{source}: release.sample_from", problem, hint="use \"network\", or the model 'central'")

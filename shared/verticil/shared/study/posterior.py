@@ -26,13 +26,6 @@ from verticil.shared.study.vocabulary import (
     fail,
 )
 
-_RANGES: Final = {
-    "chains": (2, 64),
-    "steps": (100, 10_000_000),
-    "gamma": (0, 1e6),
-    "alpha": (0, 100),
-    "data_sets": (1, 100),
-}
 LEAST_KEPT: Final = 20
 """Graphs of a chain that burn-in and thinning leave at least; of noisy tables a chain by each replicate leaves a fifth."""
 _MAX_STATISTICS: Final = 100
@@ -58,9 +51,6 @@ def check_posterior(study: Study, *, source: str) -> None:
                 hint="remove it, or let the owner of the whole table run verticil synthesize --method posterior",
             )
         return
-    for key, (least, most) in _RANGES.items():
-        if not least <= (number := getattr(rule, key)) <= most:  # also for NaN
-            fail(f"{where}.{key}", f"got {number:.17g}, expected {least:g} to {most:g}")
     _check_chains(rule, where=where)
     _check_prior(study, where=where)
     _check_missing(study, where=f"{where}.missing")
@@ -85,12 +75,6 @@ def check_posterior(study: Study, *, source: str) -> None:
             f"{rule.chains} chains of {rule.steps} steps with {d} variables for each of {mixed} replicates have a state of "
             f"{size} bytes on disk, expected at most {MAX_CHAIN_BYTES}",
             hint="ask for fewer chains",
-        )
-    if study.structure.minimum_strength is not None:
-        fail(
-            f"{source}: structure.minimum_strength",
-            "takes edges out of one graph that was found, and the method 'posterior' publishes how probable each edge is",
-            hint="remove it",
         )
     if study.release.synthetic_records is not None:
         check_set_cells(study, study.release.synthetic_records, where=f"{where}.data_sets")

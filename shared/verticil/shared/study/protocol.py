@@ -18,9 +18,10 @@ from verticil.shared.mechanisms.subset import Subset
 from verticil.shared.numerics.model.artifact import packed_size
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.study.document import Study
+from verticil.shared.study.inapplicable import refuse
 from verticil.shared.study.tables import tables_deviation, tables_of
 from verticil.shared.study.unit import Unit
-from verticil.shared.study.vocabulary import METHODS, fail
+from verticil.shared.study.vocabulary import METHODS, Inapplicable, fail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +128,7 @@ class Protocol(ABC):
             tells them the study.
         counts_families: the miner has tables of whole families, so it leaves parents out of those that are too large.
         whole_table: one organisation has all columns, and may choose which tables of them it measures.
+        inapplicable: keys of a study that it has no use for; see `study.inapplicable`.
         sources: what the network is estimated from, for the description of the synthetic records.
         privacy_note: what the statement on the randomized columns says besides; it begins with a blank, or is empty.
         randomization_default: that table of a study that has none; empty: such a study says of every column how it is randomized.
@@ -139,6 +141,7 @@ class Protocol(ABC):
     shares: ClassVar[bool]
     masks: ClassVar[bool] = False
     counts_families: ClassVar[bool]
+    inapplicable: ClassVar[Mapping[str, Inapplicable]] = MappingProxyType({})
     whole_table: ClassVar[bool] = False
     sources: ClassVar[str]
     privacy_note: ClassVar[str]
@@ -202,6 +205,7 @@ class Protocol(ABC):
         Raises:
             Misuse: STUDY_INVALID or STUDY_UNSUPPORTED.
         """
+        refuse(study, self.inapplicable, source=source)
         if study.linkage.mode not in self.linkage:
             fail(
                 f"{source}: linkage.mode",

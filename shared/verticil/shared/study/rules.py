@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Final, NoReturn
 
+from verticil.shared.documents.record import Within, out_of_range
 from verticil.shared.documents.table import near_hint
 from verticil.shared.mechanisms.privacy import EPSILON_TOLERANCE, epsilon, gamma
 from verticil.shared.mechanisms.subset import LARGEST_EPSILON, LEAST_STATES, Subset
@@ -26,6 +27,7 @@ from verticil.shared.numerics.model.constraints import Constraints
 from verticil.shared.numerics.model.schema import Missing, Variable
 from verticil.shared.study.codebook import bin_labels, check_letters, check_text
 from verticil.shared.study.document import StructureRule, Study
+from verticil.shared.study.inapplicable import refuse
 from verticil.shared.study.posterior import check_posterior
 from verticil.shared.study.privbayes import check_privbayes
 from verticil.shared.study.protocols import protocol_of
@@ -38,7 +40,6 @@ from verticil.shared.study.vocabulary import (
     MAX_EXACT,
     MAX_GREEDY_FAMILIES,
     MAX_PURPOSE,
-    MAX_SAFE,
     MAX_TEXT,
     MAX_VARIABLES,
     METHODS,
@@ -74,6 +75,7 @@ def check(study: Study, *, source: str) -> None:
     """
     rules = _Rules(source)
     rules.head(study)
+    rules.ranges(study)
     rules.linkage(study)
     for variable in study.schema.variables:
         rules.variable(variable, study.parties)
@@ -113,9 +115,9 @@ class _Rules:
             if count > 1:
                 self.fail(where, f"'{name}' stands there {count} times, expected once")
 
-    def within(self, where: str, number: float, low: float, high: float) -> None:
-        if not low <= number <= high:  # also for NaN
-            self.fail(where, f"got {number:.17g}, expected {low:g} to {high:.17g}")
+    def ranges(self, study: Study) -> None:
+        for where, problem in out_of_range(study):
+            self.fail(where, problem)
 
     def head(self, study: Study) -> None:
         if not _STUDY_ID.fullmatch(study.id):
@@ -142,7 +144,6 @@ class _Rules:
                 self.fail(
                     "linkage.normalise", f"got '{step[:MAX_TEXT]}', expected some of {', '.join(NORMALISE_STEPS)}"
                 )
-        self.within("linkage.minimum_common_records", study.linkage.minimum_common_records, 1, MAX_SAFE)
 
     def owners(self, study: Study) -> None:
         for party in study.parties:
@@ -190,16 +191,10 @@ class _Rules:
                 f"got '{parameters.estimator[:MAX_TEXT]}', expected one of {', '.join(ESTIMATORS)}",
             )
         _check_prior(study, source=self.source)
-        if parameters.prior_count is not None:
-            self.within("parameters.prior_count", parameters.prior_count, 1e-6, 1e6)
-        self.within("parameters.interval_level", parameters.interval_level, 0.5, 0.9999)
-        if study.release.synthetic_records is not None:
-            self.within("release.synthetic_records", study.release.synthetic_records, 1, 100_000_000)
         if study.release.sampling not in SAMPLING:
             self.fail(
                 "release.sampling", f"got '{study.release.sampling[:MAX_TEXT]}', expected one of {', '.join(SAMPLING)}"
             )
-        self.within("release.seed", study.release.seed, 0, MAX_SAFE)
         self.pairs(study)
         self.sample_from(study)
 
@@ -394,37 +389,16 @@ class _Structure:
     def fail(self, key: str, problem: str, *, hint: str = "") -> NoReturn:
         fail(f"{self.source}: structure.{key}", problem, hint=hint)
 
-    def within(self, key: str, number: float, low: float, high: float) -> None:
-        if not low <= number <= high:  # also for NaN
-            self.fail(key, f"got {number:.17g}, expected {low:g} to {high:.17g}")
-
     def numbers(self) -> None:
         rule, genetic = self.study.structure, self.study.structure.genetic
-        self.within("max_parents", rule.max_parents, 0, 20)
-        self.within("max_family_cells", rule.max_family_cells, 2, 100_000_000)
         widest = max(self.study.schema.variables, key=lambda variable: variable.n_states)
         if widest.n_states > rule.max_family_cells:
             self.fail(
                 "max_family_cells",
                 f"got {rule.max_family_cells}, expected at least the {widest.n_states} categories of '{widest.name}'",
             )
-        self.within("seed", rule.seed, 0, MAX_SAFE)
-        self.within("genetic.population", genetic.population, 2, 10_000)
-        self.within("genetic.selected", genetic.selected, 1, genetic.population)
-        self.within("genetic.generations", genetic.generations, 1, 1_000_000)
-        if genetic.mutation_rate is not None:
-            self.within("genetic.mutation_rate", genetic.mutation_rate, 0, 1)
-        for key, number, least, most in (
-            ("chains", rule.order.chains, 1, 10_000),
-            ("moves", rule.order.moves, 0, 100_000_000),
-            ("rounds", rule.order.rounds, 0, 1_000_000),
-        ):
-            if number is not None:
-                self.within(f"order.{key}", number, least, most)
-        self.within("hill_climb.tabu_length", rule.hill_climb.tabu_length, 0, 1_000_000)
-        self.within("hill_climb.patience", rule.hill_climb.patience, 1, 1_000_000)
-        if rule.minimum_strength is not None:
-            self.within("minimum_strength", rule.minimum_strength, 0, 1)
+        if genetic.selected > genetic.population:
+            self.fail("genetic.selected", Within(1, genetic.population).problem(genetic.selected))
 
     def method(self) -> None:
         """Method, score and options that go together, and what a method asks of the data."""
@@ -440,8 +414,7 @@ class _Structure:
             for key in method.keys:
                 if rule.method != name and getattr(rule, key) != _USUAL[key]:
                     self.fail(key, f"goes with the method '{name}', got '{rule.method}'", hint="remove it")
-        if rule.minimum_strength is not None and rule.method == "given":
-            self.fail("minimum_strength", "is about edges that are found: it goes with a search", hint="remove it")
+        refuse(study, METHODS[rule.method].inapplicable, source=self.source)
         if rule.score == "bdeu" and not study.samples_graphs:
             randomized = [name for unit in study.units if not unit.transition.is_identity for name in unit.variables]
             if randomized:

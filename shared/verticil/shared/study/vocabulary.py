@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, NoReturn
 
 from verticil.shared.core.errors import Misuse
@@ -31,6 +32,21 @@ LINKAGE_MODES: Final = ("keyed-hash", "order-commitment", "dh-psi")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Inapplicable:
+    """Why a model or a method has no use for a key of a study.
+
+    Attributes:
+        problem: why.
+        hint: what to do.
+        code: of the error.
+    """
+
+    problem: str
+    hint: str = "remove it"
+    code: str = "STUDY_INVALID"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
     """A way to a structure, as a study names it; the miner registers each search under its name.
 
@@ -42,6 +58,7 @@ class Method:
         whole_table: it measures its own tables, where one organisation has all columns; else it needs noisy tables.
         samples: it finds no graph but a sample of the graphs that the data leave possible; its scores know what noise leaves of
             counts, so they take randomized columns and noisy tables.
+        inapplicable: keys of a study that it has no use for; see `study.inapplicable`.
     """
 
     scores: tuple[str, ...] = ("mutual-information",)
@@ -50,6 +67,7 @@ class Method:
     one_parent: bool = False
     whole_table: bool = False
     samples: bool = False
+    inapplicable: Mapping[str, Inapplicable] = field(default_factory=dict)
 
 
 METHODS: Final = {
@@ -58,9 +76,22 @@ METHODS: Final = {
     "order": Method(on_pairs=True, keys=("order",)),
     "tree": Method(on_pairs=True, one_parent=True),
     "hill-climb": Method(scores=("bic", "bic-noise", "bdeu"), keys=("hill_climb",)),
-    "given": Method(),
+    "given": Method(
+        inapplicable={
+            "structure.minimum_strength": Inapplicable(problem="is about edges that are found: it goes with a search")
+        }
+    ),
     "privbayes": Method(scores=("total-variation",), whole_table=True),
-    "posterior": Method(scores=("bdeu", "dirichlet"), samples=True),
+    "posterior": Method(
+        scores=("bdeu", "dirichlet"),
+        samples=True,
+        inapplicable={
+            "structure.minimum_strength": Inapplicable(
+                problem="takes edges out of one graph that was found, and the method 'posterior' publishes how probable "
+                "each edge is"
+            )
+        },
+    ),
     "auto": Method(scores=("auto",), on_pairs=True, keys=("prefer",)),
 }
 PREFERENCES: Final = ("synthesis", "structure")
