@@ -29,10 +29,10 @@ from verticil.party.limits.masked import MaskedPolicy
 from verticil.party.limits.policy import Policy
 from verticil.party.policy.approval import parsed
 from verticil.party.policy.decision_store import ApproverKey
-from verticil.party.protocol.central import review
+from verticil.party.protocol.coordinated import review
+from verticil.party.protocol.masked.round_charge import PARTIES, charge_linkage, charge_round, linkage_releases
 from verticil.party.protocol.planning import StoppedError
 from verticil.party.protocol.randomization import enter_in_ledger
-from verticil.party.protocol.round_charge import PARTIES, charge_linkage, charge_round, linkage_releases
 from verticil.party.site import Site
 from verticil.shared.core.errors import VerticilError
 from verticil.shared.privacy.accounts import NOTHING

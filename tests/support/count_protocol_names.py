@@ -4,7 +4,7 @@ A protocol hands its parts to registries, so that no other file has to know it. 
 
 - imports one of the protocol's own modules, at the top, in a function or for types alone;
 - asks whether a study is of just this protocol, by a function or attribute that is named after it;
-- compares with the protocol's name: in a comparison, a ``match``, the key of a table, or an argument of ``register`` or ``named``.
+- compares with its name: in a comparison, a ``match``, or as an argument of ``register`` or ``named``.
 
 Run ``python tests/support/count_protocol_names.py`` for the files and why each counts.
 """

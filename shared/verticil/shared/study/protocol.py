@@ -154,6 +154,17 @@ class Protocol(ABC):
             dag: the structure, where it is learned; None: it is not yet known, and then every party that may read it counts.
         """
 
+    def asked_by(self, study: Study, index: int, dag: Dag | None) -> tuple[str, ...]:
+        """Return the parties that may ask another one for unit `index` while the study goes on; none: it goes to the miner.
+
+        Args:
+            study: the effective study.
+            index: of the unit.
+            dag: the structure; None: before it is known.
+        """
+        del study, index, dag
+        return ()
+
     @abstractmethod
     def learner(self, study: Study, child: int) -> str | None:
         """The party that learns the family of a variable, with its own columns raw; None: the miner, with none."""
