@@ -107,7 +107,7 @@ LAYERS = {
     "verticil.pki": 3,
     "verticil.simulation": 3,
 }
-MOST_FILES = 43
+MOST_FILES = 12
 """Product files outside of a protocol's own packages that may name it."""
 NOT_IN_NUMERICS = ("grpc", "asyncio", "pathlib", "logging", "verticil.wire", "sqlite3", "socket")
 

@@ -44,7 +44,6 @@ from verticil.shared.numerics.model.network import CONFIRMED
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.peer import scored_pairs
-from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.structure_document import NANONATS, structure_body
 
 if TYPE_CHECKING:
@@ -255,8 +254,8 @@ def learn_and_write(
     from verticil.miner.storage.measured import read_tables
     from verticil.shared.release.bundle import write_release
     from verticil.shared.release.content import ReleaseContent
-    from verticil.shared.release.masked import opened_tables
     from verticil.shared.release.posterior import check_sets
+    from verticil.shared.release.protocols import release_protocol
     from verticil.shared.release.records import released_records
 
     study = canonical.from_bytes(job.effective, wire=False)
@@ -329,8 +328,8 @@ def learn_and_write(
             simulation=job.simulation,
             seed_derived=job.seed_derived,
             opened=None
-            if tables is None or not protocol_of(study).masks
-            else opened_tables(study, [table.counts for table in tables.tables], job.n_common),
+            if tables is None
+            else release_protocol(study).opened(study, [table.counts for table in tables.tables], job.n_common),
             published_at=max(clock(), job.started_at).astimezone(dt.UTC).replace(microsecond=0),
         ),
         progress=_meter("writing", "writing tables", 2 * n_records, progress).at,

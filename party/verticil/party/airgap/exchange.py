@@ -294,7 +294,7 @@ async def _work(node: Node, coordinator: OfflineCoordinator, task: coordinator_p
             await coordinator.report(report)
         return
     if kept:
-        masked = protocol_of(study).masks
+        masked = protocol_of(study).opens_tables
         await _steps(_study(node, coordinator, task.study_digest), only=_NOT_CARRIED if masked else None)
         if masked and not is_final(State(task.state)):
             node.site.state.show(task.study_digest, NOT_CARRIED, at=node.clock())

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from verticil.shared.documents.json_document import Json
 from verticil.shared.mechanisms.subset import Subset
@@ -21,6 +21,9 @@ from verticil.shared.study.document import Study
 from verticil.shared.study.tables import tables_deviation, tables_of
 from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import METHODS, fail
+
+MINER: Final = "miner"
+"""How a study and a policy name the miner beside the parties."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,9 +125,9 @@ class Protocol(ABC):
         coordinated: an analyst submits the study to a miner, which carries it out and signs the release; else the operator of
             every party loads it, every party states what it computed, and every party signs.
         shares: the parties share statistics of their own raw data: the study has a ``share`` table.
-        masks: nobody sees a row: tables are computed of masked columns, in a round of messages among parties and miner, and no
-            column is sent otherwise. The study may have a ``masked`` table, and the parties serve each other, though a miner
-            tells them the study.
+        opens_tables: no column is sent: the study's tables are opened at the end of a round of messages among parties and miner,
+            and nobody sees a row. The parties serve each other, though a miner tells them the study, which may have a ``masked``
+            table.
         counts_families: the miner has tables of whole families, so it leaves parents out of those that are too large.
         whole_table: one organisation has all columns, and may choose which tables of them it measures.
         sources: what the network is estimated from, for the description of the synthetic records.
@@ -137,7 +140,7 @@ class Protocol(ABC):
     linkage: ClassVar[Mapping[str, Disclosure]]
     coordinated: ClassVar[bool]
     shares: ClassVar[bool]
-    masks: ClassVar[bool] = False
+    opens_tables: ClassVar[bool] = False
     counts_families: ClassVar[bool]
     whole_table: ClassVar[bool] = False
     sources: ClassVar[str]
@@ -231,7 +234,7 @@ class Protocol(ABC):
             fail(f"{source}: share", f"missing, {what}")
         if not self.shares and study.share is not None:
             fail(f"{source}: share", f"does not go with the model '{self.name}'", hint="remove it")
-        if not self.masks and study.masked is not None:
+        if not self.opens_tables and study.masked is not None:
             fail(
                 f"{source}: masked",
                 f"goes with the model 'masked', got '{self.name}'",
@@ -243,6 +246,13 @@ class Protocol(ABC):
 
         Raises:
             Misuse: STUDY_INVALID.
+        """
+
+    def check_people(self, study: Study, n_people: int) -> None:  # noqa: B027 - most protocols take any number
+        """Check that a study can be carried out for so many common people.
+
+        Raises:
+            Misuse: STUDY_INVALID or STUDY_UNSUPPORTED.
         """
 
     def statement(self, study: Study, dag: Dag) -> Statement | None:

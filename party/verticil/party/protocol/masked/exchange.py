@@ -22,7 +22,7 @@ from verticil.shared.federation.transport.chunks import make_chunks
 from verticil.shared.federation.transport.fetch import Call, fetch_file
 from verticil.shared.federation.transport.interface import Coordinator, Peer
 from verticil.shared.masked.round.round import Round
-from verticil.shared.study.masked import MINER
+from verticil.shared.study.protocol import MINER
 from verticil.wire.v1 import coordinator_pb2, peer_pb2
 
 _WHAT = "messages of the round"

@@ -36,6 +36,7 @@ from verticil.shared.federation.identity.signing import verify_signed
 from verticil.shared.masked.round.proof import SignedMessage, read_signed_message, rounds_charged
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import NOTHING
+from verticil.shared.privacy.masked import MaskedTables
 from verticil.shared.release.formats.deletion import PeerHolding, parse_peer_holding
 from verticil.shared.study.document import Study
 from verticil.shared.study.masked import plan_of
@@ -114,7 +115,7 @@ def _shown(
 ) -> Sequence[Forgotten]:
     """Compare what is proved with the ledger, and with the rounds that are on this disk."""
     found = [linkage] if (linkage := _linkage(site, digest, study, holder=holder)) is not None else []
-    known = site.ledger.rounds(digest)
+    known = site.ledger.rounds(digest, MaskedTables)
     for t1 in rounds_charged(messages):
         if t1 not in known:
             found.append(

@@ -37,7 +37,7 @@ from verticil.shared.masked.round.mail import Credentials, check_pinned
 from verticil.shared.masked.round.round import Round, end_round
 from verticil.shared.numerics.model import artifact
 from verticil.shared.study.document import Study
-from verticil.shared.study.masked import MINER
+from verticil.shared.study.protocol import MINER
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import State, is_final
 from verticil.wire.v1 import common_pb2
@@ -280,5 +280,5 @@ def end_restored(site: Site, at: datetime) -> None:
     """
     with site.database.transaction():
         for record in site.state.studies():
-            if record.approval is not None and protocol_of(parsed(record.task.proposal)).masks:
+            if record.approval is not None and protocol_of(parsed(record.task.proposal)).opens_tables:
                 end_study(site, record.digest, "this site was restored from a backup", at)
