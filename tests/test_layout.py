@@ -10,10 +10,12 @@ import ast
 import functools
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 import pytest
+
+from support.count_protocol_names import MODEL_ONE, MODEL_THREE, files_that_name, product_modules
 
 ROOT = Path(__file__).resolve().parent.parent
 WINGS = ("shared", "party", "miner", "deploy")
@@ -106,6 +108,8 @@ LAYERS = {
     "verticil.pki": 3,
     "verticil.simulation": 3,
 }
+MOST_FILES = 12
+"""Product files outside of a protocol's own packages that may name it."""
 NOT_IN_NUMERICS = ("grpc", "asyncio", "pathlib", "logging", "verticil.wire", "sqlite3", "socket")
 
 
@@ -506,7 +510,7 @@ REGISTRIES = (
     "shared/verticil/shared/study/peer.py",
     "shared/verticil/shared/study/protocols.py",
     "shared/verticil/shared/release/protocols.py",
-    "party/verticil/party/protocol/registry.py",
+    "party/verticil/party/protocol/node/registry.py",
 )
 PAPERS = ("deploy/verticil/experiments/", "deploy/verticil/cli/reproduce.py")
 """They print a paper's tables of the paper's two models, and carry out no study."""
@@ -710,3 +714,76 @@ def test_the_table_has_no_arrow_that_nothing_needs(project: dict[str, frozenset[
 def test_no_pair_of_packages_imports_each_other() -> None:
     assert each_other({source: set(targets) for source, targets in ARROWS.items()}) == set()
     assert each_other({"a": {"b"}, "b": {"a"}, "c": {"a"}}) == {("a", "b")}
+
+
+# ---- one grain finer: packages below a room
+
+
+def package_of(module: str, packages: Collection[str]) -> str:
+    """The package in which a module stands; itself, where it is one, or stands directly below a wing's root."""
+    parent = module.rpartition(".")[0]
+    return module if module in packages or parent in ROOTS else parent
+
+
+def imported_packages(project: Imports) -> dict[str, set[str]]:
+    """Package -> packages whose modules its own import: at the top, in a function, or for types alone."""
+    packages = {parent for module in project for parent in [module.rpartition(".")[0]] if parent in project}
+    found: dict[str, set[str]] = {}
+    for module, targets in project.items():
+        real = {target for target in targets if target in project and target not in ROOTS}
+        nearest = {target for target in real if not any(other.startswith(target + ".") for other in real)}
+        own = package_of(module, packages)
+        found.setdefault(own, set()).update({package_of(target, packages) for target in nearest} - {own})
+    return found
+
+
+NOT_CUT_YET = {
+    ("verticil.miner.learning", "verticil.miner.learning.posterior"),
+    ("verticil.party.dataset", "verticil.party.dataset.sources"),
+    ("verticil.shared.release", "verticil.shared.release.report"),
+}
+"""Pairs that import each other still."""
+
+
+def test_no_pair_of_packages_below_a_room_imports_each_other(project: dict[str, frozenset[str]]) -> None:
+    assert each_other(imported_packages(project)) == NOT_CUT_YET
+    for place, source, back in (
+        ("party.protocol.central", "from verticil.party.protocol.masked.rounds import Rounds", "party.protocol.masked"),
+        (
+            "party.protocol.central",
+            "def later():\n    from verticil.party.protocol.peer import study",
+            "party.protocol.peer",
+        ),
+        ("party.protocol", "if TYPE_CHECKING:\n    from verticil.party.protocol.between.network import Peers", ""),
+    ):
+        planted = {**project, f"verticil.{place}.planted": imports_of(source)}
+        if back:
+            other = imports_of(f"from verticil.{place}.study import planted")
+            planted[f"verticil.{back}.planted"] = other
+        assert len(each_other(imported_packages(planted)) - NOT_CUT_YET) == 1, source
+
+
+# ---- protocols
+
+
+def test_few_files_name_a_protocol_outside_of_its_own_packages() -> None:
+    modules = product_modules()
+    for protocol in (MODEL_ONE, MODEL_THREE):
+        assert len(files_that_name(protocol, modules)) <= MOST_FILES, protocol.name
+    for planted in (
+        "from verticil.party.protocol.masked.rounds import Rounds",
+        "def later():\n    import verticil.shared.study.masked",
+        "if TYPE_CHECKING:\n    from verticil.shared.masked.round.round import Round",
+        "if study.model == 'masked':\n    pass",
+        "match model:\n    case 'masked':\n        pass",
+        "register('masked', load)",
+        "if protocol_of(study).masks:\n    pass",
+        "from verticil.shared.study.protocols import is_masked",
+    ):
+        assert list(files_that_name(MODEL_THREE, {"verticil.planted": planted})) == ["verticil.planted"], planted
+    assert files_that_name(MODEL_THREE, {"verticil.shared.masked.planted": "import verticil.shared.study.masked"}) == {}
+
+
+def test_every_package_that_is_named_as_a_protocols_own_is_there() -> None:
+    modules = product_modules()
+    assert [name for protocol in (MODEL_ONE, MODEL_THREE) for name in protocol.packages if name not in modules] == []

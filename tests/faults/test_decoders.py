@@ -30,7 +30,7 @@ EXEMPT: Mapping[str, str] = {
     "party.protocol.context.Node.verify": "verifies with verify_signed",
     "shared.core.errors.from_code": "takes a code, not a document; from_detail is fuzzed",
     "party.dataset.releases.Release.from_json": "reads the site's own database, written by itself",
-    "party.protocol.peer.artifact_store.ArtifactStore.read": "reads files whose SHA-256 stands in the site's own database",
+    "party.protocol.between.artifact_store.ArtifactStore.read": "reads files whose SHA-256 stands in the site's own database",
     "shared.masked.round.folder.RoundFolder.read": "the node's own files, written by itself",
     "miner.storage.linkage.read_list": "maps a file whose size and SHA-256 were checked before",
     "shared.federation.identity.authority.open_authority": (

@@ -34,9 +34,9 @@ from hypothesis import strategies as st
 
 from support import PATIENCE_SECONDS
 from verticil.party.config import load_party
+from verticil.party.protocol.between.artifact_store import ArtifactStore
 from verticil.party.protocol.context import Node
-from verticil.party.protocol.peer.artifact_store import ArtifactStore
-from verticil.party.protocol.peer.service import PeerService
+from verticil.party.protocol.node.service import PeerService
 from verticil.party.protocol.randomization import Spool
 from verticil.party.site import Site
 from verticil.shared.core.errors import CODES, PeerFault, VerticilError

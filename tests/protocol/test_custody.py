@@ -28,7 +28,7 @@ from verticil.party.dataset.blinding import BlindingState
 from verticil.party.dataset.releases import Release
 from verticil.party.operator import commands, reports
 from verticil.party.operator.purging import purge
-from verticil.party.protocol.ledger_reconciliation import proven
+from verticil.party.protocol.reconciliation.columns import proven
 from verticil.party.site import Site
 from verticil.shared.core.errors import GateFailed, Misuse, Refusal
 from verticil.shared.federation.identity.identity import Identity, Role

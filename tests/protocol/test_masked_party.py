@@ -34,9 +34,9 @@ from verticil.party.config import load_party
 from verticil.party.dataset.perturb import codebook_digest, perturb_numpy, record_tags, unit_key
 from verticil.party.operator import reports
 from verticil.party.policy.ledger import Ledger
-from verticil.party.protocol.masked.rounds import OpenRound, Rounds, end_over
-from verticil.party.protocol.peer import context
-from verticil.party.protocol.round_charge import PARTIES, ROWS
+from verticil.party.protocol.between import context
+from verticil.party.protocol.masked.round_charge import PARTIES, ROWS
+from verticil.party.protocol.masked.rounds import OpenRound, Rounds
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import Database
 from verticil.party.storage.secret import SiteSecret
@@ -676,7 +676,7 @@ async def test_a_miner_that_stops_lets_a_round_end_with_the_studys_last_day(fede
     after = dt.datetime(2100, 1, 1, tzinfo=dt.UTC)
     for name, at, left in (("north", now(), False), ("north", after, True), ("south", after, True)):
         with Site.look(load_party(federation.root / name / "party.toml")) as site:
-            end_over(site, Rounds(), at, lambda _: False)
+            Rounds().end_over(site, at, lambda _: False)
         assert ([path.name for path in federation.folder(name).iterdir()] == ["ended"]) is left
     federation.start()  # and no daemon takes it up again
     await federation.until(federation.failed())

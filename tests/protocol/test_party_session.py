@@ -56,9 +56,9 @@ from verticil.party.operator.check import check
 from verticil.party.operator.pending_studies import inbox
 from verticil.party.operator.view_model import Spent
 from verticil.party.policy.approval import parsed
+from verticil.party.protocol.between.artifact_store import ArtifactStore
 from verticil.party.protocol.context import Node
-from verticil.party.protocol.peer.artifact_store import ArtifactStore
-from verticil.party.protocol.peer.service import PeerService
+from verticil.party.protocol.node.service import PeerService
 from verticil.party.protocol.randomization import Spool
 from verticil.party.protocol.retry import Backoff
 from verticil.party.site import Site

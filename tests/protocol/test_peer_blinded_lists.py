@@ -23,9 +23,9 @@ from support import peer_session as session
 from verticil.party.dataset import blinding
 from verticil.party.dataset.blinding import TOKEN_BYTES, BlindingKey
 from verticil.party.operator import reports
-from verticil.party.protocol.peer import lists as passing
-from verticil.party.protocol.peer.artifact_store import Kind
-from verticil.party.protocol.peer.lists import accepted_rows
+from verticil.party.protocol.between import lists as passing
+from verticil.party.protocol.between.artifact_store import Kind
+from verticil.party.protocol.between.lists import accepted_rows
 from verticil.party.protocol.peer.publication import release_folder
 from verticil.shared.core.errors import PeerFault, VerticilError
 from verticil.shared.federation.alignment.statements import blinded_body

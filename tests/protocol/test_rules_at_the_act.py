@@ -29,10 +29,11 @@ from verticil.party.limits.masked import MaskedPolicy
 from verticil.party.limits.policy import Policy
 from verticil.party.policy.approval import parsed
 from verticil.party.policy.decision_store import ApproverKey
-from verticil.party.protocol.central import review
+from verticil.party.protocol.coordinated import review
+from verticil.party.protocol.masked.round_charge import PARTIES, charge_linkage, charge_round, linkage_releases
+from verticil.party.protocol.node.registry import party_protocol
 from verticil.party.protocol.planning import StoppedError
 from verticil.party.protocol.randomization import enter_in_ledger
-from verticil.party.protocol.round_charge import PARTIES, charge_linkage, charge_round, linkage_releases
 from verticil.party.site import Site
 from verticil.shared.core.errors import VerticilError
 from verticil.shared.privacy.accounts import NOTHING
@@ -385,7 +386,8 @@ async def _acted(alone: Alone, act: str, meanwhile: Callable[[], None] | None) -
         key = ApproverKey.load(party.folder / f"{OFFICER}.key")
         try:
             party.site.voting.require_approver(alone.record, OFFICER, key)
-            review.countersign(party.site, alone.record, party.node.signing_key, OFFICER, alone.tick())
+            compare = party_protocol(parsed(alone.record.task.proposal)).compare
+            review.countersign(party.site, alone.record, party.node.signing_key, OFFICER, alone.tick(), compare=compare)
         except (VerticilError, StoppedError) as error:
             alone.errors.append(getattr(error, "code", ""))
         alone.done.append(alone.look())

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 import pytest
 
+import verticil.party.protocol.shipped.registrations  # noqa: F401  (the registry's entries)
 from support.set_back import LOSSES, SetBack, charges, rows
 from verticil.party.config import load_party
 from verticil.party.operator.purging import purge
-from verticil.party.protocol.registry import PROTOCOLS
+from verticil.party.protocol.node.registry import PROTOCOLS
 from verticil.shared.core.errors import Refusal
 
 TABLES = "[tables]\nepsilon = 3.0\ndelta = 1e-6\n"

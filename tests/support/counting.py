@@ -18,17 +18,18 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 
-from verticil.party.protocol.peer.artifact_store import Kind
-from verticil.party.protocol.peer.context import PeerStudyContext
+import verticil.party.protocol.shipped.registrations  # noqa: F401  (the registry's entries)
+from verticil.party.protocol.between.artifact_store import Kind
+from verticil.party.protocol.between.context import PeerStudyContext
+from verticil.party.protocol.between.network import all_of
+from verticil.party.protocol.node.registry import PartyProtocol
+from verticil.party.protocol.node.registry import register as register_party
 from verticil.party.protocol.peer.learning import data_fingerprint, statistics, store_shared
-from verticil.party.protocol.peer.network import all_of
 from verticil.party.protocol.peer.plan import Facts, Step, until_common
 from verticil.party.protocol.peer.publication import write_and_sign
 from verticil.party.protocol.peer.study import PeerStudy
 from verticil.party.protocol.planning import PeerFailedError, Plan
 from verticil.party.protocol.reconciliation.reconciler import Reconciler
-from verticil.party.protocol.registry import PartyProtocol
-from verticil.party.protocol.registry import register as register_party
 from verticil.party.protocol.statistics import EVERYONE
 from verticil.shared.core.errors import PeerFault, VerticilError
 from verticil.shared.documents.json_document import Json, Node

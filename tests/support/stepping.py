@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 from google.protobuf.message import Message as WireMessage
 
+import verticil.party.protocol.shipped.registrations  # noqa: F401  (the registry's entries)
 from verticil.miner.config import Limits
 from verticil.miner.rules.rounds import Sealing
 from verticil.miner.scheduler.learning import InlineLearning
@@ -28,16 +29,16 @@ from verticil.miner.service.node import MinerNode
 from verticil.party.config import load_party
 from verticil.party.operator import peer_commands
 from verticil.party.policy.decision_store import ApproverKey
-from verticil.party.protocol.central.task_ingest import remember, understood
+from verticil.party.protocol.between.artifact_store import ArtifactStore
+from verticil.party.protocol.between.context import PeerContext
+from verticil.party.protocol.between.network import Peers
 from verticil.party.protocol.context import Node
 from verticil.party.protocol.engine import Meaning, Outcome, StudyRun, meaning_of
 from verticil.party.protocol.masked.rounds import folder_of
-from verticil.party.protocol.peer.artifact_store import ArtifactStore
-from verticil.party.protocol.peer.context import PeerContext
-from verticil.party.protocol.peer.network import Peers
-from verticil.party.protocol.peer.service import PeerService
+from verticil.party.protocol.node.registry import rounds_of_protocols, study_of_miner, study_of_parties
+from verticil.party.protocol.node.service import PeerService
+from verticil.party.protocol.node.task_ingest import remember, understood
 from verticil.party.protocol.randomization import Spool
-from verticil.party.protocol.registry import study_of_miner, study_of_parties
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import PeerFault, VerticilError
@@ -409,6 +410,7 @@ class Stepper:
             peers=Peers(network, "trial", clock),
             coordinator=None,
             software=software_text(),
+            rounds=rounds_of_protocols(),
         )
         self.service = PeerService(self.node, self.between.store, software=software_text(), rounds=self.between.rounds)
         services[name] = self.service

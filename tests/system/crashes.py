@@ -58,8 +58,8 @@ import verticil.shared.federation.transport.in_memory
 import verticil.shared.release.report.page
 import verticil.simulation.analyst
 from verticil.party.audit import common_sets
+from verticil.party.protocol.between.artifact_store import kept_after
 from verticil.party.protocol.central import alignment
-from verticil.party.protocol.peer.artifact_store import kept_after
 from verticil.shared.release import records
 from verticil.shared.storage import durable, nameless, sorting
 from verticil.shared.study.reading import read_study

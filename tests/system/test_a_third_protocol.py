@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from support import counting
 from verticil.cli.main import app
 from verticil.party.config import load_party
-from verticil.party.protocol.registry import PROTOCOLS as PARTY_PROTOCOLS
+from verticil.party.protocol.node.registry import PROTOCOLS as PARTY_PROTOCOLS
 from verticil.party.site import Site as PartySite
 from verticil.shared.core.errors import GateFailed, Misuse, PeerFault
 from verticil.shared.federation.transport.interface import Peer

@@ -20,6 +20,7 @@ from verticil.party.config import load_party
 from verticil.party.operator import commands
 from verticil.party.site import Site
 from verticil.shared.masked.round.messages import CHARGED
+from verticil.shared.privacy.masked import MaskedTables
 from verticil.simulation.chaos import charged
 from verticil.wire.v1 import common_pb2, control_pb2
 
@@ -190,8 +191,8 @@ def test_a_lie_in_a_round_ends_in_a_named_refusal_a_wait_or_nothing(
         if party == ending.liar:
             continue
         with Site.open(load_party(nodes.made.parties[party] / "party.toml")) as site:
-            assert len(site.ledger.rounds(digest)) <= 1 - ending.before
-            if not site.ledger.rounds(digest):
+            assert len(site.ledger.rounds(digest, MaskedTables)) <= 1 - ending.before
+            if not site.ledger.rounds(digest, MaskedTables):
                 assert ending.before or not any(kind in CHARGED for _, kind, _, _ in rogues.left(party))
         assert spent[party] <= FLOOR * rounds + 1e-6
 

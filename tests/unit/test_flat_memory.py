@@ -20,7 +20,7 @@ from verticil.party.audit import common_sets
 from verticil.party.audit.common_sets import CommonSets
 from verticil.party.audit.set_sums import count_left
 from verticil.party.dataset.linkage import common_from_bitmap, digest_of
-from verticil.party.protocol.central import upload
+from verticil.party.protocol.coordinated import upload
 from verticil.party.storage.database import Database
 from verticil.shared.core.arrays import give_back, taken
 from verticil.shared.core.errors import DataFault

@@ -21,18 +21,19 @@ from verticil.party.operator.page.view import render
 from verticil.party.operator.reports import audit_lines, ledger_of
 from verticil.party.operator.reports import ledger as listing
 from verticil.party.policy.by_rule import ruling
-from verticil.party.protocol import round_charge
 from verticil.party.protocol.context import agreement
+from verticil.party.protocol.masked import round_charge
+from verticil.party.protocol.masked.round_charge import ROWS, TABLES, charge_linkage, charge_round
 from verticil.party.protocol.planning import StoppedError
 from verticil.party.protocol.randomization import Spool, enter_in_ledger, fill_spool, reserve
-from verticil.party.protocol.round_charge import ROWS, TABLES, charge_linkage, charge_round
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import StudyRecord, Task
 from verticil.shared.core.errors import DataFault, Refusal
 from verticil.shared.federation.identity.spoken import spoken
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, Cost
-from verticil.shared.privacy.masked import Linkage
+from verticil.shared.privacy.events import Linkage
+from verticil.shared.privacy.masked import MaskedTables
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study, TablesRule
 from verticil.shared.study.states import State
@@ -131,7 +132,7 @@ def test_a_round_is_charged_to_each_reader_at_once_and_only_once(config: PartyCo
             assert totals(site) == (TABLES_ALONE, TABLES_ALONE, WITH_ROWS)
         assert [site.ledger.kept(reader=reader) for reader in (COLUMNS, PUBLIC, DEALER)] == [{}, {}, {}]
         assert site.ledger.attempts() == 4
-        assert site.ledger.rounds(record.digest) == {T1}
+        assert site.ledger.rounds(record.digest, MaskedTables) == {T1}
         site.ledger.check_rows()
         with pytest.raises(Refusal, match="another round of it was charged") as other:
             charge_round(site, record, b"u" * 32, NOW)

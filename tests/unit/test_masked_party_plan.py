@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from verticil.party.policy.decision_store import Review
-from verticil.party.protocol.central.plan import Step as Told
+from verticil.party.protocol.coordinated.plan import Step as Told
 from verticil.party.protocol.masked import rounds
 from verticil.party.protocol.masked.plan import FROM_PEERS, Step, plan
 from verticil.party.storage.studies import StudyRecord, Task

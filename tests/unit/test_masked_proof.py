@@ -14,9 +14,9 @@ import pytest
 from support.set_back import SetBack, rows
 from verticil.party.config import load_party
 from verticil.party.protocol.masked.reconciler import RECONCILER
+from verticil.party.protocol.masked.round_charge import PARTIES, ROWS, TABLES
 from verticil.party.protocol.reconciliation.forgotten import Forgotten, reconcile, settle
 from verticil.party.protocol.reconciliation.reconciler import Verifier
-from verticil.party.protocol.round_charge import PARTIES, ROWS, TABLES
 from verticil.party.site import Site
 from verticil.shared.core.errors import PeerFault, Refusal
 from verticil.shared.documents.record import encode

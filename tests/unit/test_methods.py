@@ -10,7 +10,7 @@ import pytest
 
 from verticil.miner.service.control import Control as ControlService
 from verticil.miner.service.coordinator import Coordinator as CoordinatorService
-from verticil.party.protocol.peer.service import PeerService
+from verticil.party.protocol.node.service import PeerService
 from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.transport.authorization import ROLES
 from verticil.shared.federation.transport.interface import (

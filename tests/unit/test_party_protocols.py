@@ -10,12 +10,13 @@ from types import SimpleNamespace
 
 import pytest
 
+import verticil.party.protocol.shipped.registrations  # noqa: F401  (the registry's entries)
 from support import PATIENCE_SECONDS
 from verticil.party.protocol import engine as engines
 from verticil.party.protocol.engine import Engine, Meaning, Outcome, StudyRun, meaning_of
+from verticil.party.protocol.node.registry import PROTOCOLS, PartyProtocol, register
 from verticil.party.protocol.planning import Plan, WaitedForError
 from verticil.party.protocol.reconciliation.reconciler import Reconciler
-from verticil.party.protocol.registry import PROTOCOLS, PartyProtocol, register
 from verticil.party.protocol.retry import TRIED_AGAIN, Backoff
 from verticil.shared.core.errors import DataFault, InternalFault, Misuse, PeerFault, Refusal, VerticilError, from_code
 from verticil.shared.core.vitals import Waiting

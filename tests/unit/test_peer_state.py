@@ -13,9 +13,9 @@ import pytest
 from verticil.party.dataset.releases import Release
 from verticil.party.limits.policy import Policy
 from verticil.party.policy.ledger import Ledger
-from verticil.party.protocol.peer import lists
-from verticil.party.protocol.peer.artifact_store import ArtifactStore, Item, Kind
-from verticil.party.protocol.peer.network import Peers, all_of
+from verticil.party.protocol.between import lists
+from verticil.party.protocol.between.artifact_store import ArtifactStore, Item, Kind
+from verticil.party.protocol.between.network import Peers, all_of
 from verticil.party.protocol.planning import LostError, PeerFailedError, WaitedForError
 from verticil.party.protocol.retry import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, WAIT_GROWTH, Backoff
 from verticil.party.storage import database as database_module

@@ -11,6 +11,7 @@ import pytest
 from verticil.party.dataset.releases import Column
 from verticil.party.limits.policy import Policy, check_shared, objections, refuse
 from verticil.party.protocol.central.plan import Step, plan
+from verticil.party.protocol.coordinated.plan import Step as Told
 from verticil.party.storage.studies import StudyRecord, Task
 from verticil.shared.core.errors import InternalFault, Refusal
 from verticil.shared.study.document import ShareRule
@@ -143,7 +144,7 @@ LINKED = {**APPROVED, "pseudonyms_complete": True, "alignment_confirmed": True, 
     ("study", "step"),
     [
         (record(), Step.REST),
-        (record(approval=b"{}"), Step.TELL_APPROVAL),
+        (record(approval=b"{}"), Told.TELL_APPROVAL),
         (record(approval=b"{}", approved=True), Step.REST),
         (record(State.ALIGNING, **APPROVED), Step.LINK),
         (record(State.ALIGNING, effective=b"{}", approved=True), Step.REST),  # the miner's word is no approval of ours
@@ -154,30 +155,30 @@ LINKED = {**APPROVED, "pseudonyms_complete": True, "alignment_confirmed": True, 
         (record(State.UPLOADING, **LINKED), Step.RANDOMIZE),
         (record(State.UPLOADING, **LINKED, units_received=(0, 1)), Step.REST),
         (record(State.LEARNING, **LINKED), Step.REST),
-        (record(State.UPLOADING, **LINKED, denial_sent=False), Step.TELL_DENIAL),
+        (record(State.UPLOADING, **LINKED, denial_sent=False), Told.TELL_DENIAL),
         (record(State.UPLOADING, **LINKED, denial_sent=True), Step.REST),
-        (record(State.UPLOADING, **LINKED, failure=BROKEN), Step.TELL_FAILURE),
+        (record(State.UPLOADING, **LINKED, failure=BROKEN), Told.TELL_FAILURE),
         (record(State.UPLOADING, **LINKED, failure=BROKEN, failure_sent=True), Step.REST),
         (record(State.FAILED, failure=BROKEN), Step.REST),
         (record(State.WITHDRAWN, **LINKED), Step.REST),
     ],
 )
 def test_the_next_step(study, step):
-    assert plan(study, automatic=False, own_units={0, 1}, spooled=set(), receipted=set()).step is step
+    assert plan(study, automatic=False, own_units={0, 1}, spooled=set(), receipted=set()).step == step
 
 
 def test_units_go_when_all_are_in_the_spool_and_not_again_once_receipted():
     study = record(State.UPLOADING, **LINKED)
     assert plan(study, automatic=False, own_units={0, 1}, spooled={0}, receipted=set()).step is Step.RANDOMIZE
     assert plan(study, automatic=False, own_units={0, 1}, spooled={0, 1}, receipted={0}).step is Step.SEND
-    assert plan(study, automatic=False, own_units={0, 1}, spooled={0, 1}, receipted={0, 1}).step is Step.REST
+    assert plan(study, automatic=False, own_units={0, 1}, spooled={0, 1}, receipted={0, 1}).step == Step.REST
 
 
 @pytest.mark.parametrize("state", [state for state in State if state >= State.PUBLISHED])
 def test_an_ended_study_asks_for_nothing_but_room(state):
     study = record(state, **LINKED)
-    assert plan(study, automatic=True, own_units={0}, spooled={0}, receipted={0}).step is Step.CLEAR
-    assert plan(record(state), automatic=True, own_units={0}, spooled=set(), receipted=set()).step is Step.REST
+    assert plan(study, automatic=True, own_units={0}, spooled={0}, receipted={0}).step is Told.CLEAR
+    assert plan(record(state), automatic=True, own_units={0}, spooled=set(), receipted=set()).step == Step.REST
 
 
 @pytest.mark.parametrize("state", list(State))
@@ -186,8 +187,8 @@ def test_without_an_approval_nothing_is_ever_sent(state, automatic):
     told = record(state, approved=True, effective=b"{}", pseudonyms_complete=True, alignment_confirmed=True, n_common=9)
     for spooled in (set(), {0}):
         step = plan(told, automatic=automatic, own_units={0}, spooled=spooled, receipted=set()).step
-        assert step in {Step.REST, Step.CLEAR, Step.APPROVE}
-        assert automatic or step is not Step.APPROVE
+        assert step in {Step.REST, Told.CLEAR, Told.APPROVE}
+        assert automatic or step is not Told.APPROVE
 
 
 def test_the_last_day_that_is_allowed_is_allowed(release_study):

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
+import verticil.party.protocol.shipped.registrations  # noqa: F401  (the registry's entries)
 from verticil.curator.reconciliation import EVIDENCE
+from verticil.party.protocol.node.registry import PROTOCOLS
 from verticil.party.protocol.reconciliation.reconciler import kinds_without_evidence
-from verticil.party.protocol.registry import PROTOCOLS
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accounts import NOTHING
 from verticil.shared.privacy.events import EventKind, PrivacyEvent

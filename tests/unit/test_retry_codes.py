@@ -6,8 +6,8 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 
-from verticil.party.protocol import party_node as running
-from verticil.party.protocol.peer import network
+from verticil.party.protocol.between import network
+from verticil.party.protocol.node import party_node as running
 from verticil.party.protocol.retry import ENDS_THE_DAEMON, OTHERS_MEND, TRIED_AGAIN, ends_the_daemon, is_waited_out
 from verticil.shared.core.errors import CODES, PeerFault, from_code
 from verticil.shared.federation.transport.errors_on_wire import from_detail, retriable

@@ -32,8 +32,7 @@ from verticil.party.storage.studies import Task
 from verticil.shared.core.arrays import key_numbers
 from verticil.shared.core.errors import Misuse, Refusal
 from verticil.shared.privacy.accounts import COLUMNS, NOTHING
-from verticil.shared.privacy.events import GaussianCounts, RandomizedColumn
-from verticil.shared.privacy.masked import Linkage
+from verticil.shared.privacy.events import GaussianCounts, Linkage, RandomizedColumn
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study

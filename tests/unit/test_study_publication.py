@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from verticil.party.policy.decision_store import Review
-from verticil.party.protocol.central.plan import Step, plan
+from verticil.party.protocol.central.plan import plan
+from verticil.party.protocol.coordinated.plan import Step
 from verticil.party.storage.studies import StudyRecord, Task
 from verticil.shared.core.errors import Misuse, PeerFault
 from verticil.shared.study import canonical
@@ -99,7 +100,7 @@ def test_the_release_is_fetched_looked_at_by_people_and_the_signature_told():
             review=known,
             countersigns=automatic,
         )
-        assert found.step is step
+        assert found.step == step
     denied = dataclasses.replace(record(), denial_sent=False)
     assert (
         plan(denied, automatic=False, own_units={0}, spooled={0}, receipted={0}, review=fetched).step

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from verticil.party.config import PeerRule
-from verticil.party.protocol.peer import context
+from verticil.party.protocol.between import context
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ROOT / "deploy" / "requirements"

@@ -18,8 +18,8 @@ from verticil.party.operator.page import view
 from verticil.party.operator.page.view import greek, render
 from verticil.party.operator.reports import ledger as listing
 from verticil.party.operator.view_model import told_peers
-from verticil.party.protocol.ledger_reconciliation import forgotten_columns
 from verticil.party.protocol.randomization import Spool, enter_in_ledger, fill_spool
+from verticil.party.protocol.reconciliation.columns import forgotten_columns
 from verticil.party.protocol.reconciliation.forgotten import settle
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task

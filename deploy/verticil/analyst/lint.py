@@ -32,7 +32,6 @@ from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.privacy.figures import delta_words, epsilon_exceeds, share_cost, tables_cost
 from verticil.shared.privacy.study_table import RECORDS_PER_CELL, ColumnRow, StudyTable, family_records, study_table
 from verticil.shared.study.document import Study
-from verticil.shared.study.masked import plan_of
 from verticil.shared.study.protocol import Finding
 from verticil.shared.study.protocols import protocol_of, table_deviations
 from verticil.shared.study.review import require_reviewed, review_findings
@@ -193,17 +192,16 @@ def _joint_model(study: Study, table: StudyTable) -> Iterator[Finding]:
 
 
 def _round(study: Study, n: int) -> Iterator[Finding]:
-    """Whether a round of masked tables can be planned for so many people."""
-    if not protocol_of(study).masks:
-        return
+    """Say why the study's protocol cannot be carried out for so many people."""
+    protocol = protocol_of(study)
     try:
-        plan_of(study, n)
+        protocol.check_people(study, n)
     except Misuse as error:
-        yield Finding(severity="error", code="no-plan", where="masked", message=error.message, hint=error.hint)
+        yield Finding(severity="error", code="no-plan", where=protocol.name, message=error.message, hint=error.hint)
 
 
 def _columns(study: Study, table: StudyTable) -> Iterator[Finding]:
-    masks = protocol_of(study).masks
+    masks = protocol_of(study).opens_tables
     large, key = (_LARGE_FLOOR, "allow_raw_under_masks") if masks else (_LARGE_EPSILON, "allow_infinite")
     sends = "leaves to a dealer of masks with its partner" if masks else "sends"
     for row, unit in zip(table.rows, study.units, strict=True):
@@ -331,7 +329,7 @@ def _relabels(transition: privacy.Mechanism) -> bool:
 
 def _totals(study: Study, table: StudyTable) -> Iterator[Finding]:
     hint = "randomize more strongly, or ask for fewer columns"
-    masks = protocol_of(study).masks  # then the sum is the floor, which is large by design
+    masks = protocol_of(study).opens_tables  # then the sum is the floor, which is large by design
     whom, finding = (", for a dealer of masks with its partner", _note) if masks else ("", _warning)
     for party, total in table.party_totals:
         if epsilon_exceeds(total, _LARGE_PARTY_TOTAL):

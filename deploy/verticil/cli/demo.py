@@ -81,7 +81,7 @@ def demo(
 
     protocol = PROTOCOLS.named(model)
     coordinated = protocol.coordinated
-    if relay and (chaos or (coordinated and not protocol.masks)):
+    if relay and (chaos or (coordinated and not protocol.opens_tables)):
         raise Misuse(
             "USAGE",
             "--relay: only between parties that meet, and without --chaos",

@@ -44,7 +44,7 @@ from verticil.shared.federation.transport.sealing import load_sealing_key
 from verticil.shared.federation.transport.version import PROTOCOL_KEY, PROTOCOL_VERSION, SKEW, TIME_KEY, agree
 from verticil.shared.storage.database import version_of
 from verticil.shared.storage.disk import read_only_fault
-from verticil.shared.study.masked import MINER
+from verticil.shared.study.protocol import MINER
 
 if TYPE_CHECKING:
     from verticil.miner.config import MinerConfig

@@ -207,7 +207,7 @@ def _print_check(found: Checked) -> None:
     total = table.total_epsilon
     factor = odds(total)
     change = "no practical bound" if factor is None else f"odds x{factor:.3g}"
-    masks = protocol_of(study).masks
+    masks = protocol_of(study).opens_tables
     whom = " a dealer of masks that works with its partner" if masks else ""
     put(
         f"[bold]all columns of one person{' that are sent' if named and not masks else ''}: epsilon {epsilon_text(total)}[/]"

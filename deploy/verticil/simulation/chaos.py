@@ -215,7 +215,9 @@ class _Drill:
                             return study
                     await asyncio.sleep(LOOK_SECONDS)
 
-            if protocol_of(read_study(self.made.analyst / "study.toml")).masks:  # else nothing is at the miner yet
+            if protocol_of(
+                read_study(self.made.analyst / "study.toml")
+            ).opens_tables:  # else nothing is at the miner yet
                 study = await until(lambda study: study.state >= common_pb2.STUDY_STATE_UPLOADING)
                 self._slow(SLOWER_SECONDS)
             else:
@@ -318,7 +320,7 @@ async def run_drill(
     """
     started = time.monotonic()
     kept = out / "federation" if keep else None
-    masks = PROTOCOLS.named(model).masks
+    masks = PROTOCOLS.named(model).opens_tables
     seed_derived = seed is not None or masks
     async with workplace(kept) as children:
         children.environment = {"NUMBA_CACHE_DIR": str(children.folder / "compiled")}  # compiled once for both runs

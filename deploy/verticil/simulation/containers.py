@@ -83,11 +83,11 @@ def lay_out_containers(
         listen=f"0.0.0.0:{_PORT}",
         hosts=("miner", "localhost", "127.0.0.1"),
         seed=seed,
-        peers=dict.fromkeys(study.parties, RELAY) if protocol.masks else None,
-        masked=protocol.masks,
+        peers=dict.fromkeys(study.parties, RELAY) if protocol.opens_tables else None,
+        masked=protocol.opens_tables,
     )
     shutil.copyfile(study_toml, made.analyst / "study.toml")
-    role: Role = "peer" if protocol.masks else "party"
+    role: Role = "peer" if protocol.opens_tables else "party"
     write_new(folder / "compose.yaml", _compose(study.parties, seeded=seed is not None, role=role))
     return made
 
@@ -103,7 +103,7 @@ def engine(study: Study) -> tuple[str, ...]:
     if found is None:
         hint = "install Docker with compose, or only write the files: --prepare"
         raise Misuse("USAGE", "docker compose: no such command", hint=hint)
-    roles: tuple[Role, ...] = ("peer" if protocol_of(study).masks else "party", "miner")
+    roles: tuple[Role, ...] = ("peer" if protocol_of(study).opens_tables else "party", "miner")
     for role in roles:
         name = image(role)
         if _run("docker", "image", "inspect", name):

@@ -175,9 +175,9 @@ def _provision(place: Path, study: Study, tables: Tables, *, id_column: str, see
         seed=seed,
         # Nobody dials these: parties of one process are joined by memory.
         peers=None
-        if protocol.coordinated and not protocol.masks
+        if protocol.coordinated and not protocol.opens_tables
         else {site.name: f"localhost:{2 + number}" for number, site in enumerate(sites)},
-        masked=protocol.masks,
+        masked=protocol.opens_tables,
     )
 
 
@@ -229,7 +229,7 @@ async def run_federation(
             made,
             node,
             stop,
-            between=protocol_of(study).masks,
+            between=protocol_of(study).opens_tables,
             seeded=seeded,
             wrap=wrap,
             wrap_peer=wrap_peer,

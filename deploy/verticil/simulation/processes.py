@@ -171,7 +171,7 @@ async def provisioned(
         seed=seed,
         rows=rows,
         model=model,
-        peers=_addresses(relay=relay) if protocol.masks or not protocol.coordinated else None,
+        peers=_addresses(relay=relay) if protocol.opens_tables or not protocol.coordinated else None,
     )
     step("certificates (ephemeral, marked), keys and three sites' tables laid out")
     return made

@@ -31,7 +31,7 @@ from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.signing import public_key_text
 from verticil.shared.federation.identity.spoken import spoken
 from verticil.shared.federation.membership.installation import public_sealing_key
-from verticil.shared.study.masked import MINER
+from verticil.shared.study.protocol import MINER
 from verticil.shared.study.protocols import PROTOCOLS
 from verticil.shared.study.reading import simulation_seed_from
 from verticil.simulation.federations import adult
@@ -406,7 +406,7 @@ def provision_demo(
         hosts=hosts,
         seed=seed,
         peers=peers,
-        masked=PROTOCOLS.named(model).masks,
+        masked=PROTOCOLS.named(model).opens_tables,
     )
     study = adult.study_text(model)
     if rows is not None:
@@ -435,7 +435,7 @@ def main() -> None:
         hosts=(host, "localhost", "127.0.0.1"),
         seed=arguments.seed,
         model=arguments.model,
-        peers=dict.fromkeys(adult.PARTIES, RELAY) if PROTOCOLS.named(arguments.model).masks else None,
+        peers=dict.fromkeys(adult.PARTIES, RELAY) if PROTOCOLS.named(arguments.model).opens_tables else None,
     )
 
 

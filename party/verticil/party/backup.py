@@ -53,12 +53,12 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
+import verticil.party.protocol.shipped.registrations  # noqa: F401  # pyright: ignore[reportUnusedImport]  # the registry's entries
 from verticil.party.audit.log import FILE_NAME as AUDIT
 from verticil.party.audit.log import AuditLog, Event, What
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.blinding import BLINDING_KEY
-from verticil.party.protocol.masked.rounds import FOLDER as ROUNDS
-from verticil.party.protocol.masked.rounds import end_restored
+from verticil.party.protocol.node.registry import folders_of_protocols
 from verticil.party.site import Site
 from verticil.party.storage.database import FILE_NAME as DATABASE
 from verticil.party.storage.database import Database
@@ -78,7 +78,7 @@ BETWEEN_PEERS: Final = (
 )
 """What the operator of a restored site without an account at a miner has to know."""
 
-_MADE_AGAIN: Final = frozenset({"spool", "cache", "review", ROUNDS})
+_MADE_AGAIN: Final = frozenset({"spool", "cache", "review"})
 _OF_THE_PROCESS: Final = (f"{DATABASE}-wal", f"{DATABASE}-shm", "party.lock", HEALTH)
 _BLOCK: Final = 1 << 20
 _LONGEST_LINE: Final = 1 << 16
@@ -189,14 +189,10 @@ def _files(config: PartyConfig, *, database: Path, log: Path) -> list[tuple[_Ent
         authority,
         authority.with_name(DENY_LIST),
     ]
+    unwanted = _MADE_AGAIN | {folder.name for folder in folders_of_protocols()}
     for path in sorted(state.rglob("*")):
         first = path.relative_to(state).parts[0]
-        if (
-            path.is_file()
-            and first not in _MADE_AGAIN
-            and path.name != BLINDING_KEY
-            and not first.startswith("backup-")
-        ):
+        if path.is_file() and first not in unwanted and path.name != BLINDING_KEY and not first.startswith("backup-"):
             wanted.append(path)
     instead = {state / DATABASE: database, state / AUDIT: log}
     found: list[tuple[_Entry, Path]] = []
@@ -337,7 +333,8 @@ def _noted(restored: Restored, folder: Path, at: dt.datetime, *, audit_log: bool
             problem=problem,
             between_peers=BETWEEN_PEERS if config.peer is not None else "",
         )
-        end_restored(site, at)
+        for own in folders_of_protocols():
+            own.after_restore(site, at)
         site.audit.record(Event(what=What.RESTORED, who="operator"), at)
         return found
 

@@ -48,7 +48,7 @@ from verticil.shared.federation.identity.spoken import says
 from verticil.shared.federation.transport.metrics import metrics_address
 from verticil.shared.mechanisms.privacy import Breach
 from verticil.shared.privacy.accounts import DEALER, PUBLIC, Cost, Limits, Reader
-from verticil.shared.study.masked import MINER
+from verticil.shared.study.protocol import MINER
 
 DEFAULT_PAGE: Final = ("127.0.0.1", 8899)
 REVIEW_MEGABYTES: Final = 256

@@ -31,6 +31,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Callable
 
+import verticil.party.protocol.shipped.registrations  # noqa: F401  # pyright: ignore[reportUnusedImport]  # the registry's entries
 from verticil.party.audit.log import Event, What, note_configuration
 from verticil.party.backup import BETWEEN_PEERS, is_just_restored
 from verticil.party.config import PartyConfig, require_marked_authority
@@ -39,12 +40,12 @@ from verticil.party.dataset.sources.reading import Stop, stopped_by
 from verticil.party.metrics import party_gauges
 from verticil.party.operator import commands
 from verticil.party.operator.people import look_at_people
+from verticil.party.protocol.between.artifact_store import ArtifactStore
+from verticil.party.protocol.between.context import PeerContext, lacking_packages
+from verticil.party.protocol.between.network import GrpcNetwork, PeerNetwork, Peers
 from verticil.party.protocol.context import Node
-from verticil.party.protocol.masked.rounds import Rounds
-from verticil.party.protocol.party_node import CoordinatorFactory, PartyNode, PeerNode
-from verticil.party.protocol.peer.artifact_store import ArtifactStore
-from verticil.party.protocol.peer.context import PeerContext, lacking_packages
-from verticil.party.protocol.peer.network import GrpcNetwork, PeerNetwork, Peers
+from verticil.party.protocol.node.party_node import CoordinatorFactory, PartyNode, PeerNode
+from verticil.party.protocol.node.registry import rounds_of_protocols
 from verticil.party.protocol.randomization import Spool
 from verticil.party.protocol.relay.network import RelayNetwork
 from verticil.party.site import Site
@@ -171,7 +172,7 @@ async def run_party(
             authority=credentials.ca_pem,
             clock=clock,
         )
-        between, rounds = None, Rounds()
+        between, rounds = None, rounds_of_protocols()
 
         def health() -> str:
             node.waiting.check()
@@ -207,7 +208,9 @@ async def run_party(
         async with contextlib.AsyncExitStack() as ending:
             ending.enter_context(logs.fields(party=config.name))
             if config.metrics is not None:
-                metrics.read(functools.partial(party_gauges, site, followed, late=rounds.late))
+                metrics.read(
+                    functools.partial(party_gauges, site, followed, late=lambda: sum(item.late() for item in rounds))
+                )
                 ending.callback(metrics.serve(config.metrics).close)
             await ending.enter_async_context(audit_writer(refusals, write=write, look=look, clock=clock))
             if between is None:

@@ -62,7 +62,7 @@ from verticil.shared.release.download import CHANGED, fetch_release
 from verticil.shared.storage.disk import write_fault
 from verticil.shared.storage.durable import remove_tree
 from verticil.shared.study.names import chosen
-from verticil.shared.study.protocols import is_masked
+from verticil.shared.study.protocols import opens_tables
 from verticil.shared.study.states import State, is_final
 from verticil.wire.v1 import carried_pb2, common_pb2, coordinator_pb2
 
@@ -327,7 +327,7 @@ def _check_line(session: Session, item: Item) -> None:
     """Refuse a part in a masked study by name: its parties and the miner answer each other many times, over lines."""
     what, digest = _about(item)
     record = session.catalogue.study(digest) if len(digest) == 32 else None
-    if record is not None and what not in _WITHOUT_A_LINE and is_masked(session.proposal(record)):
+    if record is not None and what not in _WITHOUT_A_LINE and opens_tables(session.proposal(record)):
         raise Misuse(
             "STUDY_UNSUPPORTED",
             f"study '{record.study_id}': its tables are masked, and a party whose files are carried cannot take part in that",

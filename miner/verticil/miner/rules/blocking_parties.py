@@ -13,7 +13,7 @@ from verticil.miner.storage.linkage import linked_parties
 from verticil.miner.storage.records import Failure, StudyRecord
 from verticil.shared.core.errors import Refusal
 from verticil.shared.study.document import LeftOut, Study
-from verticil.shared.study.protocols import is_masked
+from verticil.shared.study.protocols import opens_tables
 from verticil.shared.study.states import State
 from verticil.shared.study.sub_model import left_out_words, obstacle, parse_sub_model
 
@@ -39,7 +39,7 @@ def missing(study: Study, record: StudyRecord, stage: State, waited_for: Collect
         columns, or messages (of a round).
     """
     found: dict[str, str] = {}
-    linked, masked = linked_parties(record, study), is_masked(study)
+    linked, masked = linked_parties(record, study), opens_tables(study)
     for party in study.parties:
         if stage is State.AWAITING_APPROVAL and party in record.declined:
             found[party] = DENIAL

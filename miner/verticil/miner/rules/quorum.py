@@ -24,7 +24,7 @@ from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.record import encode
 from verticil.shared.study import approval, canonical
 from verticil.shared.study.document import Absence, LeftOut, Study
-from verticil.shared.study.protocols import is_masked
+from verticil.shared.study.protocols import opens_tables
 from verticil.shared.study.states import State
 from verticil.shared.study.sub_model import SubModel, obstacle
 
@@ -62,7 +62,7 @@ def _obstacle(study: Study, record: StudyRecord, stage: State, absent: Mapping[s
         return "it is one already, and nobody is left out twice"
     if stage not in {State.AWAITING_APPROVAL, State.ALIGNING} or record.n_common is not None:
         return "the common list is fixed, and a second one would tell who is missing from the first"
-    if stage is State.ALIGNING and is_masked(study):
+    if stage is State.ALIGNING and opens_tables(study):
         return "its parties link among themselves, and a second linkage would tell who is missing from the first"
     if stage is State.ALIGNING and study.linkage.mode == "dh-psi":
         return "linkage 'dh-psi' has begun, and needs the keys of all who began it"

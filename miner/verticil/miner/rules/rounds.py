@@ -26,6 +26,7 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from verticil.miner.learning.measured import tables_with
+from verticil.miner.rules.message_rounds import MessageRounds, RoundUnderWay
 from verticil.miner.rules.session import Session
 from verticil.miner.storage.measured import binding_of_tables, read_tables, write_tables
 from verticil.miner.storage.records import StudyRecord
@@ -42,7 +43,7 @@ from verticil.shared.masked.round.round import Progress, Round
 from verticil.shared.masked.round.secrets import random_of
 from verticil.shared.study.document import Study
 from verticil.shared.study.masked import plan_of
-from verticil.shared.study.protocols import is_masked
+from verticil.shared.study.protocols import opens_tables
 from verticil.shared.study.states import State
 from verticil.shared.study.tables import tables_sigma
 from verticil.wire.v1 import common_pb2, peer_pb2
@@ -171,7 +172,7 @@ class Arriving:
         _check_open(self.opened, self.name)
 
 
-class Rounds:
+class Rounds(MessageRounds):
     """The miner's open rounds; `session` asks it who they wait for.
 
     Args:
@@ -204,7 +205,7 @@ class Rounds:
         missing = [f"of party '{name}'" for name in study.parties if sealing is None or name not in sealing.pinned]
         if sealing is None:
             missing.insert(0, "of the miner")
-        if missing and is_masked(study):
+        if missing and opens_tables(study):
             raise Misuse(
                 "STUDY_UNSUPPORTED",
                 f"study '{study.id}': its tables are masked, and this miner's federation.toml pins no sealing key "
@@ -213,6 +214,13 @@ class Rounds:
                 "[miner], and the same federation.toml at every site",
             )
 
+    def under_way(self, digest: bytes) -> RoundUnderWay | None:
+        """See `MessageRounds.under_way`."""
+        opened = self._open.get(digest)
+        if opened is None:
+            return None
+        return RoundUnderWay(words=str(opened.progress), slot_seconds=opened.plan.slot_milliseconds / 1000)
+
     def find(self, digest: bytes) -> OpenRound | None:
         """The round of a study; None: it has not begun, or is over."""
         return self._open.get(digest)
@@ -220,7 +228,7 @@ class Rounds:
     def is_open(self, record: StudyRecord) -> bool:
         """Whether a study has a round that is under way, or has to begin."""
         session = self._session
-        if session.state(record) not in OPEN or not is_masked(session.effective(record)):
+        if session.state(record) not in OPEN or not opens_tables(session.effective(record)):
             return False
         return record.learning is None or session.store.study(record.digest).masked.exists()
 

@@ -42,7 +42,7 @@ from verticil.shared.federation.transport.errors_on_wire import shown
 from verticil.shared.release.evidence import read_countersignature
 from verticil.shared.study import approval, canonical
 from verticil.shared.study.document import Study
-from verticil.shared.study.protocols import is_masked
+from verticil.shared.study.protocols import opens_tables
 from verticil.shared.study.states import Facts, State, derive, is_final
 from verticil.wire.v1 import common_pb2
 
@@ -181,7 +181,7 @@ class Session:
             pseudonyms=linked_parties(record, study),
             aligned=record.n_common is not None,
             confirmed=record.confirmed,
-            units_expected=len(study.parties) if is_masked(study) else len(study.units),
+            units_expected=len(study.parties) if opens_tables(study) else len(study.units),
             units_received=len(self.received(record)),
             uploading=record.uploading,
             estimating=record.learning is not None,
@@ -196,7 +196,7 @@ class Session:
     def received(self, record: StudyRecord) -> Collection[int | str]:
         """What has come of what the study is learned from: units; of masked tables, once they are opened, the parties' shares."""
         study = self.current(record)
-        if not is_masked(study):
+        if not opens_tables(study):
             return record.columns.keys()
         return () if record.learning is None else study.parties
 

@@ -12,7 +12,7 @@ import threading
 from typing import Final
 
 from verticil.miner.config import Limits
-from verticil.miner.rules.rounds import Rounds
+from verticil.miner.rules.message_rounds import MessageRounds
 from verticil.miner.rules.session import Session, timestamp
 from verticil.miner.storage.records import StudyRecord
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal
@@ -32,10 +32,10 @@ class Submissions:
     Args:
         session: the rules and facts.
         limits: of each analyst.
-        rounds: of masked studies.
+        rounds: of the studies that have some.
     """
 
-    def __init__(self, session: Session, limits: Limits, rounds: Rounds) -> None:
+    def __init__(self, session: Session, limits: Limits, rounds: MessageRounds) -> None:
         self._session = session
         self._limits = limits
         self._rounds = rounds

@@ -39,7 +39,6 @@ from verticil.shared.documents.record import parse, read
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
 from verticil.shared.study.peer import scored_pairs
-from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.structure_document import NANONATS, structure_body
 
 if TYPE_CHECKING:
@@ -280,11 +279,11 @@ def learn_and_write(
 def _origin(job: LearningJob, study: Study, tables: NoisyTables | None, now: dt.datetime) -> Origin:
     """Say where what the job learned comes from; the release is not dated before the job."""
     from verticil.miner.learning.publication import Origin
-    from verticil.shared.release.masked import opened_tables
+    from verticil.shared.release.protocols import release_protocol
 
     opened = None
-    if tables is not None and protocol_of(study).masks:
-        opened = opened_tables(study, [table.counts for table in tables.tables], job.n_common)
+    if tables is not None:
+        opened = release_protocol(study).opened(study, [table.counts for table in tables.tables], job.n_common)
     return Origin(
         study_digest=job.proposal_digest,
         n_common=job.n_common,

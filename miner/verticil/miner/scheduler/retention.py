@@ -40,7 +40,7 @@ from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.pki import load_credentials, utc_now
 from verticil.shared.federation.identity.signing import SigningKey
 from verticil.shared.release.formats.deletion import Deletion, Why
-from verticil.shared.study.protocols import is_masked
+from verticil.shared.study.protocols import opens_tables
 from verticil.shared.study.states import is_final
 from verticil.shared.study.unit import Unit
 
@@ -124,7 +124,7 @@ class Retention:
         return tuple(name for name in dict.fromkeys([*owners, *record.revocations]) if name not in record.deletions)
 
     def _had_round(self, record: StudyRecord) -> bool:
-        return record.uploading and is_masked(self._session.effective(record))
+        return record.uploading and opens_tables(self._session.effective(record))
 
     def _units(self, record: StudyRecord) -> list[Unit]:
         return [self._session.effective(record).units[unit] for unit in sorted(_sent(record))]

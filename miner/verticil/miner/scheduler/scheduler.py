@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Final, cast
 
 from verticil.miner.rules.leases import Changes, Presence
+from verticil.miner.rules.message_rounds import MessageRounds
 from verticil.miner.rules.quorum import at_deadline, discard_left_out
-from verticil.miner.rules.rounds import Rounds
 from verticil.miner.rules.session import Session, awaited, timestamp
 from verticil.miner.scheduler.job import ColumnFile, CountingJob, LearningJob, TablesFile
 from verticil.miner.scheduler.learning import Executor, WorkerDied
@@ -35,7 +35,7 @@ from verticil.shared.core.threads import to_the_end
 from verticil.shared.release.manifest import MANIFEST, SIGNATURE, Signer, sign_release
 from verticil.shared.release.verification import verify_release
 from verticil.shared.study import canonical
-from verticil.shared.study.protocols import is_masked
+from verticil.shared.study.protocols import opens_tables
 from verticil.shared.study.states import State, is_final
 
 _log: Final = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class Scheduler:
         changes: wakes the loop, and is notified of changes.
         presence: progress to forget at a study's end.
         executor: runs learning jobs.
-        rounds: of masked studies.
+        rounds: of the studies that have some.
         signer: signs releases.
         randomized_days: days after publication until the randomized columns are deleted.
         simulation: releases say that everything ran on one machine.
@@ -79,7 +79,7 @@ class Scheduler:
         changes: Changes,
         presence: Presence,
         executor: Executor,
-        rounds: Rounds,
+        rounds: MessageRounds,
         *,
         signer: Signer,
         randomized_days: int,
@@ -191,18 +191,18 @@ class Scheduler:
         return [task for task in found if task is not None]
 
     async def _round(self, digest: bytes) -> None:
-        """Take a round of masked tables as far as it goes, again when something has arrived, and in every slot."""
+        """Take a round of messages as far as it goes, again when something has arrived, and in every slot."""
         while not self._changes.closed:
             generation = self._changes.generation
             new = await to_the_end(self._rounds.advance, digest)
-            if (opened := self._rounds.find(digest)) is not None and digest not in self._jobs:
-                self._details[digest] = str(opened.progress)
+            if (opened := self._rounds.under_way(digest)) is not None and digest not in self._jobs:
+                self._details[digest] = opened.words
             if new:
                 self._changes.notify()
             elif opened is None:
                 return
             else:
-                await self._changes.wait(generation, min(opened.plan.slot_milliseconds / 1000, _TICK_SECONDS))
+                await self._changes.wait(generation, min(opened.slot_seconds, _TICK_SECONDS))
 
     def _awaited(self, digest: bytes) -> tuple[str, ...]:
         return awaited(self._session, self._session.record(digest))
@@ -331,7 +331,7 @@ class Scheduler:
         files = session.store.study(record.digest)
         remove_durably(files.learning)
         files.learning.mkdir(mode=0o700)
-        masked = is_masked(effective)  # no column comes, and nobody gets a receipt
+        masked = opens_tables(effective)  # no column comes, and nobody gets a receipt
         stored = [] if masked else [record.columns[unit] for unit in range(len(effective.units))]
         receipts = [item.receipt for item in stored]
         started_at = max([session.clock(), *map(_received_at, stored)])  # a clock may have been set back

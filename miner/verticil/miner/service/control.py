@@ -28,7 +28,7 @@ from verticil.miner.storage.records import StudyRecord
 from verticil.shared.core.errors import Misuse
 from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.study.names import chosen, fits
-from verticil.shared.study.protocols import is_masked
+from verticil.shared.study.protocols import opens_tables
 from verticil.shared.study.states import State, is_final
 from verticil.wire.v1 import common_pb2, control_pb2
 
@@ -204,7 +204,7 @@ class Control:
                 pseudonyms_complete=party in linked,
                 alignment_confirmed=party in record.confirmed,
                 units_received=len(received & {party, *units}),
-                units_expected=1 if is_masked(current) else len(units),
+                units_expected=1 if opens_tables(current) else len(units),
                 stage=progress.stage,
                 percent=progress.percent,
                 seen=age is not None,

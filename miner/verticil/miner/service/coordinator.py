@@ -19,11 +19,11 @@ from typing import Final, TypeVar
 
 from verticil.miner.rules.blocking_parties import refuse_left_out
 from verticil.miner.rules.leases import HEARTBEAT_SECONDS, LEASE_SECONDS, Changes, Presence, Progress
-from verticil.miner.rules.rounds import Rounds
+from verticil.miner.rules.message_rounds import MessageRounds
 from verticil.miner.rules.session import Session, countersign, timestamp, withdrawn_text
 from verticil.miner.service.linking import Begun, Linking, between_parties
-from verticil.miner.service.masked import MaskedMessages
 from verticil.miner.service.relay import Relay
+from verticil.miner.service.round_messages import RoundMessages
 from verticil.miner.service.scores import Scores
 from verticil.miner.service.transfer import receive, release_parts
 from verticil.miner.storage.linkage import linked_parties
@@ -35,7 +35,7 @@ from verticil.shared.federation.transport.chunks import ChunkReader
 from verticil.shared.federation.transport.errors_on_wire import to_detail
 from verticil.shared.federation.transport.fetch import read_chunks
 from verticil.shared.federation.transport.version import answer_hello
-from verticil.shared.study.protocols import is_masked
+from verticil.shared.study.protocols import opens_tables
 from verticil.shared.study.states import State, is_final
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
@@ -60,7 +60,8 @@ class Coordinator:
         presence: leases and progress.
         scores: answers for studies between peers.
         relay: passes sealed envelopes on between them.
-        rounds: of masked studies.
+        rounds: of the studies that have some.
+        messages: of those rounds.
         revocations: the deny-list, which is sent to parties.
         max_concurrent_uploads: streams received at the same time; others wait for their turn.
     """
@@ -73,7 +74,8 @@ class Coordinator:
         scores: Scores,
         relay: Relay,
         *,
-        rounds: Rounds,
+        rounds: MessageRounds,
+        messages: RoundMessages,
         max_concurrent_uploads: int,
         revocations: Revocations = EMPTY_DENY_LIST,
     ) -> None:
@@ -83,7 +85,7 @@ class Coordinator:
         self._relay = relay
         self._linking = Linking(session)
         self._rounds = rounds
-        self._masked = MaskedMessages(session, rounds, changes)
+        self._messages = messages
         self._changes = changes
         self._presence = presence
         self._uploads = asyncio.Semaphore(max_concurrent_uploads)
@@ -146,7 +148,7 @@ class Coordinator:
             task = self._task(record, party)
             if digest not in known:
                 _prove(task, record, party)
-                if record.effective_digest and is_masked(self._session.effective(record)):
+                if record.effective_digest and opens_tables(self._session.effective(record)):
                     _prove_round(task, record, party, self._rounds.proof(digest, party))
             size += task.ByteSize() + 16
             if tasks and size > _REPLY_BYTES:
@@ -251,7 +253,7 @@ class Coordinator:
             if held is None or not held.complete:  # asking again for what is complete is always answered
                 session.require(record, State.ALIGNING)
             proposal, minimum = session.proposal(record), session.minimum(record)
-            if is_masked(proposal):
+            if opens_tables(proposal):
                 raise between_parties(record)
             if (mode := proposal.linkage.mode) != "keyed-hash":
                 raise PeerFault("MESSAGE_INVALID", f"study '{record.study_id}': linkage '{mode}' has no pseudonyms")
@@ -360,7 +362,7 @@ class Coordinator:
 
         def begin() -> Upload | StoredColumn:
             record = session.own_unit(request.effective_digest, request.unit, party)
-            if is_masked(session.effective(record)):
+            if opens_tables(session.effective(record)):
                 raise between_parties(record)
             if request.unit not in record.columns:
                 session.require(record, State.PREPARING, State.UPLOADING)
@@ -496,23 +498,23 @@ class Coordinator:
             return await self._relay.take(identity.name, request)
 
     async def ListMasked(self, identity: Identity, request: peer_pb2.ListMaskedRequest) -> peer_pb2.ListMaskedReply:
-        """Tell which messages of a round are here for the party; see `MaskedMessages.list`."""
+        """Tell which messages of a round are here for the party; see `RoundMessages.list`."""
         with self._presence.call(identity.name):
-            return await self._masked.list(identity.name, request, most_seconds=MAX_WAIT_SECONDS)
+            return await self._messages.list(identity.name, request, most_seconds=MAX_WAIT_SECONDS)
 
     async def GetMasked(
         self, identity: Identity, request: peer_pb2.GetMaskedRequest
     ) -> AsyncGenerator[peer_pb2.Part, None]:
-        """Stream a message of a round to the party that it is sealed for; see `MaskedMessages.get`."""
+        """Stream a message of a round to the party that it is sealed for; see `RoundMessages.get`."""
         with self._presence.call(identity.name):
-            async with contextlib.aclosing(self._masked.get(identity.name, request)) as parts:
+            async with contextlib.aclosing(self._messages.get(identity.name, request)) as parts:
                 async for part in parts:
                     yield part
 
     async def PutMasked(
         self, identity: Identity, requests: AsyncIterator[coordinator_pb2.PutMaskedRequest]
     ) -> coordinator_pb2.PutMaskedReply:
-        """Take in (a part of) a message of a round; see `MaskedMessages.begin`."""
+        """Take in (a part of) a message of a round; see `RoundMessages.begin`."""
         party = identity.name
         first = await anext(requests, None)
         if first is None:
@@ -526,11 +528,11 @@ class Coordinator:
                 yield request.chunk
 
         with self._presence.call(party):
-            arriving = await asyncio.to_thread(self._masked.begin, party, first)
-            if arriving is None:
+            take_in = await asyncio.to_thread(self._messages.begin, party, first)
+            if take_in is None:
                 return coordinator_pb2.PutMaskedReply(committed_offset=first.size, complete=True)
             async with self._place(party):
-                return await self._masked.take_in(arriving, first, chunks())
+                return await take_in(chunks())
 
 
 def _prove(task: coordinator_pb2.StudyTask, record: StudyRecord, party: str) -> None:

@@ -29,7 +29,7 @@ from verticil.shared.federation.alignment.statements import (
 )
 from verticil.shared.federation.transport.fetch import send_parts
 from verticil.shared.study.document import Study
-from verticil.shared.study.protocols import is_masked
+from verticil.shared.study.protocols import opens_tables
 from verticil.shared.study.states import State
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
@@ -66,7 +66,7 @@ class Linking:
         session, record = self._session, self._session.record(digest)
         session.position(record, party)
         study = session.current(record)
-        mode, tree, masked = study.linkage.mode, None, is_masked(study)
+        mode, tree, masked = study.linkage.mode, None, opens_tables(study)
         if masked:
             said = parse_common(commitment.statement.body)
             n_common, common_sha256 = said.n_common, said.common_sha256
@@ -187,7 +187,7 @@ class Linking:
         self._session.position(record, party)
         study = self._session.current(record)
         n_parties = len(study.parties)
-        if is_masked(study):
+        if opens_tables(study):
             raise between_parties(record)
         if study.linkage.mode != "dh-psi" or owner >= n_parties or hop >= n_parties:
             raise PeerFault(

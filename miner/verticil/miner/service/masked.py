@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from verticil.miner.rules.leases import Changes
 from verticil.miner.rules.rounds import OPEN, Arriving, OpenRound, Rounds
 from verticil.miner.rules.session import Session
+from verticil.miner.service.round_messages import RoundMessages, TakeIn
 from verticil.miner.service.transfer import receive
 from verticil.shared.core.errors import PeerFault
 from verticil.shared.federation.transport.chunks import ChunkReader
 from verticil.shared.federation.transport.fetch import send_parts
 from verticil.shared.masked.round.round import Item
-from verticil.shared.study.protocols import is_masked
+from verticil.shared.study.protocols import opens_tables
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
 
 
-class MaskedMessages:
+class MaskedMessages(RoundMessages):
     """Answers for rounds.
 
     Args:
@@ -45,7 +47,7 @@ class MaskedMessages:
             VerticilError: how the study ended.
         """
         record = self._session.of_effective(effective_digest, party)
-        if not is_masked(self._session.effective(record)):
+        if not opens_tables(self._session.effective(record)):
             raise PeerFault("MESSAGE_INVALID", f"study '{record.study_id}': has no round of masked tables")
         self._session.require(record, *OPEN)
         return self._rounds.find(record.digest)
@@ -87,7 +89,7 @@ class MaskedMessages:
                 await asyncio.to_thread(self._find, party, request.effective_digest)
                 yield part
 
-    def begin(self, party: str, first: coordinator_pb2.PutMaskedRequest) -> Arriving | None:
+    def begin(self, party: str, first: coordinator_pb2.PutMaskedRequest) -> TakeIn | None:
         """A message that a party sends; None: all of it is here. Blocks.
 
         Raises:
@@ -95,13 +97,14 @@ class MaskedMessages:
         """
         opened = self._find(party, first.effective_digest)
         if opened is not None:
-            return self._rounds.begin(opened, party, first.index, size=first.size, sha256=first.sha256)
+            arriving = self._rounds.begin(opened, party, first.index, size=first.size, sha256=first.sha256)
+            return None if arriving is None else functools.partial(self._take_in, arriving, first)
         record = self._session.of_effective(first.effective_digest, party)
         if record.learning is not None:
             return None  # it is deleted: every message has come, and who asks again was not told so
         raise PeerFault("NOT_READY", f"study '{record.study_id}': its round has not begun at the miner yet")
 
-    async def take_in(
+    async def _take_in(
         self, arriving: Arriving, first: coordinator_pb2.PutMaskedRequest, chunks: AsyncIterator[common_pb2.Chunk]
     ) -> coordinator_pb2.PutMaskedReply:
         """Take in (a part of) a message, from the committed offset; leave it for the round when it is whole."""

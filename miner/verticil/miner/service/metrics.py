@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from verticil.miner.rules.leases import Presence
-from verticil.miner.rules.rounds import Rounds
+from verticil.miner.rules.message_rounds import MessageRounds
 from verticil.miner.rules.session import Session
 from verticil.miner.service.relay import Relay
 from verticil.shared.federation.identity.pki import CredentialSource
@@ -31,7 +31,7 @@ def miner_gauges(
     directory: Path,
     credentials: CredentialSource,
     *,
-    rounds: Rounds,
+    rounds: MessageRounds,
     detail: Callable[[bytes], str],
 ) -> Iterator[Gauge]:
     """The numbers of this moment.
@@ -42,7 +42,7 @@ def miner_gauges(
         relay: sealed envelopes on their way.
         directory: state directory, for the disk.
         credentials: the miner's own, as they are by now.
-        rounds: of masked tables.
+        rounds: of the studies that have some.
         detail: of a study, what its learning does; see `Scheduler.detail`.
     """
     states: Counter[State] = Counter()

@@ -30,6 +30,7 @@ from verticil.miner.scheduler.learning import Executor
 from verticil.miner.scheduler.scheduler import Scheduler
 from verticil.miner.service.control import Control
 from verticil.miner.service.coordinator import Coordinator
+from verticil.miner.service.masked import MaskedMessages
 from verticil.miner.service.relay import Relay
 from verticil.miner.service.scores import Scores
 from verticil.miner.storage.catalogue import Catalogue
@@ -154,6 +155,7 @@ class MinerNode:
                 self.scores,
                 self.relay,
                 rounds=self.rounds,
+                messages=MaskedMessages(self.session, self.rounds, self.changes),
                 max_concurrent_uploads=limits.max_concurrent_uploads,
                 revocations=revocations,
             )

@@ -34,7 +34,7 @@ from verticil.shared.federation.alignment.merkle import common_tree
 from verticil.shared.federation.alignment.statements import parse_common, sender
 from verticil.shared.storage.sorting import Sorter, keys_of
 from verticil.shared.study.document import Study
-from verticil.shared.study.protocols import is_masked
+from verticil.shared.study.protocols import opens_tables
 
 PSEUDONYM_BYTES: Final = 16
 TOKEN_BYTES: Final = 32
@@ -198,7 +198,7 @@ def _members(some: Pseudonyms, among: Pseudonyms) -> NDArray[np.bool_]:
 def linked_parties(record: StudyRecord, study: Study) -> frozenset[str]:
     """The parties of the study that have done all that others wait for before the common people can be found."""
     parties = frozenset(study.parties)  # a list of one that was left out may still have come
-    if is_masked(study) or study.linkage.mode == "order-commitment":
+    if opens_tables(study) or study.linkage.mode == "order-commitment":
         return parties & record.commitments.keys()
     if study.linkage.mode == "dh-psi":
         missing = {
@@ -236,7 +236,7 @@ def find_common(
     Raises:
         PeerFault: ALIGNMENT_MISMATCH, the tables are not in the same order.
     """
-    if is_masked(study):
+    if opens_tables(study):
         return _agreed(catalogue, record, study, minimum)
     if study.linkage.mode == "order-commitment":
         return _compare(catalogue, record, study, minimum)

@@ -22,18 +22,19 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+import verticil.party.protocol.shipped.registrations  # noqa: F401  # pyright: ignore[reportUnusedImport]  # the registry's entries
 from verticil.party.airgap.coordinator import OfflineCoordinator
 from verticil.party.audit.log import Event, What, note_configuration
 from verticil.party.config import PartyConfig, require_marked_authority
 from verticil.party.policy.approval import parsed
-from verticil.party.protocol.central.plan import Step
-from verticil.party.protocol.central.study import CentralStudy
-from verticil.party.protocol.central.task_ingest import remember, understood
 from verticil.party.protocol.context import Node
+from verticil.party.protocol.coordinated.plan import Step
+from verticil.party.protocol.coordinated.study import CoordinatedStudy
 from verticil.party.protocol.disclosure import outward
 from verticil.party.protocol.engine import Meaning, Outcome, meaning_of
+from verticil.party.protocol.node.registry import study_of_miner
+from verticil.party.protocol.node.task_ingest import remember, understood
 from verticil.party.protocol.randomization import Spool
-from verticil.party.protocol.registry import study_of_miner
 from verticil.party.protocol.retry import TRIED_AGAIN
 from verticil.party.site import Site
 from verticil.party.storage.database import DaemonLock
@@ -293,19 +294,19 @@ async def _work(node: Node, coordinator: OfflineCoordinator, task: coordinator_p
             await coordinator.report(report)
         return
     if kept:
-        masked = protocol_of(study).masks
+        masked = protocol_of(study).opens_tables
         await _steps(_study(node, coordinator, task.study_digest), only=_NOT_CARRIED if masked else None)
         if masked and not is_final(State(task.state)):
             node.site.state.show(task.study_digest, NOT_CARRIED, at=node.clock())
 
 
-def _study(node: Node, coordinator: OfflineCoordinator, digest: bytes) -> CentralStudy:
+def _study(node: Node, coordinator: OfflineCoordinator, digest: bytes) -> CoordinatedStudy:
     study = study_of_miner(node, None, digest)
     study.coordinator = coordinator
     return study
 
 
-async def _steps(study: CentralStudy, *, only: Set[StrEnum] | None = None) -> None:
+async def _steps(study: CoordinatedStudy, *, only: Set[StrEnum] | None = None) -> None:
     while True:
         try:
             while await study.step(only=only) is Outcome.DONE:

@@ -12,11 +12,11 @@ from typing import Final
 
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import Cost
-from verticil.shared.privacy.events import is_masked
 from verticil.shared.privacy.figures import delta_exceeds, epsilon_exceeds
 from verticil.shared.privacy.masked import tables_event
 from verticil.shared.study.document import Study
 from verticil.shared.study.masked import counted, exposed, rule_of
+from verticil.shared.study.protocols import opens_tables
 
 FLOOR: Final = 6.0
 """The limit of epsilon for a column under masks where party.toml states none."""
@@ -84,7 +84,7 @@ def against(policy: MaskedPolicy, study: Study, party: str) -> Iterator[Against]
         study: with this party's own declaration.
         party: this party.
     """
-    if not is_masked(study):
+    if not opens_tables(study):
         return
     if not policy.allow:
         yield _refused("tables of masked columns would be computed, and policy.allow_masked is false", "allow_masked")

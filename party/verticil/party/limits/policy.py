@@ -34,10 +34,10 @@ from verticil.shared.core.errors import Refusal
 from verticil.shared.mechanisms.privacy import Breach
 from verticil.shared.privacy.accountant import cost_of, excess, finite_together
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Limits, Reader
-from verticil.shared.privacy.events import PlannedEvent, column_reader, is_masked, kind_of, planned
+from verticil.shared.privacy.events import PlannedEvent, column_reader, kind_of, planned
 from verticil.shared.privacy.figures import column_epsilon, column_gamma, delta_exceeds, epsilon_exceeds, finite_epsilon
 from verticil.shared.study.document import Study
-from verticil.shared.study.protocols import protocol_of
+from verticil.shared.study.protocols import opens_tables, protocol_of
 
 SHARE_DELTA: Final = 1e-6
 """The limit of delta in one study where party.toml states none."""
@@ -375,7 +375,7 @@ def _of_accounts(policy: Policy, study: Study, party: str) -> list[Objection]:
 
 
 def _of_masks(policy: Policy, study: Study, party: str) -> list[Objection]:
-    if not is_masked(study):
+    if not opens_tables(study):
         return []
     return [
         Objection(

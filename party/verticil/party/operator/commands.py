@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import verticil.party.protocol.shipped.registrations  # noqa: F401  # pyright: ignore[reportUnusedImport]  # the registry's entries
 from verticil.party.config import PartyConfig, dataset_rule, place_toml
 from verticil.party.dataset.sources.server import Server
 from verticil.party.dataset.sources.source_table import ENDINGS, DatasetRule
@@ -47,9 +48,11 @@ from verticil.party.operator.view_model import (
     widened,
 )
 from verticil.party.policy import approval
+from verticil.party.policy.approval import parsed
 from verticil.party.policy.ledger_recovery import OLDER_HINT
 from verticil.party.policy.voting import Verdict, approver_key
-from verticil.party.protocol.central import review
+from verticil.party.protocol.coordinated import review
+from verticil.party.protocol.node.registry import party_protocol
 from verticil.party.site import Site, init_state
 from verticil.party.storage.database import holds_nothing
 from verticil.party.storage.studies import Heartbeat, StudyRecord, stamp
@@ -287,7 +290,7 @@ def look(config: PartyConfig, study: str) -> PendingRelease:
     """
     with Site.open(config) as site:
         record = site.state.find(study)
-        folder, manifest_sha256, verified = review.check(site, record)
+        folder, manifest_sha256, verified = review.check(site, record, _compare(record))
         found = site.decisions.review(record.digest)
     return PendingRelease(
         **named(record),
@@ -299,6 +302,11 @@ def look(config: PartyConfig, study: str) -> PendingRelease:
         synthetic_records=verified.synthetic_records,
         countersigned=found is not None and found.countersignature is not None,
     )
+
+
+def _compare(record: StudyRecord) -> review.ReleaseCheck:
+    """Return what a study's protocol compares a release with."""
+    return party_protocol(parsed(record.task.effective or record.task.proposal)).compare
 
 
 def countersign(config: PartyConfig, study: str, approver: str, *, key: Path | None = None) -> PendingRelease:
@@ -318,7 +326,7 @@ def countersign(config: PartyConfig, study: str, approver: str, *, key: Path | N
         record = site.state.find(study)
         site.voting.require_approver(record, approver, approver_key(config, approver, key))
         signing_key = SigningKey.load(config.signing_key, config.certificate)
-        review.countersign(site, record, signing_key, approver, utc_now())
+        review.countersign(site, record, signing_key, approver, utc_now(), compare=_compare(record))
     return replace(look(config, study), approver=approver)
 
 

@@ -50,10 +50,10 @@ from verticil.shared.core.errors import VerticilError
 from verticil.shared.documents.view import inlined, left_out
 from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.numerics.knowledge.words import stated
-from verticil.shared.privacy.events import is_masked, planned
+from verticil.shared.privacy.events import planned
 from verticil.shared.privacy.figures import gamma_of_epsilon, sent_epsilons, share_cost, total_epsilon
 from verticil.shared.study.document import Study
-from verticil.shared.study.protocols import disclosure, protocol_of, sent_units
+from verticil.shared.study.protocols import disclosure, opens_tables, protocol_of, sent_units
 from verticil.shared.study.review import origin_words
 from verticil.shared.study.states import State, is_final
 
@@ -276,7 +276,7 @@ def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> StudyInWords:
     )
     epsilons = sent_epsilons(study, config.name)
     total = total_words(total_epsilon(epsilons), len(epsilons)) if epsilons else "no column leaves this party"
-    if is_masked(study):
+    if opens_tables(study):
         total = f"for a dealer of masks that works with its partner, and for nobody else, {total}"
     return StudyInWords(
         **named(record),
@@ -290,7 +290,7 @@ def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> StudyInWords:
         stated=stated(study.knowledge, study.schema) or None,
         origins=origin_words(study) or None,
         four_figures=figure_words(site, study),
-        membership_words=_membership_words(config, study) if is_masked(study) else None,
+        membership_words=_membership_words(config, study) if opens_tables(study) else None,
         questions=questions(config, study),
         columns=shown,
         prior=float(PRIOR),

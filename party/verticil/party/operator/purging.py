@@ -1,6 +1,6 @@
 """Purging: throwing away what ended studies have left behind at a site.
 
-That is spooled columns, what peers sent, rounds of masked tables, copies of releases, caches.
+That is spooled columns, what peers sent, rounds of messages, copies of releases, caches.
 
 What is deleted can be made again (randomization is sticky) or had again, or is of no use any more. Never deleted: the ledger,
 the audit log, receipts, approvals, and the keyed hashes by which nearly equal sets of people are noticed; they are what the
@@ -12,12 +12,12 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass
 
+import verticil.party.protocol.shipped.registrations  # noqa: F401  # pyright: ignore[reportUnusedImport]  # the registry's entries
 from verticil.party.audit.log import Event, What
 from verticil.party.config import PartyConfig
-from verticil.party.protocol.central.review import drop, folder_of
-from verticil.party.protocol.masked.rounds import end, is_open
-from verticil.party.protocol.masked.rounds import folder_of as folder_of_round
-from verticil.party.protocol.peer.artifact_store import ArtifactStore
+from verticil.party.protocol.between.artifact_store import ArtifactStore
+from verticil.party.protocol.coordinated.review import drop, folder_of
+from verticil.party.protocol.node.registry import files_of_protocols, folders_of_protocols
 from verticil.party.protocol.randomization import Spool
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
@@ -106,15 +106,15 @@ def _one(site: Site, record: StudyRecord, *, dry_run: bool, at: dt.datetime) -> 
     ]
     stored = store.leftovers(record.digest)
     copies = [path for path in folder_of(site, record.digest).rglob("*") if path.is_file()]
-    rounds = folder_of_round(state, record.digest)
-    masked = [path for path in rounds.rglob("*") if path.is_file()] if is_open(rounds) else []
-    size = sum(path.stat().st_size for path in (*spooled, *stored, *copies, *masked) if path.is_file())
+    of_protocols = files_of_protocols(state, record.digest)
+    size = sum(path.stat().st_size for path in (*spooled, *stored, *copies, *of_protocols) if path.is_file())
     if size and not dry_run:
         event = Event(what=What.PURGED, who="operator", study=record.digest, study_id=record.study_id, size=size)
         site.audit.record(event, at)
         for sha256 in site.state.clear(record.digest):
             spool.discard(sha256)
         store.clear(record.digest)
-        end(rounds, at)
+        for folder in folders_of_protocols():
+            folder.discard(state, record.digest, at)
         drop(site, record.digest)
     return PurgedStudy(study=record.study_id, digest=record.digest.hex(), bytes=size)

@@ -27,11 +27,11 @@ from verticil.shared.mechanisms import privacy
 from verticil.shared.mechanisms.subset import Subset
 from verticil.shared.privacy.accountant import add_or_remove, cost_of, finite_together, together
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, PUBLIC, READERS, Cost, Reader
-from verticil.shared.privacy.events import PrivacyEvent, further, is_masked, kind_of, planned, words
+from verticil.shared.privacy.events import PrivacyEvent, further, kind_of, planned, words
 from verticil.shared.privacy.figures import column_epsilon, share_cost, total_epsilon
 from verticil.shared.privacy.masked_figures import four_figures
 from verticil.shared.study.document import Study
-from verticil.shared.study.protocols import protocol_of
+from verticil.shared.study.protocols import opens_tables, protocol_of
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -613,7 +613,7 @@ def figure_words(site: Site, study: Study) -> tuple[str, ...] | None:
 
     What the miner had before of its columns is what this party's ledger charged for whoever reads columns.
     """
-    if not is_masked(study):
+    if not opens_tables(study):
         return None
     sources: dict[str, set[str]] = {}
     for place in origins(site.config, study).values():

@@ -31,12 +31,11 @@ from verticil.party.storage.secret import SiteSecret
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal
 from verticil.shared.documents.record import encode
-from verticil.shared.privacy.events import PrivacyEvent, is_masked
-from verticil.shared.privacy.masked import Linkage
+from verticil.shared.privacy.events import Linkage, PrivacyEvent
 from verticil.shared.study.approval import Approval, check_own_part, declared_units, parse_approval
 from verticil.shared.study.canonical import from_bytes
 from verticil.shared.study.document import Study
-from verticil.shared.study.protocols import protocol_of
+from verticil.shared.study.protocols import opens_tables, protocol_of
 from verticil.shared.study.reading import read_declarations
 from verticil.shared.study.states import State, is_final
 
@@ -172,7 +171,9 @@ def review(
 
     bound, former = bound_to(releases), bound_to(without_sources(releases))
     sent = [index for index in releases if index in protocol_of(study).readable(study)]
-    linked = dict.fromkeys(ledger.account(release.dataset) for release in releases.values()) if is_masked(study) else ()
+    linked = (
+        dict.fromkeys(ledger.account(release.dataset) for release in releases.values()) if opens_tables(study) else ()
+    )
     for dataset in linked:
         ledger.check_linkages(dataset, config.policy, study_digest=digest)
     shared = statistics_of(study, config.name, accounts_of(releases, ledger.account))

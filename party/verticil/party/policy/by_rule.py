@@ -31,10 +31,9 @@ from verticil.party.policy.voting import Voting
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import Refusal, VerticilError
 from verticil.shared.federation.audit import DAEMON
-from verticil.shared.privacy.events import is_masked
 from verticil.shared.study.approval import parse_approval
 from verticil.shared.study.document import Study
-from verticil.shared.study.protocols import protocol_of
+from verticil.shared.study.protocols import opens_tables, protocol_of
 
 _DAY: Final = timedelta(hours=24)
 _MOST_REASONS: Final = 5
@@ -114,7 +113,7 @@ def ruling(voting: Voting, record: StudyRecord, at: datetime) -> Ruling:
         why.append(
             f"rules have approved {limit} studies within 24 hours, the most of policy.max_rule_approvals_per_day"
         )
-    if is_masked(study):
+    if opens_tables(study):
         why.append("nobody reads a column, which rests on who deals masks and draws noise: a person decides")
     sources = {variable: column.source for variable, column in columns.items()}
     repeats = None if before is None else all(again for _, again in before)

@@ -63,9 +63,8 @@ from verticil.shared.privacy.accounts import (
     Shortage,
     left_for,
 )
-from verticil.shared.privacy.events import PrivacyEvent, RandomizedColumn, kind_of
+from verticil.shared.privacy.events import Linkage, PrivacyEvent, RandomizedColumn, kind_of
 from verticil.shared.privacy.figures import epsilon_exceeds
-from verticil.shared.privacy.masked import Linkage, MaskedTables
 from verticil.shared.storage.rows import Cell
 from verticil.shared.study.states import State
 
@@ -222,10 +221,10 @@ class Ledger(LedgerDraws):
         query = "SELECT 1 FROM ledger WHERE study_digest = ? AND variables = ? AND recipient = ? AND artifact_sha256 = ? LIMIT 1"
         return self._database.has(query, (study_digest, json.dumps(variables), recipient, artifact_sha256))
 
-    def rounds(self, study_digest: bytes) -> frozenset[bytes]:
-        """The transcripts T1 of the rounds of a masked study that were charged."""
+    def rounds(self, study_digest: bytes, event: type[PrivacyEvent]) -> frozenset[bytes]:
+        """Return the transcripts T1 of the rounds of a study that were charged, each with rows of this kind of event."""
         query = "SELECT DISTINCT artifact_sha256 FROM ledger WHERE study_digest = ? AND kind = ?"
-        return frozenset(self._database.read(bytes, query, (study_digest, events.name_of(MaskedTables))))
+        return frozenset(self._database.read(bytes, query, (study_digest, events.name_of(event))))
 
     def is_linked(self, study_digest: bytes) -> bool:
         """Return whether there is a row of the linkage of a study's people."""

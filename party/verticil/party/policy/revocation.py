@@ -280,7 +280,7 @@ class Revocations:
         for digest, study_id, proposal, effective_digest in revoked:
             study = parsed(proposal)
             protocol = protocol_of(study)
-            if not protocol.coordinated or protocol.masks:
+            if not protocol.coordinated or protocol.opens_tables:
                 peers = tuple(name for name in study.parties if name != self._party) if effective_digest else ()
                 found.append(
                     Awaited(

@@ -39,12 +39,11 @@ from verticil.shared.core.errors import DataFault, Refusal
 from verticil.shared.federation.audit import DAEMON
 from verticil.shared.mechanisms.subset import Subset
 from verticil.shared.numerics.model import artifact
-from verticil.shared.privacy.events import is_masked
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.storage.disk import replace_file
 from verticil.shared.storage.durable import remove
 from verticil.shared.study.document import Study
-from verticil.shared.study.protocols import protocol_of
+from verticil.shared.study.protocols import opens_tables, protocol_of
 
 _PART = ".part"
 _WORTH_COMPILING: Final = 5_000_000
@@ -113,7 +112,7 @@ def fill_spool(
             version_tag=assessment.version_tag,
         )
         said = unit_event(What.RANDOMIZED, record, item, charged=assessment.charge.epsilon)
-        if is_masked(effective):  # who knows all other rows could try one person's values against a digest
+        if opens_tables(effective):  # who knows all other rows could try one person's values against a digest
             said = replace(said, sha256=b"")
         site.audit.record(said, at)
         made.append(item)

@@ -32,9 +32,9 @@ from verticil.shared.mechanisms.discrete_gaussian import LEAST_SIGMA_OF_A_SUM, M
 from verticil.shared.mechanisms.gaussian import analytic_sigma
 from verticil.shared.mechanisms.loss import DiscreteGaussianLoss, GaussianLoss, Loss, delta_at, epsilon_at
 from verticil.shared.mechanisms.share_noise import DISCRETE, KINDS, ROUNDED
-from verticil.shared.privacy.accounts import COLUMNS, DEALER, KNOWN, MINER_ALONE, OTHERS, PUBLIC, Cost
+from verticil.shared.privacy.accounts import COLUMNS, DEALER, KNOWN, MASKED, MINER_ALONE, NOTHING, OTHERS, PUBLIC, Cost
 from verticil.shared.study.document import Study
-from verticil.shared.study.protocols import measures_itself, protocol_of, recipients_of, sent_units
+from verticil.shared.study.protocols import measures_itself, opens_tables, protocol_of, recipients_of, sent_units
 from verticil.shared.study.tables import tables_of, tables_sigma
 
 REPLACE_ONE: Final = "replace one person"
@@ -69,6 +69,18 @@ class RandomizedColumn(PrivacyEvent):
     """
 
     epsilon: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linkage(PrivacyEvent):
+    """People were linked, and others were told who is common, whether anything of them is drawn then or not.
+
+    Attributes:
+        mode: of linkage.
+    """
+
+    mode: str
+    reader: str = MASKED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,14 +378,9 @@ def _unknown(name: str) -> Refusal:
 # ---- the product's kinds
 
 
-def is_masked(study: Study) -> bool:
-    """Whether nobody reads a column, but a dealer of masks with its partner could."""
-    return protocol_of(study).masks
-
-
 def column_reader(study: Study) -> str:
     """Whom a study's randomized columns are drawn for: the miner alone where all that is published follows from noisy tables."""
-    if is_masked(study):
+    if opens_tables(study):
         return DEALER.name
     return COLUMNS.name if study.tables is None else MINER_ALONE
 
@@ -432,7 +439,7 @@ def _noisy_tables(study: Study, party: str) -> Iterable[PlannedEvent]:
     An owner of all columns draws it alone, and no miner reads them.
     """
     rule = study.tables
-    if rule is None or measures_itself(study) or is_masked(study):
+    if rule is None or measures_itself(study) or opens_tables(study):
         return
     tables = len(tables_of(study))
     alone = not protocol_of(study).coordinated
@@ -578,5 +585,16 @@ register(
         words=lambda _: "exact functions of the data were shared: no bound",
         of_study=_exact,
         has_own_words=True,
+    )
+)
+register(
+    EventKind(
+        name="linkage",
+        event=Linkage,
+        cost=lambda _: NOTHING,
+        words=lambda event: (
+            f"people were linked by {event.mode}: who is common was told to others, which no epsilon covers"
+        ),
+        of_study=_of_no_study,
     )
 )

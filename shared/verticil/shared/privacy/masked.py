@@ -18,19 +18,18 @@ from typing import Final
 from verticil.shared.masked.arithmetic.field import P
 from verticil.shared.mechanisms.loss import ApproximateLoss, DiscreteGaussianLoss, Loss
 from verticil.shared.mechanisms.privacy import epsilon
-from verticil.shared.privacy.accounts import DEALER, MASKED, NOTHING, Cost
+from verticil.shared.privacy.accounts import DEALER, MASKED, Cost
 from verticil.shared.privacy.events import (
     DiscreteGaussianCounts,
     EventKind,
     PlannedEvent,
-    PrivacyEvent,
     RandomizedColumn,
     cost_at,
-    is_masked,
     register,
 )
 from verticil.shared.study.document import Study
 from verticil.shared.study.masked import counted, exposed, rule_of
+from verticil.shared.study.protocols import opens_tables
 from verticil.shared.study.tables import tables_of, tables_sigma
 
 CHECK: Final = (3 / P) ** 2
@@ -85,18 +84,6 @@ class MaskedTables(DiscreteGaussianCounts):
     def drawn(self) -> float:
         """The parameter of the noise on a count across parties when nobody leaves theirs out, people."""
         return self.sigma * math.sqrt(self.contributors / self.draws)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Linkage(PrivacyEvent):
-    """The people of a masked study were linked: others were told who is common, whether a round followed or not.
-
-    Attributes:
-        mode: of linkage.
-    """
-
-    mode: str
-    reader: str = MASKED
 
 
 def together(study: Study) -> dict[tuple[str, str], tuple[int, ...]]:
@@ -156,7 +143,7 @@ def dealer_event(study: Study) -> MaskedTables | None:
 
 def _planned(study: Study, party: str) -> Iterator[PlannedEvent]:
     """Columns for a dealer with its partner, then the tables: two events of all parties' people, charged to those of each."""
-    if not is_masked(study):
+    if not opens_tables(study):
         return
     own, pairs = study.units_of(party), together(study)
     for index in own:
@@ -212,16 +199,5 @@ register(
         losses=_losses,
         add_or_remove=lambda event: _losses(event, event.tables),
         deviation=lambda event: event.drawn,
-    )
-)
-register(
-    EventKind(
-        name="linkage",
-        event=Linkage,
-        cost=lambda _: NOTHING,
-        words=lambda event: (
-            f"people were linked by {event.mode}: who is common was told to others, which no epsilon covers"
-        ),
-        of_study=lambda _study, _party: (),
     )
 )

@@ -19,11 +19,12 @@ from typing import Final
 from verticil.shared.documents.json_document import Json
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import Cost
-from verticil.shared.privacy.events import is_masked
 from verticil.shared.privacy.figures import column_epsilon, epsilon_words, total_epsilon
 from verticil.shared.privacy.masked import dealer_event, known_draws, tables_event, together
 from verticil.shared.study.document import Study
-from verticil.shared.study.masked import MINER, counted, covered, rule_of
+from verticil.shared.study.masked import counted, covered, rule_of
+from verticil.shared.study.protocol import MINER
+from verticil.shared.study.protocols import opens_tables
 
 _MOST: Final = 6
 """Coalitions, and pairs of a dealer with its partner, that are named; of more the number is said."""
@@ -115,7 +116,7 @@ def four_figures(study: Study, *, party: str | None = None, before: float | None
     Returns:
         None: the study is not masked.
     """
-    if not is_masked(study):
+    if not opens_tables(study):
         return None
     event, less = tables_event(study), dealer_event(study)
     some = tuple(itertools.islice(covered(study), _MOST + 1))

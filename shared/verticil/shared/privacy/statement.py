@@ -33,7 +33,6 @@ from verticil.shared.privacy.events import (
     column_reader,
     document,
     further,
-    is_masked,
     kind_of,
     planned,
     words,
@@ -42,7 +41,7 @@ from verticil.shared.privacy.masked_figures import FourFigures, four_figures
 from verticil.shared.privacy.privbayes import ADD_OR_REMOVE
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocol import Disclosure
-from verticil.shared.study.protocols import disclosure, protocol_of
+from verticil.shared.study.protocols import disclosure, opens_tables, protocol_of
 
 PRIOR = 0.15
 """The suspicion that the examples in the documents start from."""
@@ -340,7 +339,7 @@ def _column(study: Study, index: int, dag: Dag | None) -> ColumnStatement:
         subset_size=unit.transition.size if isinstance(unit.transition, Subset) else None,
         impossible=len(unit.impossible),
         read_by=protocol_of(study).read_by(study, index, dag),
-        masked=is_masked(study),
+        masked=opens_tables(study),
         n_states=measures.n_states,
         k_measure=measures.k_measure,
         gamma=measures.gamma,

@@ -170,7 +170,7 @@ class ReleaseContent:
             )
         if not bool(self.study.left_out) == bool(self.proposal) == (self.sub_model is not None):
             raise ValueError("a sub-model, and no other study, comes with its proposal and the miner's statement")
-        if protocol_of(self.study).masks and (self.receipts or not (self.opened or self.simulation)):
+        if protocol_of(self.study).opens_tables and (self.receipts or not (self.opened or self.simulation)):
             raise ValueError(
                 "a release of masked tables has their digest, unless it is a simulation's, and no receipts"
             )

@@ -67,6 +67,10 @@ def opened_tables(study: Study, tables: Sequence[Counts], n_people: int) -> Open
 class MaskedRelease(ReleaseProtocol):
     """The plan of the round, and what was opened."""
 
+    def opened(self, study: Study, tables: Sequence[Counts], n_people: int) -> OpenedTables:
+        """See `ReleaseProtocol.opened`."""
+        return opened_tables(study, tables, n_people)
+
     def evidence(self, content: ReleaseContent) -> dict[str, Json]:
         """Both digests, and where the tables do not fit together; a simulation that opened none has nothing."""
         if (opened := content.opened) is None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
+from verticil.shared.core.arrays import Counts
 from verticil.shared.documents.json_document import Json, Node
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.privacy.statement import PrivacyStatement
-from verticil.shared.release.content import ReleaseContent
+from verticil.shared.release.content import OpenedTables, ReleaseContent
 from verticil.shared.release.evidence import Trust
 from verticil.shared.study.document import Study
 
@@ -56,6 +58,17 @@ class Section:
 
 class ReleaseProtocol(ABC):
     """The release's part of a protocol."""
+
+    def opened(self, study: Study, tables: Sequence[Counts], n_people: int) -> OpenedTables | None:
+        """Return what a release says of tables that parties and miner opened together; None: the protocol opens none.
+
+        Args:
+            study: the effective study.
+            tables: in the order of `tables_of`, whole numbers.
+            n_people: how many people are common.
+        """
+        del study, tables, n_people
+        return None
 
     @abstractmethod
     def evidence(self, content: ReleaseContent) -> dict[str, Json]:

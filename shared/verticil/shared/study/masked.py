@@ -32,12 +32,11 @@ from verticil.shared.mechanisms.subset import Subset
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.study.central import MEMBERS
 from verticil.shared.study.document import MaskedRule, Study
-from verticil.shared.study.protocol import Disclosure, Finding, Protocol, Statement
+from verticil.shared.study.protocol import MINER, Disclosure, Finding, Protocol, Statement
 from verticil.shared.study.tables import cells_of, tables_of, tables_sigma
 from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import MAX_SAFE, fail
 
-MINER: Final = "miner"
 FLOOR: Final = 6.0
 """Epsilon of a column of which the study says nothing: what a dealer together with its partner can learn of it."""
 
@@ -429,7 +428,7 @@ class Masked(Protocol):
     summary = "the organisations and a miner compute noisy tables together, and nobody sees a row"
     coordinated = True
     shares = False
-    masks = True
+    opens_tables = True
     counts_families = True
     sources = "noisy tables that nobody counted alone"
     privacy_note = (
@@ -487,6 +486,10 @@ class Masked(Protocol):
         return tuple(
             across if len({study.units[unit].owner for unit in table}) > 1 else within for table in tables_of(study)
         )
+
+    def check_people(self, study: Study, n_people: int) -> None:
+        """See `Protocol.check_people`: a round has to be planned for them."""
+        plan_of(study, n_people)
 
     def findings(self, study: Study) -> Iterator[Finding]:
         """Who could read more than others, whose rows nobody checks, and what no epsilon covers."""

@@ -347,6 +347,10 @@ class Peer(Protocol):
         """The peers that score or learn with the unit."""
         return read_by(study, index, dag)
 
+    def asked_by(self, study: Study, index: int, dag: Dag | None) -> tuple[str, ...]:
+        """See `Protocol.asked_by`: for scores before the structure is known, where it is learned; then for its families."""
+        return () if dag is None and study.structure.parents is not None else readers(study, index, dag)
+
     def learner(self, study: Study, child: int) -> str:
         """The variable's owner."""
         return study.schema.variables[child].owner

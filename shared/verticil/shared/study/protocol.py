@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from verticil.shared.documents.json_document import Json
 from verticil.shared.mechanisms.subset import Subset
@@ -22,6 +22,9 @@ from verticil.shared.study.inapplicable import refuse
 from verticil.shared.study.tables import tables_deviation, tables_of
 from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import METHODS, Inapplicable, fail
+
+MINER: Final = "miner"
+"""How a study and a policy name the miner beside the parties."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,9 +126,9 @@ class Protocol(ABC):
         coordinated: an analyst submits the study to a miner, which carries it out and signs the release; else the operator of
             every party loads it, every party states what it computed, and every party signs.
         shares: the parties share statistics of their own raw data: the study has a ``share`` table.
-        masks: nobody sees a row: tables are computed of masked columns, in a round of messages among parties and miner, and no
-            column is sent otherwise. The study may have a ``masked`` table, and the parties serve each other, though a miner
-            tells them the study.
+        opens_tables: no column is sent: the study's tables are opened at the end of a round of messages among parties and miner,
+            and nobody sees a row. The parties serve each other, though a miner tells them the study, which may have a ``masked``
+            table.
         counts_families: the miner has tables of whole families, so it leaves parents out of those that are too large.
         whole_table: one organisation has all columns, and may choose which tables of them it measures.
         inapplicable: keys of a study that it has no use for; see `study.inapplicable`.
@@ -139,7 +142,7 @@ class Protocol(ABC):
     linkage: ClassVar[Mapping[str, Disclosure]]
     coordinated: ClassVar[bool]
     shares: ClassVar[bool]
-    masks: ClassVar[bool] = False
+    opens_tables: ClassVar[bool] = False
     counts_families: ClassVar[bool]
     inapplicable: ClassVar[Mapping[str, Inapplicable]] = MappingProxyType({})
     whole_table: ClassVar[bool] = False
@@ -156,6 +159,17 @@ class Protocol(ABC):
             index: of the unit.
             dag: the structure, where it is learned; None: it is not yet known, and then every party that may read it counts.
         """
+
+    def asked_by(self, study: Study, index: int, dag: Dag | None) -> tuple[str, ...]:
+        """Return the parties that may ask another one for unit `index` while the study goes on; none: it goes to the miner.
+
+        Args:
+            study: the effective study.
+            index: of the unit.
+            dag: the structure; None: before it is known.
+        """
+        del study, index, dag
+        return ()
 
     @abstractmethod
     def learner(self, study: Study, child: int) -> str | None:
@@ -224,7 +238,7 @@ class Protocol(ABC):
             fail(f"{source}: share", f"missing, {what}")
         if not self.shares and study.share is not None:
             fail(f"{source}: share", f"does not go with the model '{self.name}'", hint="remove it")
-        if not self.masks and study.masked is not None:
+        if not self.opens_tables and study.masked is not None:
             fail(
                 f"{source}: masked",
                 f"goes with the model 'masked', got '{self.name}'",
@@ -236,6 +250,13 @@ class Protocol(ABC):
 
         Raises:
             Misuse: STUDY_INVALID.
+        """
+
+    def check_people(self, study: Study, n_people: int) -> None:  # noqa: B027 - most protocols take any number
+        """Check that a study can be carried out for so many common people.
+
+        Raises:
+            Misuse: STUDY_INVALID or STUDY_UNSUPPORTED.
         """
 
     def statement(self, study: Study, dag: Dag) -> Statement | None:

@@ -41,9 +41,9 @@ def protocol_of(study: Study) -> Protocol:
     return PROTOCOLS.named(study.model)
 
 
-def is_masked(study: Study) -> bool:
-    """Whether nobody sees a row: the study's tables come out of a round of messages among its parties and the miner."""
-    return protocol_of(study).masks
+def opens_tables(study: Study) -> bool:
+    """Return whether no column is sent: the study's tables come out of a round of messages among its parties and the miner."""
+    return protocol_of(study).opens_tables
 
 
 def measures_itself(study: Study) -> bool:

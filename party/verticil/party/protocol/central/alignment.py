@@ -45,8 +45,8 @@ from verticil.party.dataset.blinding import TOKEN_BYTES, BlindingState, TokenInv
 from verticil.party.dataset.linkage import check_common_size, common_from_bitmap, marked_positions
 from verticil.party.dataset.people import MEMORY_ROWS
 from verticil.party.local_dataset import LocalDataset
-from verticil.party.protocol.central.upload import Alignment, Progress, fetch_alignment, send_all, send_pseudonyms
 from verticil.party.protocol.context import Rows, StudyContext
+from verticil.party.protocol.coordinated.upload import Alignment, Progress, fetch_alignment, send_all, send_pseudonyms
 from verticil.shared.core.errors import PeerFault, VerticilError
 from verticil.shared.federation.alignment.statements import blinded_body, check_common, sender
 from verticil.shared.federation.transport.chunks import make_chunks

@@ -1,17 +1,11 @@
-"""What this party does next for a study: a pure function of what the miner sent and what this party remembers.
+"""What this party does next for a study of Model II: a pure function of what the miner sent and what this party remembers.
 
 Order rules
-1. After a denial or a failure of this party nothing is sent for the study but the news of it.
-2. Without a recorded approval of this party nothing is sent, not even a pseudonym; only how many of its approvers have said
-   yes may be sent. The approval goes first.
-3. Pseudonyms go when every party has approved: the miner then sends the effective study, and this party has compared its
-   own part with what it approved.
-4. The common list is confirmed when the miner can send it and this party has recomputed it.
-5. Randomization waits until the miner asks for units (every party has confirmed), and goes before the first send.
-6. Units go one after the other, each after its row in the ledger.
-7. A release that waits for countersignatures is fetched, so that this party's people can look at it; what they signed is sent.
-8. A study that ended at the miner asks for nothing; what the spool still holds for it is removed.
-9. After a revocation, which may come at any time, the spool is cleared and the miner informed, whatever the state.
+1. Agreement, review and ends are those of every study that a miner tells (`verticil.party.protocol.coordinated.plan`).
+2. Pseudonyms go when every party has approved.
+3. The common list is confirmed when the miner can send it and this party has recomputed it.
+4. Randomization waits until the miner asks for units (every party has confirmed), and goes before the first send.
+5. Units go one after the other, each after its row in the ledger.
 
 Every step leads to a state in which it is not planned again, or can be repeated without harm; so a party that was killed
 anywhere plans the same step again and goes on. No files, no clock, no network here.
@@ -23,28 +17,20 @@ from collections.abc import Set
 from enum import StrEnum
 
 from verticil.party.policy.decision_store import Review
-from verticil.party.protocol.planning import REST, Plan, awaiting_approval
+from verticil.party.protocol.coordinated.plan import common
+from verticil.party.protocol.planning import REST, Plan
 from verticil.party.storage.studies import StudyRecord
-from verticil.shared.study.states import State, is_final
+from verticil.shared.study.states import State
 
 
 class Step(StrEnum):
-    """One thing to do."""
+    """One thing to do, beside those of `verticil.party.protocol.coordinated.plan.Step`."""
 
     REST = REST
-    CLEAR = "clear"
-    TELL_DENIAL = "tell-denial"
-    TELL_FAILURE = "tell-failure"
-    TELL_REVOCATION = "tell-revocation"
-    APPROVE = "approve"
-    TELL_APPROVAL = "tell-approval"
     LINK = "link"
     CONFIRM = "confirm"
     RANDOMIZE = "randomize"
     SEND = "send"
-    FETCH_REVIEW = "fetch-review"
-    COUNTERSIGN = "countersign"
-    TELL_COUNTERSIGNATURE = "tell-countersignature"
 
 
 def plan(
@@ -82,91 +68,6 @@ def plan(
         countersigns=countersigns,
         unproven=unproven,
     ) or _after_approval(record, State(record.task.state), missing=missing, spooled=spooled)
-
-
-def common(
-    record: StudyRecord,
-    *,
-    automatic: bool,
-    leftovers: bool,
-    review: Review | None,
-    countersigns: bool,
-    unproven: str,
-) -> Plan | None:
-    """The next step of any study that a miner tells: agreement, review, ends; None: it is that of its protocol.
-
-    Args:
-        leftovers: something is kept that a study needs only while it goes on.
-        record, automatic, review, countersigns, unproven: as of `plan`.
-    """
-    state = State(record.task.state)
-    if (over := _over(record, state, leftovers=leftovers)) is not None:
-        return over
-    if unproven:
-        return Plan(step=Step.REST, stage=unproven)
-    if record.approval is None:
-        return _before_approval(record, automatic=automatic)
-    if not (record.task.approved and record.task.effective):
-        return _before_agreement(record)
-    if state is State.REVIEW and review is not None:
-        return _review(review, countersigns=countersigns)
-    return None
-
-
-def _over(record: StudyRecord, state: State, *, leftovers: bool) -> Plan | None:
-    """What is left to do when nothing more is sent for the study; None: it goes on."""
-    if record.revocation_sent is not None:
-        return _revoked(state, told=record.revocation_sent, leftovers=leftovers)
-    if is_final(state):
-        return Plan(step=Step.CLEAR if leftovers else Step.REST, stage=_ending(record, state))
-    if record.failure is not None or record.denial_sent is not None:
-        return _given_up(record)
-    return None
-
-
-def _revoked(state: State, *, told: bool, leftovers: bool) -> Plan:
-    after = " after its publication" if state is State.PUBLISHED else ""
-    if leftovers:
-        return Plan(step=Step.CLEAR, stage=f"revoked{after}")
-    if told:
-        return Plan(step=Step.REST, stage=f"revoked{after}")
-    return Plan(step=Step.TELL_REVOCATION, stage=f"revoked{after}, telling the miner")
-
-
-def _before_agreement(record: StudyRecord) -> Plan:
-    if not record.task.approved:
-        return Plan(step=Step.TELL_APPROVAL, stage="sending the approval")
-    return Plan(step=Step.REST, stage="waiting for the other parties' approval")
-
-
-def _review(review: Review, *, countersigns: bool) -> Plan:
-    if not review.fetched:
-        return Plan(step=Step.FETCH_REVIEW, stage="fetching the release for review")
-    if review.countersignature is None:
-        step = Step.COUNTERSIGN if countersigns else Step.REST
-        return Plan(step=step, stage="the release waits for your countersignature")
-    if not review.sent:
-        return Plan(step=Step.TELL_COUNTERSIGNATURE, stage="sending the countersignature")
-    return Plan(step=Step.REST, stage="countersigned; waiting for the other parties")
-
-
-def _ending(record: StudyRecord, state: State) -> str:
-    if record.failure is not None and state is State.FAILED:
-        return f"failed: {record.failure.code}"
-    return f"failed: {record.task.failure}" if state is State.FAILED and record.task.failure else state.name.lower()
-
-
-def _given_up(record: StudyRecord) -> Plan:
-    if record.failure is not None:
-        step = Step.REST if record.failure_sent else Step.TELL_FAILURE
-        return Plan(step=step, stage=f"failed: {record.failure.code}")
-    return Plan(step=Step.REST if record.denial_sent else Step.TELL_DENIAL, stage="denied")
-
-
-def _before_approval(record: StudyRecord, *, automatic: bool) -> Plan:
-    if automatic:
-        return Plan(step=Step.APPROVE, stage="approving")
-    return Plan(step=Step.REST, stage=awaiting_approval(record.n_votes))
 
 
 def _after_approval(record: StudyRecord, state: State, *, missing: Set[int], spooled: Set[int]) -> Plan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from verticil.party.protocol.ledger_reconciliation import columns_from_miner
+from verticil.party.protocol.reconciliation.columns import columns_from_miner
 from verticil.party.protocol.reconciliation.reconciler import Reconciler
 
 _RECEIPT = "the miner's signed receipt of the column, or of its deletion, beside the approval that this party signed"

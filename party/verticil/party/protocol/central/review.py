@@ -1,18 +1,4 @@
-"""A release that waits for countersignatures: fetched for this party's people, checked, signed (``[publish] countersign``).
-
-Promises
-- What is fetched is no larger than the study announces and party.toml allows; of what is refused nothing stays on the disk.
-- What lies in the state directory for people to read is the release that the miner announced, whole. Whether it holds is checked
-  offline, and again when somebody countersigns: signatures, receipts, every file's SHA-256, that it is the study that was
-  approved, that the columns of this party in it are those that it sent, and that what it says of them is what they say
-  (`check_own_figures`). With noise on tables (``tables``) these last two are not checked: what says of which columns a release
-  was made would tell what the noise hides. With masked tables (Model III) the release follows from those that were opened, by
-  their digest; nothing is compared with exact counts (model-three.md section 4.7).
-- A countersignature binds to the manifest's SHA-256. If the miner makes another release, the signature is forgotten and people
-  are asked again.
-- The copy is removed when the study has ended.
-
-What a release says of this party's own columns, held against what this party sent: before a countersignature.
+"""What a release says of this party's own columns, held against what this party sent: before a countersignature.
 
 Whoever learns could turn a column's probabilities round, break the dependence of two columns, or publish records of its own
 making, and sign it all. A party still has the randomized columns that it sent, so it compares
@@ -41,17 +27,17 @@ Under strong noise or with few people the bound says little; the rest always hol
 compared with what was sent: the network says how they depend through others, and an honest one need not be right about that.
 
 Nothing leaves by this but whether the party signs, which depends only on what it sent.
+
+With noise on tables (``tables``) nothing is compared: what says of which columns a release was made would tell what the noise
+hides.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import itertools
 import json
-import shutil
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from statistics import NormalDist
 from typing import Final, NoReturn, cast
@@ -59,18 +45,11 @@ from typing import Final, NoReturn, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.party.audit.log import Event, What
-from verticil.party.policy.approval import AUTOMATIC, parsed
-from verticil.party.protocol.context import agreement
-from verticil.party.protocol.masked import rounds
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.arrays import AnyCodes, Codes, Floats
-from verticil.shared.core.errors import GateFailed, PeerFault, VerticilError
+from verticil.shared.core.errors import GateFailed, PeerFault
 from verticil.shared.documents.json_document import Node, parse
-from verticil.shared.documents.record import encode
-from verticil.shared.federation.identity.signing import SigningKey
-from verticil.shared.federation.transport.interface import Coordinator
 from verticil.shared.numerics.estimation import estimators, parameters
 from verticil.shared.numerics.estimation.contingency import family_counts
 from verticil.shared.numerics.estimation.design import FamilyDesign, family_design
@@ -78,20 +57,12 @@ from verticil.shared.numerics.estimation.smaller_families import leaned_on, row_
 from verticil.shared.numerics.model import artifact
 from verticil.shared.numerics.model.joint import JointModel
 from verticil.shared.numerics.model.network import Family, Network
-from verticil.shared.release.download import CHANGED, fetch_release
-from verticil.shared.release.evidence import Countersignature
 from verticil.shared.release.formats import bif, model_json, posterior
-from verticil.shared.release.limits import release_limits
-from verticil.shared.release.verification import VerifiedRelease, network_in_files, verify_release
+from verticil.shared.release.verification import network_in_files
 from verticil.shared.study.document import Study
 from verticil.shared.study.prior import estimator_of, prior_mass
-from verticil.shared.study.protocols import protocol_of
-from verticil.shared.study.states import State
 from verticil.shared.synthesis.shares import model_shares
 from verticil.shared.synthesis.synthetic import record_fault
-
-_HINT = "the daemon fetches it: verticil party status"
-
 
 FALSE_ALARMS: Final = 1e-6
 """Of honest releases, so many are refused at most."""
@@ -102,143 +73,11 @@ _STEPS: Final = 50
 _MISFIT: Final = 0.02
 
 
-def folder_of(site: Site, digest: bytes) -> Path:
-    """Where the release lies while it waits."""
-    return site.config.state_directory / "review" / digest.hex()
-
-
-async def fetch(coordinator: Coordinator, site: Site, record: StudyRecord) -> None:
-    """Fetch the release that waits.
-
-    Raises:
-        PeerFault: NOT_READY, it is another one by now (the next poll says which); RESOURCE_EXHAUSTED, it is larger than
-            party.toml allows; those of the connection.
-        GateFailed: RELEASE_INVALID, it is larger than the study lets it be.
-        DataFault: DISK_FULL.
-    """
-    folder = folder_of(site, record.digest)
-    await asyncio.to_thread(drop, site, record.digest)
-    try:
-        limits = release_limits(parsed(record.task.effective), record.n_common or 0, total=site.config.review_bytes)
-        await fetch_release(coordinator, record.digest, folder, review=True, limits=limits)
-    except VerticilError as error:
-        if error.code in CHANGED:
-            raise PeerFault(
-                "NOT_READY", f"study '{record.study_id}': the release changed while it was fetched"
-            ) from None
-        raise
-    await asyncio.to_thread(_accept, site, record, folder)
-
-
-def _accept(site: Site, record: StudyRecord, folder: Path) -> None:
-    found = site.decisions.review(record.digest)
-    if found is None or _manifest_sha256(folder) != found.manifest_sha256:
-        drop(site, record.digest)
-        raise PeerFault("NOT_READY", f"study '{record.study_id}': another release waits than the one that was told")
-    site.decisions.fetched(record.digest)
-
-
-def check(site: Site, record: StudyRecord) -> tuple[Path, bytes, VerifiedRelease]:
-    """Verify the release that waits, offline.
-
-    Returns:
-        Its folder, the SHA-256 of its manifest, and what it says.
-
-    Raises:
-        PeerFault: NOT_READY, none waits, or it is not here yet.
-        GateFailed: RELEASE_INVALID, RELEASE_UNTRUSTED.
-        PeerFault: NOT_READY also when the columns that were sent are not on this disk; the daemon makes them again.
-    """
-    found = site.decisions.review(record.digest)
-    folder = folder_of(site, record.digest)
-    if found is None or record.task.state != State.REVIEW:
-        raise PeerFault("NOT_READY", f"study '{record.study_id}': no release waits for a countersignature", hint=_HINT)
-    if not found.fetched or not folder.is_dir():
-        site.decisions.fetched(record.digest, here=False)
-        raise PeerFault("NOT_READY", f"study '{record.study_id}': the release is not here yet", hint=_HINT)
-    authority = site.config.federation.authority()
-    verified = verify_release(folder, ca_certificate=authority, before_publication=True)
-    if (got := _manifest_sha256(folder)) != found.manifest_sha256:
-        raise GateFailed(
-            "RELEASE_INVALID", f"{folder}: its manifest is {got.hex()}, the miner told another one", hint=_HINT
-        )
-    told = (verified.study_digest, verified.effective_digest)
-    if told != (record.digest.hex(), record.task.effective_digest.hex()):
-        raise GateFailed("RELEASE_INVALID", f"{folder}: it is of another study than the one that was approved here")
-    study = parsed(record.task.effective)
-    if protocol_of(study).masks:
-        _check_opened(site, record, folder)
-    elif study.tables is None:
+def check_release(site: Site, record: StudyRecord, study: Study, folder: Path) -> None:
+    """Compare a release with the columns that this party sent; see `verticil.party.protocol.coordinated.review.ReleaseCheck`."""
+    if study.tables is None:
         _check_own_columns(site, record, folder)
         check_own_figures(folder, study, site.config.name, _sent(site, record, study))
-    return folder, found.manifest_sha256, verified
-
-
-def countersign(site: Site, record: StudyRecord, key: SigningKey, approver: str, at: datetime) -> VerifiedRelease:
-    """Check the release and sign its manifest; the daemon sends the signature.
-
-    Args:
-        site: this party.
-        record: the study.
-        key: the party's signing key.
-        approver: who has looked; whether they may is checked before.
-        at: now, UTC.
-
-    Raises:
-        PeerFault, GateFailed: as `check`; NOT_READY also where the study was stopped here meanwhile.
-        StoppedError, Refusal: as `verticil.party.protocol.context.agreement`: the approval does not hold any more.
-    """
-    agreement(site, record, at.date(), giver=approver == AUTOMATIC)
-    _, manifest_sha256, verified = check(site, record)
-    statement = Countersignature(
-        study_digest=record.digest,
-        manifest_sha256=manifest_sha256,
-        party=site.config.name,
-        approver=approver,
-        signed_at=at,
-    )
-    signed = key.sign(encode(statement))
-    event = Event(
-        what=What.COUNTERSIGNATURE,
-        who=approver,
-        study=record.digest,
-        study_id=record.study_id,
-        sha256=manifest_sha256,
-    )
-    with site.database.transaction():
-        if record.digest in site.revocations.stopped():
-            raise PeerFault("NOT_READY", f"study '{record.study_id}': it was stopped here")
-        site.audit.record(event, at)
-        there = site.decisions.countersign(
-            record.digest, manifest_sha256, (signed.body, signed.signature, signed.certificate)
-        )
-    if not there:
-        raise PeerFault("NOT_READY", f"study '{record.study_id}': another release waits by now", hint=_HINT)
-    return verified
-
-
-def drop(site: Site, digest: bytes) -> None:
-    """Remove the copy."""
-    shutil.rmtree(folder_of(site, digest), ignore_errors=True)
-
-
-def _check_opened(site: Site, record: StudyRecord, folder: Path) -> None:
-    """The release follows from the tables that were opened, as the miner signed them for this party."""
-    tables = rounds.folder_of(site.config.state_directory, record.digest) / "tables"
-    if not tables.is_file():
-        raise PeerFault(
-            "NOT_READY",
-            f"study '{record.study_id}': the opened tables are not on this disk, so the release cannot be compared",
-            hint="they come with the end of the round: verticil party status; after a loss of the disk they do not come again",
-        )
-    manifest = parse((folder / "manifest.json").read_bytes(), source="manifest.json")
-    node, ours = manifest["opened"]["tables_sha256"], hashlib.sha256(tables.read_bytes()).hexdigest()
-    if node.text() != ours:
-        raise GateFailed(
-            "RELEASE_INVALID",
-            f"{folder}: it was made from other tables ({node.text()}) than those that were opened for this party ({ours})",
-            hint="do not countersign; compare the digest with the other parties'",
-        )
 
 
 def _check_own_columns(site: Site, record: StudyRecord, folder: Path) -> None:
@@ -272,10 +111,6 @@ def _sent(site: Site, record: StudyRecord, study: Study) -> dict[int, Codes]:
         width = channel.codes_per_record
         columns[unit] = artifact.unpack(packed, channel.n_states, record.n_common or 0, codes_per_record=width)
     return columns
-
-
-def _manifest_sha256(folder: Path) -> bytes:
-    return hashlib.sha256((folder / "manifest.json").read_bytes()).digest()
 
 
 def check_own_figures(folder: Path, study: Study, party: str, columns: Mapping[int, AnyCodes]) -> None:

@@ -12,17 +12,17 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from verticil.party.protocol.central.upload import send_all
+from verticil.party.protocol.between.context import PeerStudyContext
+from verticil.party.protocol.between.network import all_of
+from verticil.party.protocol.coordinated.upload import send_all
 from verticil.party.protocol.masked.rounds import OpenRound
-from verticil.party.protocol.peer.context import PeerStudyContext
-from verticil.party.protocol.peer.network import all_of
 from verticil.party.protocol.planning import PeerFailedError
 from verticil.shared.core.errors import PeerFault
 from verticil.shared.federation.transport.chunks import make_chunks
 from verticil.shared.federation.transport.fetch import Call, fetch_file
 from verticil.shared.federation.transport.interface import Coordinator, Peer
 from verticil.shared.masked.round.round import Round
-from verticil.shared.study.masked import MINER
+from verticil.shared.study.protocol import MINER
 from verticil.wire.v1 import coordinator_pb2, peer_pb2
 
 _WHAT = "messages of the round"

@@ -18,13 +18,14 @@ from dataclasses import replace
 from functools import partial
 
 from verticil.party.policy.approval import parsed
+from verticil.party.protocol.between.artifact_store import ArtifactStore
 from verticil.party.protocol.context import Node
-from verticil.party.protocol.ledger_reconciliation import columns_from_miner
+from verticil.party.protocol.masked.proofs import round_proof
+from verticil.party.protocol.masked.round_charge import PARTIES, linkage_releases, rows_of_round
 from verticil.party.protocol.masked.rounds import folder_of
-from verticil.party.protocol.peer.artifact_store import ArtifactStore
+from verticil.party.protocol.reconciliation.columns import columns_from_miner
 from verticil.party.protocol.reconciliation.forgotten import Forgotten, MissingRow
 from verticil.party.protocol.reconciliation.reconciler import Reconciler, Verifier
-from verticil.party.protocol.round_charge import PARTIES, linkage_releases, rows_of_round
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import PeerFault, VerticilError
@@ -35,6 +36,7 @@ from verticil.shared.federation.identity.signing import verify_signed
 from verticil.shared.masked.round.proof import SignedMessage, read_signed_message, rounds_charged
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import NOTHING
+from verticil.shared.privacy.masked import MaskedTables
 from verticil.shared.release.formats.deletion import PeerHolding, parse_peer_holding
 from verticil.shared.study.document import Study
 from verticil.shared.study.masked import plan_of
@@ -113,7 +115,7 @@ def _shown(
 ) -> Sequence[Forgotten]:
     """Compare what is proved with the ledger, and with the rounds that are on this disk."""
     found = [linkage] if (linkage := _linkage(site, digest, study, holder=holder)) is not None else []
-    known = site.ledger.rounds(digest)
+    known = site.ledger.rounds(digest, MaskedTables)
     for t1 in rounds_charged(messages):
         if t1 not in known:
             found.append(
@@ -164,7 +166,7 @@ def _round_rows(site: Site, study: Study, t1: bytes) -> Sequence[MissingRow]:
 
 def _for_peer(node: Node, store: ArtifactStore, record: StudyRecord, caller: str) -> peer_pb2.Held | None:
     """Show a peer its own signatures of a study, with the study and the number of people that they bind; None: there are none."""
-    messages = store.round_proof(record.digest, caller)
+    messages = round_proof(store, record.digest, caller)
     if not messages and record.n_common is None:
         return None
     holding = PeerHolding(

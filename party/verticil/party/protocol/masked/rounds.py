@@ -14,7 +14,7 @@ import functools
 import hmac
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeVar
@@ -22,6 +22,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from verticil.party.policy.approval import parsed
+from verticil.party.protocol.between.rounds import MessageRounds
 from verticil.party.protocol.context import Node
 from verticil.party.protocol.randomization import Spool
 from verticil.party.protocol.reconciliation.forgotten import end_study
@@ -36,7 +37,7 @@ from verticil.shared.masked.round.mail import Credentials, check_pinned
 from verticil.shared.masked.round.round import Round, end_round
 from verticil.shared.numerics.model import artifact
 from verticil.shared.study.document import Study
-from verticil.shared.study.masked import MINER
+from verticil.shared.study.protocol import MINER
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import State, is_final
 from verticil.wire.v1 import common_pb2
@@ -84,7 +85,7 @@ class OpenRound:
         self.here.add(index)
 
 
-class Rounds:
+class Rounds(MessageRounds):
     """The open rounds, by effective digest. Each is opened, or ended, by one thread at a time."""
 
     def __init__(self) -> None:
@@ -114,12 +115,28 @@ class Rounds:
             else:
                 opened.alone(lambda _: end(folder, at))
 
+    def has(self, effective_digest: bytes) -> bool:
+        """See `MessageRounds.has`."""
+        return effective_digest in self._open
+
+    def messages_for(self, effective_digest: bytes, caller: str, have: Set[int]) -> tuple[int, ...]:
+        """See `MessageRounds.messages_for`."""
+        return tuple(self.get(effective_digest).outgoing(caller, frozenset(have)))
+
+    def message(self, effective_digest: bytes, caller: str, index: int) -> tuple[Path, bytes]:
+        """See `MessageRounds.message`."""
+        here = self.get(effective_digest)
+        if here.recipient(index) not in {caller, ""}:
+            raise PeerFault("NOT_OWNER", f"message {index} of the round is not for '{caller}'")
+        item = here.sealed(index)
+        return item.path, item.sha256
+
     def late(self) -> int:
-        """How many messages of open rounds were not ready for their slot, since this process began."""
+        """See `MessageRounds.late`."""
         return sum(opened.round.late for opened in tuple(self._open.values()))
 
     def get(self, effective_digest: bytes) -> Round:
-        """The round.
+        """Return the round.
 
         Raises:
             PeerFault: NOT_READY, it is not open.
@@ -128,6 +145,24 @@ class Rounds:
         if found is None:
             raise PeerFault("NOT_READY", "the round of masked tables has not begun here")
         return found.round
+
+    def end_over(self, site: Site, at: datetime, worked_on: Callable[[bytes], bool]) -> None:
+        """See `MessageRounds.end_over`.
+
+        A study is over that was revoked, denied or has failed here, that has ended otherwise than published, or whose last day
+        has passed.
+        """
+        stopped = site.revocations.stopped()
+        for folder in (site.config.state_directory / FOLDER).glob("*"):
+            if worked_on(bytes.fromhex(folder.name)) or not is_open(folder):
+                continue
+            record = site.state.study(bytes.fromhex(folder.name))
+            state = State(record.task.state)
+            last = parsed(record.task.effective or record.task.proposal).expires
+            over = record.digest in stopped or record.denial_sent is not None or record.failure is not None
+            past = state is not State.PUBLISHED and (is_final(state) or at.date() > last)
+            if over or past:
+                self.end(record.task.effective_digest, folder, at)
 
 
 class SpooledPeople:
@@ -224,31 +259,15 @@ def end(folder: Path, at: datetime) -> None:
         end_round(folder, at)
 
 
-def end_over(site: Site, opened: Rounds, at: datetime, worked_on: Callable[[bytes], bool]) -> None:
-    """End the rounds of studies that are over at this site while it has no line to the miner; blocks.
+def files_of(state_directory: Path, digest: bytes) -> tuple[Path, ...]:
+    """Return the files of a study's round that the end of the study has to delete."""
+    folder = folder_of(state_directory, digest)
+    return tuple(path for path in folder.rglob("*") if path.is_file()) if is_open(folder) else ()
 
-    A study that was revoked, denied or has failed here, that has ended otherwise than published, or whose last day has passed.
 
-    Args:
-        site: of the party.
-        opened: rounds that are open in this process.
-        at: UTC now.
-        worked_on: whether a study is being worked on, by its digest: then its own steps end the round.
-
-    Raises:
-        DataFault: DISK_FULL, STATE_CORRUPT.
-    """
-    stopped = site.revocations.stopped()
-    for folder in (site.config.state_directory / FOLDER).glob("*"):
-        if worked_on(bytes.fromhex(folder.name)) or not is_open(folder):
-            continue
-        record = site.state.study(bytes.fromhex(folder.name))
-        state = State(record.task.state)
-        last = parsed(record.task.effective or record.task.proposal).expires
-        over = record.digest in stopped or record.denial_sent is not None or record.failure is not None
-        past = state is not State.PUBLISHED and (is_final(state) or at.date() > last)
-        if over or past:
-            opened.end(record.task.effective_digest, folder, at)
+def discard(state_directory: Path, digest: bytes, at: datetime) -> None:
+    """End the round of a study, as `end` does."""
+    end(folder_of(state_directory, digest), at)
 
 
 def end_restored(site: Site, at: datetime) -> None:
@@ -261,5 +280,5 @@ def end_restored(site: Site, at: datetime) -> None:
     """
     with site.database.transaction():
         for record in site.state.studies():
-            if record.approval is not None and protocol_of(parsed(record.task.proposal)).masks:
+            if record.approval is not None and protocol_of(parsed(record.task.proposal)).opens_tables:
                 end_study(site, record.digest, "this site was restored from a backup", at)

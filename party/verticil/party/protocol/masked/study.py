@@ -1,7 +1,8 @@
 """One study with masked tables at this party (Model III): does the steps that `plan` plans.
 
-Agreement, review, ends and what the miner is told are those of Model II (`verticil.party.protocol.central.study`); the common
-people are found as between peers (`verticil.party.protocol.peer.alignment`). In between is the round
+Agreement, review, ends and what the miner is told are those of every study that a miner tells
+(`verticil.party.protocol.coordinated.study`); the common people are found as between peers
+(`verticil.party.protocol.between.alignment`). In between is the round
 (`verticil.shared.masked.round`), in which this party's units stay here.
 
 Promises
@@ -20,26 +21,37 @@ from functools import partial
 from typing import Final
 
 from verticil.party.dataset.linkage import PSEUDONYM_BYTES
+from verticil.party.local_dataset import LocalDataset
 from verticil.party.policy import approval
-from verticil.party.protocol.central.plan import Step as Told
-from verticil.party.protocol.central.study import CentralStudy
-from verticil.party.protocol.context import Node, agreement
-from verticil.party.protocol.ledger_reconciliation import claim_words, unknown_columns
+from verticil.party.protocol.between import alignment
+from verticil.party.protocol.between.artifact_store import Kind
+from verticil.party.protocol.between.context import PeerContext, PeerStudyContext
+from verticil.party.protocol.context import Node, Rows, agreement
+from verticil.party.protocol.coordinated.plan import Step as Told
+from verticil.party.protocol.coordinated.review import ReleaseCheck
+from verticil.party.protocol.coordinated.study import CoordinatedStudy
 from verticil.party.protocol.masked import rounds
 from verticil.party.protocol.masked.exchange import Exchange
 from verticil.party.protocol.masked.plan import FROM_PEERS, Step, plan
-from verticil.party.protocol.masked.rounds import OpenRound, SpooledPeople, credentials_of, folder_of, keyed_order
-from verticil.party.protocol.peer import alignment
-from verticil.party.protocol.peer.artifact_store import Kind
-from verticil.party.protocol.peer.context import PeerContext, PeerStudyContext
+from verticil.party.protocol.masked.proofs import keep_round_proof
+from verticil.party.protocol.masked.review import check_release
+from verticil.party.protocol.masked.round_charge import charge_linkage, charge_round
+from verticil.party.protocol.masked.rounds import (
+    OpenRound,
+    Rounds,
+    SpooledPeople,
+    credentials_of,
+    folder_of,
+    keyed_order,
+)
 from verticil.party.protocol.planning import Plan
-from verticil.party.protocol.randomization import refill_spool
+from verticil.party.protocol.reconciliation.columns import claim_words, unknown_columns
 from verticil.party.protocol.retry import between_looks
-from verticil.party.protocol.round_charge import charge_linkage, charge_round
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import Misuse
 from verticil.shared.masked.round.round import Round
 from verticil.shared.masked.round.secrets import random_of
+from verticil.shared.study.document import Study
 from verticil.shared.study.masked import plan_of
 from verticil.wire.v1 import coordinator_pb2
 
@@ -51,7 +63,7 @@ _DRAWS: Final = frozenset({Step.LIST, Step.COMMON, Step.RANDOMIZE, Step.ROUND})
 """What these steps make must not be made anew where a peer may hold what was made before."""
 
 
-class MaskedStudy(CentralStudy):
+class MaskedStudy(CoordinatedStudy):
     """The work on one study with masked tables.
 
     Args:
@@ -67,6 +79,11 @@ class MaskedStudy(CentralStudy):
         self._folder = folder_of(node.site.config.state_directory, digest)
         self._opened: OpenRound | None = None
         self._percent: tuple[object, int] | None = None
+
+    @property
+    def compare(self) -> ReleaseCheck:
+        """See `CoordinatedStudy.compare`."""
+        return check_release
 
     def planned(self) -> tuple[StudyRecord, Plan]:
         """See `StudyRun.planned`."""
@@ -180,28 +197,19 @@ class MaskedStudy(CentralStudy):
         await context.randomize(holding, rows, context.study.units_of(self.node.me))
         self.data.drop()
 
-    async def _make_again(self, record: StudyRecord) -> None:
-        """What was randomized, where this disk has lost it: the same draws, or none."""
-        spooled = await asyncio.to_thread(self.site.state.artifacts, record.digest, record.task.effective_digest)
-        if all([await asyncio.to_thread(self.node.spool.holds, item.sha256) for item in spooled.values()]):
-            return
+    async def common_people(self, record: StudyRecord) -> tuple[Study, LocalDataset, Rows]:
+        """See `CoordinatedStudy.common_people`."""
         context = await self._peer_context(record)
-        holding, rows = await context.common_people()
-        await self.node.heavily(
-            lambda: refill_spool(
-                self.site, self.node.spool, record, effective=context.study, holding=holding, rows=rows
-            )
-        )
-        self.data.drop()
+        return context.study, *await context.common_people()
 
     # ---- the round
 
     async def _go_on(self, context: PeerStudyContext) -> str | None:
         if self._opened is None:
-            await self._make_again(context.record)
-            between = context.between.rounds
+            await self.make_again(context.record)
+            opened = context.between.rounds_of(Rounds)
             self._opened = await self.node.heavily(
-                lambda: between.opened(context.effective_digest, lambda: self._open(context))
+                lambda: opened.opened(context.effective_digest, lambda: self._open(context))
             )
         waiting = await self.transfer.run(
             Exchange(context=context, coordinator=self.coordinator, opened=self._opened).go_on()
@@ -224,7 +232,7 @@ class MaskedStudy(CentralStudy):
             credentials=credentials_of(node, study),
             people=people,
             charge=lambda t1: charge_round(self.site, record, t1, node.clock()),
-            keep=partial(context.store.keep_round_proof, self.digest),
+            keep=partial(keep_round_proof, context.store, self.digest),
             clock=node.clock,
             random=random_of(
                 node.site.config.state_directory,
@@ -252,7 +260,7 @@ class MaskedStudy(CentralStudy):
         if self._between is None:
             await asyncio.to_thread(rounds.end, self._folder, at)
         else:
-            await asyncio.to_thread(self._between.rounds.end, record.task.effective_digest, self._folder, at)
+            await asyncio.to_thread(self._between.rounds_of(Rounds).end, record.task.effective_digest, self._folder, at)
 
     async def _clear(self, record: StudyRecord) -> None:
         await self._end_round(record)

@@ -21,12 +21,12 @@ from verticil.party.audit.log import What
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import LocalDataset
 from verticil.party.policy.ledger_rows import Send, audited, line_of
-from verticil.party.protocol.ledger_reconciliation import RECIPIENT
-from verticil.party.protocol.peer.artifact_store import Item, Kind
-from verticil.party.protocol.peer.context import PeerStudyContext
+from verticil.party.protocol.between.artifact_store import Item, Kind
+from verticil.party.protocol.between.context import PeerStudyContext
+from verticil.party.protocol.between.network import MINER, all_of
 from verticil.party.protocol.peer.learner import learn_families, learn_scores, share_noise
-from verticil.party.protocol.peer.network import MINER, all_of
 from verticil.party.protocol.planning import PeerFailedError, WaitedForError
+from verticil.party.protocol.reconciliation.columns import RECIPIENT
 from verticil.party.protocol.statistics import EVERYONE, statistics_of_each
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import PeerFault, VerticilError, from_code

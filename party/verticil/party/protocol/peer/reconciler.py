@@ -18,8 +18,8 @@ from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import origins, release_of
 from verticil.party.policy import approval
 from verticil.party.policy.ledger_recovery import NO_DATA
+from verticil.party.protocol.between.artifact_store import ArtifactStore, Item, Kind
 from verticil.party.protocol.context import Node
-from verticil.party.protocol.peer.artifact_store import ArtifactStore, Item, Kind
 from verticil.party.protocol.reconciliation.forgotten import Forgotten, MissingRow
 from verticil.party.protocol.reconciliation.reconciler import Reconciler, Verifier
 from verticil.party.protocol.statistics import EVERYONE, statistics_of_each

@@ -19,13 +19,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 
 from verticil.party.policy import approval
+from verticil.party.protocol.between import alignment
+from verticil.party.protocol.between.artifact_store import Kind, kept_after
+from verticil.party.protocol.between.context import PeerContext, PeerStudyContext, known_structure, lacking_packages
+from verticil.party.protocol.between.network import all_of
 from verticil.party.protocol.context import agreement
 from verticil.party.protocol.disclosure import words_of
 from verticil.party.protocol.engine import Outcome, StudyRun
-from verticil.party.protocol.peer import alignment, learning, publication
-from verticil.party.protocol.peer.artifact_store import Kind, kept_after
-from verticil.party.protocol.peer.context import PeerContext, PeerStudyContext, known_structure, lacking_packages
-from verticil.party.protocol.peer.network import all_of
+from verticil.party.protocol.peer import learning, publication
 from verticil.party.protocol.peer.plan import Facts, Step, plan
 from verticil.party.protocol.planning import PeerFailedError, Plan, WaitedForError
 from verticil.party.storage.studies import StudyRecord, stamp

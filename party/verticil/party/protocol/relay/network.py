@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable
 
 from verticil.party.config import PartyConfig
-from verticil.party.protocol.peer.network import PeerNetwork
+from verticil.party.protocol.between.network import PeerNetwork
 from verticil.party.protocol.relay.client import RelayClient, RelayPeer
 from verticil.party.protocol.relay.server import RelayServer
 from verticil.shared.core.errors import Misuse

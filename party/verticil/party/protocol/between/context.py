@@ -6,14 +6,15 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeVar
 
 from verticil.party.config import PartyConfig
 from verticil.party.local_dataset import LocalDataset
+from verticil.party.protocol.between import lists
+from verticil.party.protocol.between.artifact_store import ArtifactStore, Kind
+from verticil.party.protocol.between.network import Peers
+from verticil.party.protocol.between.rounds import MessageRounds
 from verticil.party.protocol.context import Node, Rows, StudyContext
-from verticil.party.protocol.masked.rounds import Rounds
-from verticil.party.protocol.peer import lists
-from verticil.party.protocol.peer.artifact_store import ArtifactStore, Kind
-from verticil.party.protocol.peer.network import Peers
 from verticil.party.protocol.planning import LostError
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.arrays import Codes
@@ -24,6 +25,8 @@ from verticil.shared.federation.transport.interface import Coordinator, Peer
 from verticil.shared.study.document import Study
 from verticil.shared.study.structure_document import Structure, given_structure, parse_structure
 from verticil.wire.v1 import peer_pb2
+
+R = TypeVar("R", bound=MessageRounds)
 
 
 def known_structure(store: ArtifactStore, record: StudyRecord, effective: Study) -> Structure | None:
@@ -74,7 +77,7 @@ class PeerContext:
         software: what decides a release's bytes here; empty: packages for that are not installed (`lacking_packages`).
         simulation, seed_derived: what releases say of themselves.
         search_wait_seconds: how long one question for the structure waits at the miner.
-        rounds: the open rounds of masked tables.
+        rounds: the open rounds of each protocol that has some.
         silent: parties that have not said what they have of this one, after a start with ``--accept-older``; nothing is drawn for
             a study that one of them is in.
     """
@@ -87,8 +90,12 @@ class PeerContext:
     simulation: bool = False
     seed_derived: bool = False
     search_wait_seconds: int = 5
-    rounds: Rounds = field(default_factory=Rounds)
+    rounds: tuple[MessageRounds, ...] = ()
     silent: set[str] = field(default_factory=set)
+
+    def rounds_of(self, kind: type[R]) -> R:
+        """Return the open rounds of one protocol, which handed them to the registry."""
+        return next(rounds for rounds in self.rounds if isinstance(rounds, kind))
 
     def unheard(self, study: Study) -> str | None:
         """Say which peers of a study have to tell first what they have of this party; None: all have."""

@@ -1,13 +1,13 @@
-"""The protocols that this party can carry out: one line each.
+"""The protocols that this party can carry out, by name. What the program ships is in
+`verticil.party.protocol.shipped.registrations`.
 
 How a protocol is added
 1. `verticil.shared.study.protocols` gets its facts: who reads what, which studies are valid, how it is worded for people. Policy,
    approval, ledger, pages and commands take what they say of a study from there, so nothing else of the party changes.
 2. A package beside `central` and `peer` writes the work on one study, a `StudyRun` (`verticil.party.protocol.engine`): a pure
-   planner and its steps, whatever they are. It may build on `CentralStudy`, whose studies a miner sends, or on `PeerStudy`, whose
-   studies every party's operator loads: that gives it loading, approval, the effective study, the common people, the ends and
-   their news; a planner begins with ``until_common(facts) or ...``.
-3. `register` it, here or, for a trial, before the party runs.
+   planner and its steps, whatever they are. It may build on `CoordinatedStudy`, whose studies a miner sends, or on
+   `verticil.party.protocol.between`, with which parties reach each other. No protocol imports another one.
+3. `register` what the package hands over, a `PartyProtocol`: in `shipped`, or, for a trial, before the party runs.
 
 What a protocol has to keep
 - The planner is a pure function of what this party remembers. Every step leads to a state in which it is not planned again, or
@@ -17,26 +17,53 @@ What a protocol has to keep
 - Whether and when this party answers depends on no value in its table.
 - Of every kind of event that its studies cause it says where proof lies outside of this site, and reads that proof
   (`verticil.party.protocol.reconciliation`).
-- What it keeps is cleared when the study ends (`StudyRun.drop_columns`, `ArtifactStore.clear`); `serves` says what peers may
-  ask for.
+- What it keeps is cleared when the study ends (`StudyRun.drop_columns`, `ArtifactStore.clear`, `ProtocolFolder`); `serves` says
+  what peers may ask for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from datetime import datetime
+from pathlib import Path
+from typing import Final
 
 from verticil.party.policy.approval import parsed
+from verticil.party.protocol.between.context import PeerContext
+from verticil.party.protocol.between.rounds import MessageRounds
+from verticil.party.protocol.context import Node
+from verticil.party.protocol.coordinated.review import ReleaseCheck
+from verticil.party.protocol.coordinated.study import CoordinatedStudy
+from verticil.party.protocol.engine import StudyRun
+from verticil.party.protocol.reconciliation.reconciler import Reconciler
+from verticil.party.site import Site
+from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.registry import Registry
 from verticil.shared.study.document import Study
 
-if TYPE_CHECKING:
-    from verticil.party.protocol.central.study import CentralStudy
-    from verticil.party.protocol.context import Node
-    from verticil.party.protocol.peer.context import PeerContext
-    from verticil.party.protocol.peer.study import PeerStudy
-    from verticil.party.protocol.reconciliation.reconciler import Reconciler
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtocolFolder:
+    """A folder of a protocol's own in the state directory, with what must never be repeated. It is in no backup.
+
+    Attributes:
+        name: of the folder.
+        files: the files of a study that the study's end has to delete, of the state directory and the study's digest.
+        discard: deletes them, of the state directory, the digest and the time. Blocks. Raises DataFault: DISK_FULL.
+        after_restore: ends what must not go on in a state that comes from a backup. Blocks. Raises DataFault: DISK_FULL,
+            STATE_CORRUPT.
+    """
+
+    name: str
+    files: Callable[[Path, bytes], tuple[Path, ...]]
+    discard: Callable[[Path, bytes, datetime], None]
+    after_restore: Callable[[Site, datetime], None]
+
+
+def compare_nothing(site: Site, record: StudyRecord, study: Study, folder: Path) -> None:
+    """Compare a release with nothing: the protocol's studies are countersigned as they are verified."""
+    del site, record, study, folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +77,18 @@ class PartyProtocol:
         reconciler: what proves to a ledger that was set back what its studies had sent.
         serves: methods of the ``Peer`` service that answer for its studies. ``Hello``, ``GetStudyDigest`` and ``GetDeletion``
             answer for every study that no miner tells.
+        compare: what this party compares a release with before it countersigns.
+        rounds: makes the rounds of messages that its studies open at this party; None: they open none.
+        folder: what it keeps beside spool and artifact store; None: nothing.
     """
 
-    told_by_miner: Callable[[Node, bytes, PeerContext | None], CentralStudy] | None = None
-    between_parties: Callable[[PeerContext, bytes], PeerStudy] | None = None
+    told_by_miner: Callable[[Node, bytes, PeerContext | None], CoordinatedStudy] | None = None
+    between_parties: Callable[[PeerContext, bytes], StudyRun] | None = None
     reconciler: Reconciler
     serves: Set[str] = frozenset()
+    compare: ReleaseCheck = compare_nothing
+    rounds: Callable[[], MessageRounds] | None = None
+    folder: ProtocolFolder | None = None
 
     def __post_init__(self) -> None:
         if (self.told_by_miner is None) == (self.between_parties is None):
@@ -87,7 +120,7 @@ def party_protocol(study: Study) -> PartyProtocol:
     return PROTOCOLS.named(study.model)()
 
 
-def study_of_miner(node: Node, between: PeerContext | None, digest: bytes) -> CentralStudy:
+def study_of_miner(node: Node, between: PeerContext | None, digest: bytes) -> CoordinatedStudy:
     """Return the work on a study that the miner sent, under its own protocol. Blocks."""
     make = party_protocol(parsed(node.site.state.study(digest).task.proposal)).told_by_miner
     if make is None:
@@ -95,7 +128,7 @@ def study_of_miner(node: Node, between: PeerContext | None, digest: bytes) -> Ce
     return make(node, digest, between)
 
 
-def study_of_parties(between: PeerContext, digest: bytes) -> PeerStudy:
+def study_of_parties(between: PeerContext, digest: bytes) -> StudyRun:
     """Return the work on a study that was loaded here, under its own protocol. Blocks."""
     make = party_protocol(parsed(between.node.site.state.study(digest).task.proposal)).between_parties
     if make is None:
@@ -103,35 +136,16 @@ def study_of_parties(between: PeerContext, digest: bytes) -> PeerStudy:
     return make(between, digest)
 
 
-def _central() -> PartyProtocol:
-    from verticil.party.protocol.central.reconciler import RECONCILER
-    from verticil.party.protocol.central.study import CentralStudy
-
-    return PartyProtocol(told_by_miner=lambda node, digest, _: CentralStudy(node, digest), reconciler=RECONCILER)
+def rounds_of_protocols() -> tuple[MessageRounds, ...]:
+    """Make the rounds that studies may open at one party, for each protocol that has some."""
+    return tuple(make() for load in PROTOCOLS if (make := load().rounds) is not None)
 
 
-def _peer() -> PartyProtocol:
-    from verticil.party.protocol.peer.reconciler import RECONCILER
-    from verticil.party.protocol.peer.study import PeerStudy
-
-    return PartyProtocol(
-        between_parties=PeerStudy,
-        reconciler=RECONCILER,
-        serves={"GetPseudonyms", "GetColumn", "GetParameters", "GetSignature"},
-    )
+def folders_of_protocols() -> tuple[ProtocolFolder, ...]:
+    """Return the folders of protocols in the state directory."""
+    return tuple(folder for load in PROTOCOLS if (folder := load().folder) is not None)
 
 
-def _masked() -> PartyProtocol:
-    from verticil.party.protocol.masked.reconciler import RECONCILER
-    from verticil.party.protocol.masked.study import MaskedStudy
-
-    return PartyProtocol(
-        told_by_miner=MaskedStudy,
-        reconciler=RECONCILER,
-        serves={"GetPseudonyms", "ListMasked", "GetMasked", "GetDeletion"},
-    )
-
-
-register("central", _central)
-register("peer", _peer)
-register("masked", _masked)
+def files_of_protocols(state_directory: Path, digest: bytes) -> tuple[Path, ...]:
+    """Return the files of a study, in folders of protocols, that the study's end has to delete."""
+    return tuple(path for folder in folders_of_protocols() for path in folder.files(state_directory, digest))

@@ -28,9 +28,9 @@ from typing import Final
 from verticil.party.audit.log import Event, What
 from verticil.party.policy.approval import parsed
 from verticil.party.protocol.context import Node
+from verticil.party.protocol.node.registry import party_protocol
 from verticil.party.protocol.reconciliation.forgotten import reconcile
 from verticil.party.protocol.reconciliation.reconciler import Verifier
-from verticil.party.protocol.registry import party_protocol
 from verticil.party.site import Site
 from verticil.party.storage.studies import Task
 from verticil.shared.core.errors import PeerFault

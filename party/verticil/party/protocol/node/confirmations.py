@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from verticil.party.policy.revocation import Awaited
-from verticil.party.protocol.peer.context import PeerContext
+from verticil.party.protocol.between.context import PeerContext
 from verticil.party.protocol.planning import PeerFailedError, WaitedForError
 from verticil.wire.v1 import peer_pb2
 

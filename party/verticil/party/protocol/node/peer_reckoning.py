@@ -18,13 +18,13 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
 from verticil.party.policy.approval import parsed
+from verticil.party.protocol.between.artifact_store import ArtifactStore
+from verticil.party.protocol.between.context import PeerContext
 from verticil.party.protocol.context import Node
-from verticil.party.protocol.peer.artifact_store import ArtifactStore
-from verticil.party.protocol.peer.context import PeerContext
+from verticil.party.protocol.node.registry import party_protocol
 from verticil.party.protocol.planning import PeerFailedError, WaitedForError
 from verticil.party.protocol.reconciliation.forgotten import Forgotten, reconcile
 from verticil.party.protocol.reconciliation.reconciler import Verifier
-from verticil.party.protocol.registry import party_protocol
 from verticil.party.protocol.retry import TRIED_AGAIN, Backoff, ends_the_daemon
 from verticil.shared.core.errors import VerticilError
 from verticil.shared.federation.transport.interface import Peer

@@ -31,8 +31,8 @@ from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import Refusal
 from verticil.shared.privacy.accounts import MASKED, NOTHING, Cost
-from verticil.shared.privacy.events import kind_of, planned, to_json
-from verticil.shared.privacy.masked import Linkage
+from verticil.shared.privacy.events import Linkage, kind_of, planned, to_json
+from verticil.shared.privacy.masked import MaskedTables
 from verticil.shared.study.document import Study
 
 ROWS: Final = "a dealer with its partner (rows)"
@@ -103,7 +103,7 @@ def charge_round(site: Site, record: StudyRecord, t1: bytes, at: dt.datetime) ->
     with site.database.transaction():
         if record.digest in site.revocations.stopped():
             raise StoppedError
-        if site.ledger.rounds(record.digest) - {t1}:
+        if site.ledger.rounds(record.digest, MaskedTables) - {t1}:
             raise Refusal(
                 "APPROVAL_VOID",
                 f"study '{study.id}': another round of it was charged, and an approval is for one",

@@ -35,9 +35,9 @@ from google.protobuf.message import DecodeError
 from verticil.party.dataset.blinding import TOKEN_BYTES, BlindingState, TokenInvalidError, tokens_of
 from verticil.party.dataset.linkage import check_common_size
 from verticil.party.local_dataset import LocalDataset
-from verticil.party.protocol.peer import lists
-from verticil.party.protocol.peer.artifact_store import Item, Kind
-from verticil.party.protocol.peer.context import PeerStudyContext
+from verticil.party.protocol.between import lists
+from verticil.party.protocol.between.artifact_store import Item, Kind
+from verticil.party.protocol.between.context import PeerStudyContext
 from verticil.party.protocol.planning import LostError, WaitedForError
 from verticil.shared.core.errors import PeerFault, Refusal
 from verticil.shared.federation.alignment.statements import sender

@@ -30,18 +30,17 @@ from typing import Final
 
 from verticil.party.audit.log import Event, What
 from verticil.party.policy import approval
-from verticil.party.protocol.central.study import CentralStudy
-from verticil.party.protocol.central.task_ingest import end_forgotten, has_room, missing, remember, understood
+from verticil.party.protocol.between.context import PeerContext
+from verticil.party.protocol.between.network import PeerNetwork
 from verticil.party.protocol.context import Node
+from verticil.party.protocol.coordinated.study import CoordinatedStudy
 from verticil.party.protocol.disclosure import outward
 from verticil.party.protocol.engine import Engine, caught
-from verticil.party.protocol.masked.rounds import end_over
-from verticil.party.protocol.peer.confirmations import collect_confirmations
-from verticil.party.protocol.peer.context import PeerContext
-from verticil.party.protocol.peer.network import PeerNetwork
-from verticil.party.protocol.peer.service import PeerService
-from verticil.party.protocol.reconciliation.peers import PeerReckoning
-from verticil.party.protocol.registry import study_of_miner, study_of_parties
+from verticil.party.protocol.node.confirmations import collect_confirmations
+from verticil.party.protocol.node.peer_reckoning import PeerReckoning
+from verticil.party.protocol.node.registry import study_of_miner, study_of_parties
+from verticil.party.protocol.node.service import PeerService
+from verticil.party.protocol.node.task_ingest import end_forgotten, has_room, missing, remember, understood
 from verticil.party.protocol.retry import Backoff, Pace, between_looks, ends_the_daemon
 from verticil.party.storage.studies import Heartbeat, stamp
 from verticil.shared.core.errors import PeerFault, VerticilError
@@ -58,7 +57,7 @@ CoordinatorFactory = Callable[[], Coordinator]
 POLL_SECONDS: Final = 30
 WATCH_SECONDS: Final = 0.3
 SWEEP_SECONDS: Final = 600
-"""Between two looks for rounds of masked tables whose study is over, where nobody has written to the database."""
+"""Between two looks for rounds of messages whose study is over, where nobody has written to the database."""
 BEAT_SECONDS: Final = 30
 STEADY_SECONDS: Final = 2.0
 """A connection that answers polls for so long has worked: the next one is dialled at once."""
@@ -406,8 +405,11 @@ class PartyNode:
             try:
                 changed = await asyncio.to_thread(self._node.site.database.changed)
                 if self._peers is not None and (changed or loop.time() - looked >= SWEEP_SECONDS):
-                    looked, opened = loop.time(), self._peers.between.rounds
-                    await asyncio.to_thread(end_over, self._node.site, opened, self._node.clock(), self._engine.knows)
+                    looked = loop.time()
+                    for rounds in self._peers.between.rounds:
+                        await asyncio.to_thread(
+                            rounds.end_over, self._node.site, self._node.clock(), self._engine.knows
+                        )
             except VerticilError as error:
                 if ends_the_daemon(error):
                     raise
@@ -439,5 +441,5 @@ async def _until(stop: asyncio.Event) -> None:
     await stop.wait()
 
 
-def _connect(coordinator: Coordinator, study: CentralStudy) -> None:
+def _connect(coordinator: Coordinator, study: CoordinatedStudy) -> None:
     study.coordinator = coordinator

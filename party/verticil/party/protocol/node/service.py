@@ -24,22 +24,22 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import functools
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
 from verticil.party.dataset.blinding import BlindingState
 from verticil.party.policy import approval
+from verticil.party.protocol.between.artifact_store import ArtifactStore, Item, Kind, kept_after
+from verticil.party.protocol.between.context import known_structure
+from verticil.party.protocol.between.rounds import MessageRounds
 from verticil.party.protocol.context import Agreed, Node, agreement
 from verticil.party.protocol.disclosure import outward, told_objections
-from verticil.party.protocol.masked.rounds import Rounds, folder_of, is_open
-from verticil.party.protocol.peer.artifact_store import ArtifactStore, Item, Kind, kept_after
-from verticil.party.protocol.peer.context import known_structure
+from verticil.party.protocol.node.peer_reckoning import held_of
+from verticil.party.protocol.node.registry import files_of_protocols, party_protocol
 from verticil.party.protocol.planning import LostError, StoppedError
 from verticil.party.protocol.randomization import enter_in_ledger
-from verticil.party.protocol.reconciliation.peers import held_of
-from verticil.party.protocol.registry import party_protocol
 from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import PeerFault, Refusal, VerticilError
 from verticil.shared.federation.alignment.statements import receiver, sender
@@ -47,10 +47,8 @@ from verticil.shared.federation.identity.identity import Identity
 from verticil.shared.federation.transport.errors_on_wire import to_detail
 from verticil.shared.federation.transport.fetch import send_parts
 from verticil.shared.federation.transport.version import answer_hello
-from verticil.shared.masked.round.round import Item as Sealed
 from verticil.shared.release.formats.deletion import Deleted, Ended, PeerDeletion
 from verticil.shared.study.document import Study
-from verticil.shared.study.peer import readers
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import State, is_final
 from verticil.wire.v1 import common_pb2, peer_pb2
@@ -93,15 +91,17 @@ class PeerService:
         node: this party.
         store: what is sent.
         software: what decides a release's bytes here (`verticil.shared.release.peer_assembly.software_text`).
-        rounds: the open rounds of masked tables; None: there are none.
+        rounds: the open rounds of each protocol that has some.
     """
 
-    def __init__(self, node: Node, store: ArtifactStore, *, software: str, rounds: Rounds | None = None) -> None:
+    def __init__(
+        self, node: Node, store: ArtifactStore, *, software: str, rounds: Sequence[MessageRounds] = ()
+    ) -> None:
         self._node = node
         self._site = node.site
         self._store = store
         self._software = software
-        self._rounds = Rounds() if rounds is None else rounds
+        self._rounds = tuple(rounds)
 
     async def Hello(self, identity: Identity, request: common_pb2.HelloRequest) -> common_pb2.HelloReply:
         """Exchange versions.
@@ -214,9 +214,9 @@ class PeerService:
             PeerFault: NOT_READY, it is not there yet; NOT_OWNER, it is for somebody else.
             Refusal: the approval does not bind any more.
         """
-        digest, item = await self._answer(identity.name, self._message, request)
+        digest, path, sha256 = await self._answer(identity.name, self._message, request)
         what = f"message {request.index} of the round"
-        async with aclosing(send_parts(item.path, offset=request.offset, what=what, sha256=item.sha256)) as parts:
+        async with aclosing(send_parts(path, offset=request.offset, what=what, sha256=sha256)) as parts:
             async for part in parts:
                 await asyncio.to_thread(self._check_goes_on, digest)
                 yield part
@@ -385,8 +385,9 @@ class PeerService:
 
     def _check_reader(self, caller: str, record: StudyRecord, study: Study, request: peer_pb2.GetColumnRequest) -> None:
         """Refuse a caller that does not read the unit: for scores without a structure, with it for the parameters of a child."""
+        protocol = protocol_of(study)
         if not request.structure_sha256:
-            allowed = readers(study, request.unit, None) if study.structure.parents is None else ()
+            allowed = protocol.asked_by(study, request.unit, None)
         else:
             structure = known_structure(self._store, record, study)
             if structure is None:
@@ -397,7 +398,7 @@ class PeerService:
                     f"structure {request.structure_sha256.hex()[:12]}, here {structure.sha256.hex()[:12]}",
                     hint="nothing was sent",
                 )
-            allowed = readers(study, request.unit, structure.dag)
+            allowed = protocol.asked_by(study, request.unit, structure.dag)
         if caller not in allowed:
             names = ", ".join(study.units[request.unit].variables)
             raise PeerFault("NOT_OWNER", f"'{caller}' does not read column '{names}'", hint="nothing was sent")
@@ -408,15 +409,22 @@ class PeerService:
 
     def _listed(self, caller: str, request: peer_pb2.ListMaskedRequest) -> peer_pb2.ListMaskedReply:
         self._open(caller, request.effective_digest, "ListMasked")
-        there = self._rounds.get(request.effective_digest).outgoing(caller, frozenset(request.have))
+        there = self._opened(request.effective_digest).messages_for(
+            request.effective_digest, caller, frozenset(request.have)
+        )
         return peer_pb2.ListMaskedReply(index=there)
 
-    def _message(self, caller: str, request: peer_pb2.GetMaskedRequest) -> tuple[bytes, Sealed]:
+    def _opened(self, effective_digest: bytes) -> MessageRounds:
+        """Return the rounds among which a study's is."""
+        for rounds in self._rounds:
+            if rounds.has(effective_digest):
+                return rounds
+        raise PeerFault("NOT_READY", "the round of masked tables has not begun here")
+
+    def _message(self, caller: str, request: peer_pb2.GetMaskedRequest) -> tuple[bytes, Path, bytes]:
         record, _ = self._open(caller, request.effective_digest, "GetMasked")
-        here = self._rounds.get(request.effective_digest)
-        if here.recipient(request.index) not in {caller, ""}:
-            raise PeerFault("NOT_OWNER", f"message {request.index} of the round is not for '{caller}'")
-        return record.digest, here.sealed(request.index)
+        opened = self._opened(request.effective_digest)
+        return record.digest, *opened.message(request.effective_digest, caller, request.index)
 
     def _signature(self, caller: str, effective_digest: bytes) -> common_pb2.Signed:
         record, _ = self._open(caller, effective_digest, "GetSignature")
@@ -438,7 +446,7 @@ class PeerService:
         left = (
             self._store.holds(digest, keep=kept_after(state)),
             BlindingState(self._site.config.state_directory, digest).exists(),
-            is_open(folder_of(self._site.config.state_directory, digest)),
+            bool(files_of_protocols(self._site.config.state_directory, digest)),
         )
         if any(left):
             raise PeerFault("NOT_READY", "not everything is deleted here yet")

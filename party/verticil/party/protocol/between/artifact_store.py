@@ -21,13 +21,11 @@ from google.protobuf.message import Message
 
 from verticil.party.protocol.planning import LostError
 from verticil.party.storage.database import Database
-from verticil.shared.masked.round.messages import Kind as RoundKind
-from verticil.shared.masked.round.proof import is_missing_in
 from verticil.shared.storage.database import disk_faults
 from verticil.shared.storage.disk import replace_file
 from verticil.shared.storage.durable import remove, remove_tree, sync_directory
 from verticil.shared.study.states import State
-from verticil.wire.v1 import common_pb2, peer_pb2
+from verticil.wire.v1 import common_pb2
 
 
 class Kind(StrEnum):
@@ -38,7 +36,7 @@ class Kind(StrEnum):
     # "": the common list; with order-commitment the root of the common tree, with dh-psi the places of the own people.
     COMMON = "common"
     COMMITMENT = "commitment"  # "": this party's commitment to the order of its rows; with dh-psi to the common list
-    # Linkage dh-psi; see verticil.party.protocol.peer.ring. Owners are positions in the study.
+    # Linkage dh-psi; see verticil.party.protocol.between.ring. Owners are positions in the study.
     TAKEN = "taken"  # owner: what was signed of the list that this party was given
     SHUFFLE = "shuffle"  # owner: of which of its tokens (of which own seed) each token of `BLINDED` was made
     BLINDED = "blinded"  # owner: the list as this party blinded it
@@ -51,7 +49,7 @@ class Kind(StrEnum):
     STRUCTURE = "structure"  # "": what the miner signed
     STATEMENT = "statement"  # party: signed parameters, this party's own among them
     SIGNATURE = "signature"  # party: signed manifest, this party's own among them
-    ROUND = "round"  # party: its own signatures under messages of a round (Model III); stays for ever
+    ROUND = "round"  # party: its own signatures under messages of a round among parties; stays for ever
 
 
 _STAYS: Final = frozenset({Kind.ROUND})
@@ -241,23 +239,6 @@ class ArtifactStore:
         folder = self.folder(digest)
         stays = {folder / _file_name(kind, name) for kind, name in self.items(digest) if kind in _STAYS}
         return [path for path in folder.rglob("*") if path.is_file() and path not in stays]
-
-    def round_proof(self, digest: bytes, party: str) -> tuple[common_pb2.Signed, ...]:
-        """Return a peer's own signatures under messages of a round; none: the round had not begun, or the file is harmed."""
-        try:
-            return tuple(peer_pb2.Held.FromString(self.read(digest, Kind.ROUND, party)).messages)
-        except LostError:
-            return ()
-
-    def keep_round_proof(self, digest: bytes, party: str, kind: RoundKind, signed: common_pb2.Signed) -> None:
-        """Keep a signature of a peer, durably, if it proves what those that are here do not.
-
-        Raises:
-            DataFault: DISK_FULL, STATE_CORRUPT.
-        """
-        known = self.round_proof(digest, party)
-        if is_missing_in(known, kind):
-            self.put(digest, Kind.ROUND, peer_pb2.Held(messages=[*known, signed]), party)
 
     def dropped(self, digest: bytes) -> Mapping[tuple[Kind, str], Item]:
         """Columns and parameters that were there, and that `clear` dropped."""

@@ -1,0 +1,1 @@
+"""What any protocol whose studies a miner tells has: agreement, review, ends, and the ways to the miner."""

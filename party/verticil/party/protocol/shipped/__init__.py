@@ -1,0 +1,1 @@
+"""Which protocols this program ships."""
