@@ -76,7 +76,7 @@ def decoders(
 
 
 LOOKS_LIKE_A_NAME = re.compile(
-    r"^(parse|read|load|unpack|from_|plain_data|parsed|verify|install|open_|common_from|entries|content_of)"
+    r"^(parse|read|load|unpack|from_|plain_data|checked$|verify|install|open_|common_from|entries|content_of)"
 )
 LOOKS_LIKE_FOREIGN = re.compile(r"bytes|Path|\bstr\b|Signed|Chunk|ErrorDetail|Table|NDArray")
 

@@ -55,7 +55,6 @@ from verticil.party.operator.approvers import add_approver
 from verticil.party.operator.check import check
 from verticil.party.operator.pending_studies import inbox
 from verticil.party.operator.view_model import Spent
-from verticil.party.policy.approval import parsed
 from verticil.party.protocol.between.artifact_store import ArtifactStore
 from verticil.party.protocol.context import Node
 from verticil.party.protocol.node.service import PeerService
@@ -936,7 +935,7 @@ async def test_what_is_randomized_for_the_miner_is_served_to_no_fellow_party(fed
     config, caller = federation.config("south"), Identity(federation="trial", role=Role.PARTY, name="north")
     with Site.open(config) as site:
         record, attempts = site.state.study(digest), site.ledger.attempts()
-        effective = parsed(record.task.effective)
+        effective = record.task.decided
         (unit, *_) = effective.units_of("south")
         assert readers(effective, unit, None) == ("north",)  # it would score their pair between peers
         node = Node(

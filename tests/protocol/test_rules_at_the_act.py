@@ -27,7 +27,6 @@ from support import stepping
 from support.stepping import REVIEWED, Alone, Done, Seen, Stepped
 from verticil.party.limits.masked import MaskedPolicy
 from verticil.party.limits.policy import Policy
-from verticil.party.policy.approval import parsed
 from verticil.party.policy.decision_store import ApproverKey
 from verticil.party.protocol.coordinated import review
 from verticil.party.protocol.masked.round_charge import PARTIES, charge_linkage, charge_round, linkage_releases
@@ -130,7 +129,7 @@ def _use_linkages(folder: Path, digest: bytes) -> None:
     """Other studies link the data set's people as often as the policy permits."""
     with _opened(folder) as site:
         record = site.state.study(digest)
-        (release,) = linkage_releases(site, parsed(record.task.effective or record.task.proposal), digest)
+        (release,) = linkage_releases(site, record.task.latest, digest)
         for number in range(
             site.config.policy.masked.linkages
         ):  # as of a ledger that was mended: the approval keeps a place
@@ -386,7 +385,7 @@ async def _acted(alone: Alone, act: str, meanwhile: Callable[[], None] | None) -
         key = ApproverKey.load(party.folder / f"{OFFICER}.key")
         try:
             party.site.voting.require_approver(alone.record, OFFICER, key)
-            compare = party_protocol(parsed(alone.record.task.proposal)).compare
+            compare = party_protocol(alone.record.task.proposed).compare
             review.countersign(party.site, alone.record, party.node.signing_key, OFFICER, alone.tick(), compare=compare)
         except (VerticilError, StoppedError) as error:
             alone.errors.append(getattr(error, "code", ""))

@@ -130,7 +130,7 @@ class Site:
         """Read this party's tables for a study, and store whom they name; arguments and errors as `read_holding`."""
         holding = read_holding(
             self.config,
-            approval.parsed(record.task.proposal),
+            record.task.proposed,
             proposal_digest=record.digest,
             site_secret=self.secret,
             linkage_key=self.linkage_key,

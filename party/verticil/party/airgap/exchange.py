@@ -26,7 +26,6 @@ import verticil.party.protocol.shipped.registrations  # noqa: F401  # pyright: i
 from verticil.party.airgap.coordinator import OfflineCoordinator
 from verticil.party.audit.log import Event, What, note_configuration
 from verticil.party.config import PartyConfig, require_marked_authority
-from verticil.party.policy.approval import parsed
 from verticil.party.protocol.context import Node
 from verticil.party.protocol.coordinated.plan import Step
 from verticil.party.protocol.coordinated.study import CoordinatedStudy
@@ -346,7 +345,7 @@ async def _apply(
             if record is not None:
                 await _study(node, coordinator, record.digest).take_receipt(upload.unit, item.entry.receipt.receipt)
     for record in node.site.state.studies():
-        if not protocol_of(parsed(record.task.proposal)).coordinated:
+        if not protocol_of(record.task.proposed).coordinated:
             continue
         waiting = _study(node, coordinator, record.digest)
         with contextlib.suppress(PeerFault):  # another release waits by now; the next bundle tells which

@@ -56,7 +56,7 @@ from verticil.party.operator.view_model import (
     total,
 )
 from verticil.party.policy import approval
-from verticil.party.policy.approval import Review, parsed
+from verticil.party.policy.approval import Review
 from verticil.party.policy.comparison import labels_of
 from verticil.party.protocol.randomization import randomize
 from verticil.party.site import Site
@@ -484,7 +484,7 @@ def _spooled(config: PartyConfig, site: Site, record: StudyRecord, study: Study)
     there = site.state.artifacts(record.digest, record.task.effective_digest)
     if not there:
         return {}
-    places = zip(study.units_of(config.name), parsed(record.task.effective).units_of(config.name), strict=True)
+    places = zip(study.units_of(config.name), record.task.decided.units_of(config.name), strict=True)
     return {index: there[place] for index, place in places if place in there}
 
 

@@ -48,7 +48,6 @@ from verticil.party.operator.view_model import (
     widened,
 )
 from verticil.party.policy import approval
-from verticil.party.policy.approval import parsed
 from verticil.party.policy.ledger_recovery import OLDER_HINT
 from verticil.party.policy.voting import Verdict, approver_key
 from verticil.party.protocol.coordinated import review
@@ -248,7 +247,7 @@ def approve(
     """
     with Site.open(config) as site:
         record = site.state.find(study)
-        require_reviewed(approval.parsed(record.task.proposal))
+        require_reviewed(record.task.proposed)
         own = approver_key(config, approver, key)
         verdict = site.voting.approve(record, approver, at if at is not None else utc_now(), key=own)
         return _approved(config, site, record, verdict)
@@ -262,7 +261,7 @@ def asked_study(config: PartyConfig, study: str) -> Study:
         DataFault: whatever is wrong with the state.
     """
     with Site.open(config) as site:
-        return approval.parsed(site.state.find(study).task.proposal)
+        return site.state.find(study).task.proposed
 
 
 def deny(config: PartyConfig, study: str, approver: str, reason: str, *, at: dt.datetime | None = None) -> Denied:
@@ -306,7 +305,7 @@ def look(config: PartyConfig, study: str) -> PendingRelease:
 
 def _compare(record: StudyRecord) -> review.ReleaseCheck:
     """Return what a study's protocol compares a release with."""
-    return party_protocol(parsed(record.task.effective or record.task.proposal)).compare
+    return party_protocol(record.task.latest).compare
 
 
 def countersign(config: PartyConfig, study: str, approver: str, *, key: Path | None = None) -> PendingRelease:
@@ -540,7 +539,7 @@ def study_status(
     told: Proposal | None = None
     shared: ShareView | None = None
     try:
-        study = approval.declared(config, approval.parsed(record.task.proposal))
+        study = approval.declared(config, record.task.proposed)
         local = columns_of(config, study)
         told = Proposal(
             title=study.title,

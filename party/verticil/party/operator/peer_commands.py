@@ -13,7 +13,7 @@ from pathlib import Path
 
 from verticil.party.audit.log import Event, What
 from verticil.party.config import PartyConfig
-from verticil.party.policy.approval import check_expiry, parsed
+from verticil.party.policy.approval import check_expiry
 from verticil.party.protocol.peer.publication import release_folder
 from verticil.party.site import Site
 from verticil.party.storage.studies import Task
@@ -85,7 +85,7 @@ def load_study(
             if (
                 record.study_id == document.id
                 and record.digest != digest
-                and not protocol_of(parsed(record.task.proposal)).coordinated
+                and not protocol_of(record.task.proposed).coordinated
             ):
                 raise Misuse(
                     "STUDY_EXISTS",

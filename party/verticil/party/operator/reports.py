@@ -27,7 +27,6 @@ from verticil.party.operator.view_model import (
     told_peers,
     widened,
 )
-from verticil.party.policy import approval
 from verticil.party.policy.ledger_rows import LedgerRow
 from verticil.party.policy.revocation import Awaited
 from verticil.party.protocol.statistics import EVERYONE
@@ -262,7 +261,7 @@ def _four_figures(site: Site, rows: Sequence[LedgerRow]) -> dict[str, tuple[str,
     for record in site.state.studies():
         if record.digest.hex() in charged:
             try:
-                words = figure_words(site, approval.parsed(record.task.effective or record.task.proposal))
+                words = figure_words(site, record.task.latest)
             except VerticilError:  # party.toml does not serve it any more
                 continue
             found |= {} if words is None else {record.digest.hex(): words}

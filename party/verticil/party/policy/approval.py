@@ -33,7 +33,7 @@ from verticil.shared.core.errors import Misuse, PeerFault, Refusal
 from verticil.shared.documents.record import encode
 from verticil.shared.privacy.events import Linkage, PrivacyEvent
 from verticil.shared.study.approval import Approval, check_own_part, declared_units, parse_approval
-from verticil.shared.study.canonical import from_bytes
+from verticil.shared.study.canonical import checked
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import opens_tables, protocol_of
 from verticil.shared.study.reading import read_declarations
@@ -80,16 +80,6 @@ class Review:
         return {index: self.releases[index] for index in self.assessments}
 
 
-@functools.lru_cache(maxsize=16)
-def parsed(study: bytes) -> Study:
-    """A study from its canonical bytes; the last few are kept, because each step of a study's way looks at them again.
-
-    Raises:
-        PeerFault: MESSAGE_INVALID.
-    """
-    return from_bytes(study)
-
-
 def declared(config: PartyConfig, study: Study) -> Study:
     """The study with this party's ``[[randomization]]`` tables in it.
 
@@ -132,7 +122,7 @@ def review(
         Refusal: STUDY_EXPIRED, POLICY_REFUSED, BUDGET_EXCEEDED, EPSILON_INFINITE, DATA_CHANGED, DECLARATION_WEAKER, SAME_PEOPLE.
         DataFault, Misuse: a table that is no readable file or lacks a column; whatever is wrong with party.toml.
     """
-    study = declared(config, parsed(proposal))
+    study = declared(config, checked(proposal))
     digest = hashlib.sha256(proposal).digest()
     check_expiry(study, today)
     policy.refuse(
@@ -244,7 +234,7 @@ def check_open(record: StudyRecord, *, denied_is_fine: bool = False) -> None:
         code = {State.DENIED: "STUDY_DENIED", State.EXPIRED: "STUDY_EXPIRED"}.get(state, "STUDY_WITHDRAWN")
         message = f"{name}: it ended, {state.name.lower()}"
         if state is State.EXPIRED:
-            message += f"; its last day was {parsed(record.task.proposal).expires.isoformat()}"
+            message += f"; its last day was {record.task.proposed.expires.isoformat()}"
         raise Refusal(code, message, hint="nothing can be decided any more")
 
 
@@ -427,7 +417,7 @@ def check_effective(approved: Study, effective: bytes, effective_digest: bytes, 
         raise PeerFault(
             "STUDY_MISMATCH", f"study '{approved.id}': the effective study does not have the digest that is told"
         )
-    study = parsed(effective)
+    study = checked(effective)
     check_own_part(approved, study, party)
     return study
 

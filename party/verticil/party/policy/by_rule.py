@@ -99,7 +99,7 @@ def ruling(voting: Voting, record: StudyRecord, at: datetime) -> Ruling:
     """
     config, today = voting.config, at.date()
     try:
-        study = approval.declared(config, approval.parsed(record.task.proposal))
+        study = approval.declared(config, record.task.proposed)
         approval.check_expiry(study, today)
         columns = columns_of(config, study)
         policy.refuse(policy.objections(config.policy, study, config.name, columns, today=today), study.id)
@@ -146,7 +146,7 @@ def objections(voting: Voting, record: StudyRecord, at: datetime) -> tuple[Objec
         DataFault: as `columns_of`.
     """
     config = voting.config
-    study = approval.declared(config, approval.parsed(record.task.proposal))
+    study = approval.declared(config, record.task.proposed)
     columns = columns_of(config, study)
     found = list(policy.objections(config.policy, study, config.name, columns, today=at.date()))
     if config.policy.approval == "rules":
@@ -209,7 +209,7 @@ def _approved_by_people(voting: Voting) -> Iterable[Known]:
             given = parse_approval(record.approval)
             if given.approver == AUTOMATIC or given.approver.startswith(RULE_PREFIX):
                 continue
-            study = approval.parsed(record.task.proposal)
+            study = record.task.proposed
         except VerticilError:  # of a version that this one does not read: it covers nothing
             continue
         noted = voting.decisions.noted(record.digest, approval.content_of(record.approval))

@@ -29,7 +29,6 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from verticil.party.audit.log import AuditLog, Event, What
-from verticil.party.policy.approval import parsed
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import StudyRecord, stamp
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal, VerticilError
@@ -37,6 +36,7 @@ from verticil.shared.documents.record import encode
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.signing import verify_signed
 from verticil.shared.release.formats.deletion import Deletion, PeerDeletion, parse_deletion, parse_peer_deletion
+from verticil.shared.study.canonical import checked
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import State
 from verticil.wire.v1 import common_pb2
@@ -278,7 +278,7 @@ class Revocations:
         )
         found: list[Awaited] = []
         for digest, study_id, proposal, effective_digest in revoked:
-            study = parsed(proposal)
+            study = checked(proposal)
             protocol = protocol_of(study)
             if not protocol.coordinated or protocol.opens_tables:
                 peers = tuple(name for name in study.parties if name != self._party) if effective_digest else ()

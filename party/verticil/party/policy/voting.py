@@ -172,7 +172,7 @@ class Voting:
             Refusal: APPROVAL_VOID, STUDY_EXPIRED, POLICY_REFUSED and the other objections of the present policy.
         """
         given = held_approval(record.approval or b"")
-        study = approval.parsed(record.task.proposal)
+        study = record.task.proposed
         approved = approval.check_binding(self.config, study, given, record.digest, today)
         if giver:
             approvers, content = self.approvers.now(), approval.content_of(record.approval or b"")
@@ -194,7 +194,7 @@ class Voting:
         earlier = ([other for other in others if other.approval is not None] or others)[-1:]
         if not earlier:
             return None, ()
-        before, after = (approval.parsed(item.task.proposal) for item in (earlier[0], record))
+        before, after = (item.task.proposed for item in (earlier[0], record))
         return earlier[0], changes(before, after)
 
     def approve(

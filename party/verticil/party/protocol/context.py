@@ -49,6 +49,7 @@ from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.signing import SigningKey, verify_signed
 from verticil.shared.federation.transport.authorization import EMPTY_DENY_LIST, Revocations
 from verticil.shared.study.approval import Approval, held_approval
+from verticil.shared.study.canonical import checked
 from verticil.shared.study.document import Study
 from verticil.wire.v1 import common_pb2, peer_pb2
 
@@ -460,7 +461,7 @@ class StudyContext:
 def _rule_of(proposal: bytes) -> tuple[str, ...] | None:
     """Return a proposal's rule of normalisation; None: it is of a version that is not read any more."""
     try:
-        return tuple(approval.parsed(proposal).linkage.normalise)
+        return tuple(checked(proposal).linkage.normalise)
     except VerticilError:
         return None
 

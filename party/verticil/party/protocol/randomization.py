@@ -27,7 +27,6 @@ from verticil.party.audit.log import Event, What
 from verticil.party.dataset import perturb, subsets
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import LocalDataset, unit_codes
-from verticil.party.policy import approval
 from verticil.party.policy.ledger_rows import audited
 from verticil.party.policy.planned_statistics import accounts_of, statistics_of
 from verticil.party.protocol.planning import StoppedError
@@ -81,7 +80,7 @@ def fill_spool(
         Refusal: DATA_CHANGED, EPSILON_INFINITE, BUDGET_EXCEEDED; nothing was drawn.
         DataFault: DISK_FULL (before anything is drawn, when it can be foreseen), STATE_CORRUPT.
     """
-    holding = holding.renumbered(approval.parsed(record.task.proposal), effective, site.config.name)
+    holding = holding.renumbered(record.task.proposed, effective, site.config.name)
     every = site.releases(effective, holding)
     reserve(site, record, effective, every)
     releases = {index: release for index, release in every.items() if index in units}
@@ -232,7 +231,7 @@ def refill_spool(
         Refusal: DATA_CHANGED, other bytes come out.
         DataFault: DISK_FULL, STATE_CORRUPT.
     """
-    holding = holding.renumbered(approval.parsed(record.task.proposal), effective, site.config.name)
+    holding = holding.renumbered(record.task.proposed, effective, site.config.name)
     releases = site.releases(effective, holding)
     for index, item in site.state.artifacts(record.digest, record.task.effective_digest).items():
         if spool.holds(item.sha256):
@@ -264,7 +263,7 @@ def enter_in_ledger(site: Site, record: StudyRecord, item: Artifact, recipient: 
 
 def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: dt.datetime) -> None:
     release, again = Release.from_json(item.facts), site.ledger.sent(record.digest, item.unit, recipient, item.sha256)
-    effective = approval.parsed(record.task.effective)
+    effective = record.task.decided
     if not site.ledger.columns_sent(record.digest):  # what was randomized by an earlier version has no reservation
         spooled = site.state.artifacts(record.digest, record.task.effective_digest)
         reserve(site, record, effective, {unit: Release.from_json(held.facts) for unit, held in spooled.items()})

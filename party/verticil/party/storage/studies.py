@@ -17,6 +17,8 @@ from typing import Final, Literal, NamedTuple
 from verticil.party.storage.database import Database
 from verticil.shared.core.errors import Misuse, VerticilError, from_code
 from verticil.shared.storage.rows import Cell
+from verticil.shared.study.canonical import checked
+from verticil.shared.study.document import Study
 from verticil.shared.study.names import Named, ambiguous, fits
 from verticil.shared.study.states import State, is_final
 
@@ -57,6 +59,8 @@ class Task:
     are what this party found out itself, and `approved` means that a peer may have this party's approval. It begins with the
     defaults.
 
+    The study itself, a checked value, is `proposed`, `decided` or `latest`: whoever has the record has it.
+
     `submitter`, the analyst, and `ended_words`, why the study ended, are the miner's word; empty: it says nothing.
     """
 
@@ -73,6 +77,21 @@ class Task:
     failure: str = ""
     submitter: str = ""
     ended_words: str = ""
+
+    @property
+    def proposed(self) -> Study:
+        """The study as it was submitted, checked. Raises PeerFault: MESSAGE_INVALID."""
+        return checked(self.proposal)
+
+    @property
+    def decided(self) -> Study:
+        """The effective study, checked; there is one from the common decision on. Raises PeerFault: MESSAGE_INVALID."""
+        return checked(self.effective)
+
+    @property
+    def latest(self) -> Study:
+        """The effective study, and before there is one the study as it was submitted. Raises PeerFault: MESSAGE_INVALID."""
+        return checked(self.effective or self.proposal)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ Matrices are whole numbers of units of 2^-64 as decimal strings, because JSON nu
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 
 from verticil.shared.core.errors import Misuse
@@ -61,6 +62,16 @@ def from_bytes(data: bytes, *, source: str = "study", wire: bool = True) -> Stud
             raise peer_fault(error) from None
         raise
     return study
+
+
+@functools.lru_cache(maxsize=16)
+def checked(data: bytes) -> Study:
+    """Return the study of canonical bytes from another node; the last few are kept: each step of a study's way needs it.
+
+    Raises:
+        PeerFault: MESSAGE_INVALID.
+    """
+    return from_bytes(data)
 
 
 def _read(table: Table) -> Study:

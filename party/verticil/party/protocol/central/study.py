@@ -22,7 +22,6 @@ from typing import Final, cast
 
 from verticil.party.audit.log import What
 from verticil.party.local_dataset import LocalDataset
-from verticil.party.policy import approval
 from verticil.party.protocol.central.alignment import CentralContext, Linker, Pseudonyms, Ring, RowOrder
 from verticil.party.protocol.central.plan import Step, plan
 from verticil.party.protocol.central.review import check_release
@@ -69,7 +68,7 @@ class CentralStudy(CoordinatedStudy):
         """See `StudyRun.planned`."""
         site = self.site
         record = site.state.study(self.digest)
-        study = approval.parsed(record.task.effective or record.task.proposal)
+        study = record.task.latest
         spooled = site.state.artifacts(self.digest, record.task.effective_digest)
         unknown = unknown_columns(site, record.task)
         return record, plan(

@@ -20,7 +20,7 @@ from datetime import datetime
 from pathlib import Path
 
 from verticil.party.audit.log import Event, What
-from verticil.party.policy.approval import AUTOMATIC, parsed
+from verticil.party.policy.approval import AUTOMATIC
 from verticil.party.protocol.context import agreement
 from verticil.party.site import Site
 from verticil.party.storage.studies import StudyRecord
@@ -59,7 +59,7 @@ async def fetch(coordinator: Coordinator, site: Site, record: StudyRecord) -> No
     folder = folder_of(site, record.digest)
     await asyncio.to_thread(drop, site, record.digest)
     try:
-        limits = release_limits(parsed(record.task.effective), record.n_common or 0, total=site.config.review_bytes)
+        limits = release_limits(record.task.decided, record.n_common or 0, total=site.config.review_bytes)
         await fetch_release(coordinator, record.digest, folder, review=True, limits=limits)
     except VerticilError as error:
         if error.code in CHANGED:
@@ -110,7 +110,7 @@ def check(site: Site, record: StudyRecord, compare: ReleaseCheck) -> tuple[Path,
     told = (verified.study_digest, verified.effective_digest)
     if told != (record.digest.hex(), record.task.effective_digest.hex()):
         raise GateFailed("RELEASE_INVALID", f"{folder}: it is of another study than the one that was approved here")
-    compare(site, record, parsed(record.task.effective), folder)
+    compare(site, record, record.task.decided, folder)
     return folder, found.manifest_sha256, verified
 
 

@@ -17,7 +17,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from verticil.party.policy.approval import parsed
 from verticil.party.protocol.between.artifact_store import ArtifactStore
 from verticil.party.protocol.context import Node
 from verticil.party.protocol.masked.proofs import round_proof
@@ -38,6 +37,7 @@ from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import NOTHING
 from verticil.shared.privacy.masked import MaskedTables
 from verticil.shared.release.formats.deletion import PeerHolding, parse_peer_holding
+from verticil.shared.study.canonical import checked
 from verticil.shared.study.document import Study
 from verticil.shared.study.masked import plan_of
 from verticil.wire.v1 import common_pb2, coordinator_pb2, peer_pb2
@@ -80,7 +80,7 @@ def _from_miner(verifier: Verifier, told: coordinator_pb2.StudyTask) -> Sequence
         return columns
     if (statement.study, statement.party) != (told.study_digest, verifier.me):
         return columns
-    effective = parsed(told.effective or told.proposal)
+    effective = checked(told.effective or told.proposal)
     messages = messages_of_own(
         verifier,
         told.round_messages,
@@ -97,7 +97,7 @@ def _from_peer(verifier: Verifier, peer: str, held: peer_pb2.Held) -> Sequence[F
     holding, digest = parse_peer_holding(held.statement.body), hashlib.sha256(held.proposal).digest()
     if (holding.party, holding.peer, holding.study_digest) != (verifier.me, peer, digest):
         raise PeerFault("STUDY_MISMATCH", "statement of what is held: of another study, party or peer")
-    proposal, effective = parsed(held.proposal), parsed(held.effective)
+    proposal, effective = checked(held.proposal), checked(held.effective)
     if verifier.me not in proposal.parties:
         raise PeerFault("STUDY_MISMATCH", "statement of what is held: of a study that this party is not in")
     messages = messages_of_own(verifier, held.messages, proposal=digest, effective=effective, n_common=held.n_common)

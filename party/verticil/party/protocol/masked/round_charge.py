@@ -21,7 +21,6 @@ from typing import Final
 from verticil.party.audit.log import What
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import origins, release_of
-from verticil.party.policy import approval
 from verticil.party.policy.ledger_recovery import NO_DATA, ROUND
 from verticil.party.policy.ledger_rows import Send, audited, line_of
 from verticil.party.protocol.planning import StoppedError
@@ -99,7 +98,7 @@ def charge_round(site: Site, record: StudyRecord, t1: bytes, at: dt.datetime) ->
             another round of this study was charged.
         DataFault: DISK_FULL, STATE_CORRUPT. Whatever is raised: nothing was written, and nothing may leave.
     """
-    study = approval.parsed(record.task.effective)
+    study = record.task.decided
     with site.database.transaction():
         if record.digest in site.revocations.stopped():
             raise StoppedError
@@ -159,7 +158,7 @@ def charge_linkage(site: Site, record: StudyRecord, at: dt.datetime) -> None:
         Refusal: BUDGET_EXCEEDED, there is no room for another linkage.
         DataFault: DISK_FULL, STATE_CORRUPT; nothing was written, and nothing may leave.
     """
-    study = approval.parsed(record.task.effective or record.task.proposal)
+    study = record.task.latest
     with site.database.transaction():
         if record.digest in site.revocations.stopped():
             raise StoppedError

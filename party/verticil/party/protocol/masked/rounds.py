@@ -21,7 +21,6 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from verticil.party.policy.approval import parsed
 from verticil.party.protocol.between.rounds import MessageRounds
 from verticil.party.protocol.context import Node
 from verticil.party.protocol.randomization import Spool
@@ -158,7 +157,7 @@ class Rounds(MessageRounds):
                 continue
             record = site.state.study(bytes.fromhex(folder.name))
             state = State(record.task.state)
-            last = parsed(record.task.effective or record.task.proposal).expires
+            last = record.task.latest.expires
             over = record.digest in stopped or record.denial_sent is not None or record.failure is not None
             past = state is not State.PUBLISHED and (is_final(state) or at.date() > last)
             if over or past:
@@ -280,5 +279,5 @@ def end_restored(site: Site, at: datetime) -> None:
     """
     with site.database.transaction():
         for record in site.state.studies():
-            if record.approval is not None and protocol_of(parsed(record.task.proposal)).opens_tables:
+            if record.approval is not None and protocol_of(record.task.proposed).opens_tables:
                 end_study(site, record.digest, "this site was restored from a backup", at)

@@ -22,7 +22,6 @@ from typing import Final
 
 from verticil.party.dataset.linkage import PSEUDONYM_BYTES
 from verticil.party.local_dataset import LocalDataset
-from verticil.party.policy import approval
 from verticil.party.protocol.between import alignment
 from verticil.party.protocol.between.artifact_store import Kind
 from verticil.party.protocol.between.context import PeerContext, PeerStudyContext
@@ -89,7 +88,7 @@ class MaskedStudy(CoordinatedStudy):
         """See `StudyRun.planned`."""
         site, between, me = self.site, self._between, self.node.me
         record = site.state.study(self.digest)
-        study = approval.parsed(record.task.effective or record.task.proposal)
+        study = record.task.latest
         items = between.store.items(self.digest) if between is not None else {}
         kept = between is not None and between.store.holds(self.digest)
         spooled = site.state.artifacts(self.digest, record.task.effective_digest)
@@ -121,7 +120,7 @@ class MaskedStudy(CoordinatedStudy):
         if step in _AGREES:
             await asyncio.to_thread(self._check_ready, record)
         if step in _DRAWS and self._between is not None:
-            waiting = self._between.unheard(approval.parsed(record.task.proposal))
+            waiting = self._between.unheard(record.task.proposed)
             if waiting is not None and self._opened is None:
                 return waiting
         match step:
@@ -147,7 +146,7 @@ class MaskedStudy(CoordinatedStudy):
             DataFault: SECRET_MISSING.
         """
         self._require_peers()
-        credentials_of(self.node, approval.parsed(record.task.proposal))
+        credentials_of(self.node, record.task.proposed)
 
     def _require_peers(self) -> PeerContext:
         if self._between is None:

@@ -29,7 +29,6 @@ from collections.abc import Callable
 from typing import Final
 
 from verticil.party.audit.log import Event, What
-from verticil.party.policy import approval
 from verticil.party.protocol.between.context import PeerContext
 from verticil.party.protocol.between.network import PeerNetwork
 from verticil.party.protocol.context import Node
@@ -164,7 +163,7 @@ class PeerNode:
         return [
             record.digest
             for record in self.between.node.site.state.studies()
-            if not protocol_of(approval.parsed(record.task.proposal)).coordinated
+            if not protocol_of(record.task.proposed).coordinated
         ]
 
 

@@ -17,7 +17,6 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
-from verticil.party.policy.approval import parsed
 from verticil.party.protocol.between.artifact_store import ArtifactStore
 from verticil.party.protocol.between.context import PeerContext
 from verticil.party.protocol.context import Node
@@ -28,6 +27,7 @@ from verticil.party.protocol.reconciliation.reconciler import Verifier
 from verticil.party.protocol.retry import TRIED_AGAIN, Backoff, ends_the_daemon
 from verticil.shared.core.errors import VerticilError
 from verticil.shared.federation.transport.interface import Peer
+from verticil.shared.study.canonical import checked
 from verticil.wire.v1 import peer_pb2
 
 LONGEST_PAUSE_SECONDS: Final = 600.0
@@ -50,7 +50,7 @@ def held_of(node: Node, store: ArtifactStore, caller: str, after: bytes) -> list
     reply: list[peer_pb2.Held] = []
     size = 0
     for record in sorted(node.site.state.studies(), key=lambda record: record.digest):
-        proposal = parsed(record.task.proposal)
+        proposal = record.task.proposed
         if record.digest <= after or caller not in proposal.parties or caller == node.me:
             continue
         held = party_protocol(proposal).reconciler.for_peer(node, store, record, caller)
@@ -66,7 +66,7 @@ def held_of(node: Node, store: ArtifactStore, caller: str, after: bytes) -> list
 def others_of(node: Node) -> tuple[str, ...]:
     """Return the parties that may hold something of this one, as federation.toml names them. Blocks."""
     federation = node.site.config.federation
-    of_studies = {name for record in node.site.state.studies() for name in parsed(record.task.proposal).parties}
+    of_studies = {name for record in node.site.state.studies() for name in record.task.proposed.parties}
     return tuple(sorted({*federation.peers, *federation.sealing, *of_studies} - {node.me}))
 
 
@@ -141,7 +141,7 @@ class PeerReckoning:
             return not forgotten.needs_approval or node.has_approved(forgotten.study_digest)
 
         try:
-            reconciler = party_protocol(parsed(held.proposal)).reconciler
+            reconciler = party_protocol(checked(held.proposal)).reconciler
             prove = functools.partial(reconciler.from_peer, verifier, name, held)
             return reconcile(node.site, prove, accept_older=self._accept_older, counts=counts, at=node.clock())
         except VerticilError as error:

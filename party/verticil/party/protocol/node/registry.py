@@ -29,7 +29,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from verticil.party.policy.approval import parsed
 from verticil.party.protocol.between.context import PeerContext
 from verticil.party.protocol.between.rounds import MessageRounds
 from verticil.party.protocol.context import Node
@@ -122,7 +121,7 @@ def party_protocol(study: Study) -> PartyProtocol:
 
 def study_of_miner(node: Node, between: PeerContext | None, digest: bytes) -> CoordinatedStudy:
     """Return the work on a study that the miner sent, under its own protocol. Blocks."""
-    make = party_protocol(parsed(node.site.state.study(digest).task.proposal)).told_by_miner
+    make = party_protocol(node.site.state.study(digest).task.proposed).told_by_miner
     if make is None:
         raise ValueError("no miner tells a study that its operators load")
     return make(node, digest, between)
@@ -130,7 +129,7 @@ def study_of_miner(node: Node, between: PeerContext | None, digest: bytes) -> Co
 
 def study_of_parties(between: PeerContext, digest: bytes) -> StudyRun:
     """Return the work on a study that was loaded here, under its own protocol. Blocks."""
-    make = party_protocol(parsed(between.node.site.state.study(digest).task.proposal)).between_parties
+    make = party_protocol(between.node.site.state.study(digest).task.proposed).between_parties
     if make is None:
         raise ValueError("a study that the miner tells is not carried out between parties")
     return make(between, digest)

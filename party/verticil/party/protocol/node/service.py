@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from verticil.party.dataset.blinding import BlindingState
-from verticil.party.policy import approval
 from verticil.party.protocol.between.artifact_store import ArtifactStore, Item, Kind, kept_after
 from verticil.party.protocol.between.context import known_structure
 from verticil.party.protocol.between.rounds import MessageRounds
@@ -234,7 +233,7 @@ class PeerService:
         record = self._loaded(request.study_digest, request.study_id, "GetStudyDigest")
         if record is None:
             raise PeerFault("NOT_READY", f"study '{request.study_id[:63]}' was not loaded here")
-        proposal = approval.parsed(record.task.proposal)
+        proposal = record.task.proposed
         _check_party(proposal, caller)
         reply = peer_pb2.GetStudyDigestReply(study_digest=record.digest, software=self._software)
         failure = self._failure(record, proposal)
@@ -262,8 +261,7 @@ class PeerService:
             record
             for record in self._site.state.studies()
             if record.digest == digest or record.study_id == study_id
-            if not protocol_of(study := approval.parsed(record.task.proposal)).coordinated
-            or method in party_protocol(study).serves
+            if not protocol_of(study := record.task.proposed).coordinated or method in party_protocol(study).serves
         ]
         exact = [record for record in records if record.digest == digest]
         found = exact or records
@@ -289,9 +287,9 @@ class PeerService:
         A study of Model II is none: what its parties randomize is for no other node, whatever daemon runs beside.
         """
         record = self._site.state.agreed(effective_digest)
-        if record is None or method not in party_protocol(approval.parsed(record.task.effective)).serves:
+        if record is None or method not in party_protocol(record.task.decided).serves:
             raise PeerFault("NOT_READY", "this party has not every party's approval of such a study yet")
-        _check_party(approval.parsed(record.task.effective), caller)
+        _check_party(record.task.decided, caller)
         _check_not_ended(record)
         if record.approval is None:
             raise PeerFault("NOT_READY", "this party's approval is awaited again")
@@ -438,7 +436,7 @@ class PeerService:
         record = self._loaded(digest, "", "GetDeletion")
         if record is None or record.digest != digest:
             raise PeerFault("NOT_READY", "such a study was not loaded here")
-        proposal = approval.parsed(record.task.proposal)
+        proposal = record.task.proposed
         _check_party(proposal, caller)
         state = State(record.task.state)
         if not is_final(state):

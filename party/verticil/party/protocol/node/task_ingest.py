@@ -26,7 +26,6 @@ from collections.abc import Collection
 from typing import Final
 
 from verticil.party.audit.log import Event, What
-from verticil.party.policy.approval import parsed
 from verticil.party.protocol.context import Node
 from verticil.party.protocol.node.registry import party_protocol
 from verticil.party.protocol.reconciliation.forgotten import reconcile
@@ -38,6 +37,7 @@ from verticil.shared.documents.table import is_name
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.signing import verify_signed
 from verticil.shared.federation.transport.errors_on_wire import from_detail, shown
+from verticil.shared.study.canonical import checked
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.states import State, is_final
@@ -69,7 +69,7 @@ def understood(node: Node, told: coordinator_pb2.StudyTask) -> Study:
         raise PeerFault("STUDY_MISMATCH", "the proposal does not have the digest that is told")
     if told.state not in _STATES or not 0 < told.version <= _LARGEST_VERSION:
         raise PeerFault("MESSAGE_INVALID", f"state {told.state}, version {told.version}: no such task")
-    study = parsed(told.proposal)
+    study = checked(told.proposal)
     if node.me not in study.parties:
         raise PeerFault("PARTY_UNKNOWN", f"study '{study.id}': this party is not in it")
     if not protocol_of(study).coordinated:
@@ -78,7 +78,7 @@ def understood(node: Node, told: coordinator_pb2.StudyTask) -> Study:
         raise PeerFault(
             "STUDY_MISMATCH", f"study '{study.id}': a proposal that leaves parties out, expected their columns"
         )
-    effective = parsed(told.effective) if told.effective else study
+    effective = checked(told.effective) if told.effective else study
     if told.effective and hashlib.sha256(told.effective).digest() != told.effective_digest:
         raise PeerFault(
             "STUDY_MISMATCH", f"study '{study.id}': its effective study does not have the digest that is told"
@@ -167,7 +167,7 @@ def remember(
             site.state.reconcile(task.digest, task.units_received)
         elif told.units_damaged:
             _log.warning("study '%s': the miner asks again for columns that its disk has damaged", study.id)
-            units = range(len(parsed(told.effective or told.proposal).units))
+            units = range(len(checked(told.effective or told.proposal).units))
             site.state.reconcile(task.digest, [unit for unit in units if unit not in told.units_damaged])
     reminded = fresh and kept and _remind_of_revocation(node, told, study.id)
     if kept and told.HasField("deletion"):
@@ -251,7 +251,7 @@ def _task_of(told: coordinator_pb2.StudyTask) -> Task:
 
 def _sub_model_event(told: coordinator_pb2.StudyTask, study_id: str) -> Event | None:
     """The line for the audit log of a sub-model, whose statement was verified; None: all parties are in the study."""
-    if not (told.effective and parsed(told.effective).left_out):
+    if not (told.effective and checked(told.effective).left_out):
         return None
     gone = parse_sub_model(told.sub_model.body).left_out
     return Event(

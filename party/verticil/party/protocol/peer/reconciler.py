@@ -16,7 +16,6 @@ from collections.abc import Iterable, Sequence
 
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import origins, release_of
-from verticil.party.policy import approval
 from verticil.party.policy.ledger_recovery import NO_DATA
 from verticil.party.protocol.between.artifact_store import ArtifactStore, Item, Kind
 from verticil.party.protocol.context import Node
@@ -33,6 +32,7 @@ from verticil.shared.privacy.accounts import NOTHING, Cost
 from verticil.shared.privacy.events import planned
 from verticil.shared.release.formats.deletion import Deleted, PeerHolding, parse_peer_holding
 from verticil.shared.study.approval import check_approval, parse_approval
+from verticil.shared.study.canonical import checked
 from verticil.shared.study.document import Study
 from verticil.wire.v1 import common_pb2, peer_pb2
 
@@ -50,7 +50,7 @@ _EVIDENCE = {
 
 def _for_peer(node: Node, store: ArtifactStore, record: StudyRecord, caller: str) -> peer_pb2.Held | None:
     """Sign what this party has, or had, of `caller` in a study; None: nothing."""
-    proposal = approval.parsed(record.task.proposal)
+    proposal = record.task.proposed
     items = {**store.dropped(record.digest), **store.items(record.digest)}
     units = {int(name): item for (kind, name), item in items.items() if kind is Kind.COLUMN}
     parameters = items.get((Kind.STATEMENT, caller))
@@ -136,7 +136,7 @@ def _checked(verifier: Verifier, peer: str, held: peer_pb2.Held) -> tuple[PeerHo
     holding, given = parse_peer_holding(held.statement.body), parse_approval(held.approval.body)
     # Whenever it was signed: a renewed certificate may be younger than the decision, and an older one has ended by now.
     verify_signed(held.approval, verifier.authority, role=Role.PARTY, name=verifier.me)
-    proposal = approval.parsed(held.proposal)
+    proposal = checked(held.proposal)
     digest = hashlib.sha256(held.proposal).digest()
     if (holding.party, holding.peer, holding.study_digest) != (verifier.me, peer, digest):
         raise PeerFault("STUDY_MISMATCH", "statement of what is held: of another study, party or peer")

@@ -18,7 +18,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 
-from verticil.party.policy import approval
 from verticil.party.protocol.between import alignment
 from verticil.party.protocol.between.artifact_store import Kind, kept_after
 from verticil.party.protocol.between.context import PeerContext, PeerStudyContext, known_structure, lacking_packages
@@ -111,7 +110,7 @@ class PeerStudy(StudyRun):
         }
         if (action := actions.get(step)) is not None:
             return await action(record)
-        if (waiting := self.between.unheard(approval.parsed(record.task.proposal))) is not None:
+        if (waiting := self.between.unheard(record.task.proposed)) is not None:
             return waiting
         context = await asyncio.to_thread(self._context, record)
         match step:
@@ -141,7 +140,7 @@ class PeerStudy(StudyRun):
 
     def overdue(self, record: StudyRecord, waiting: str) -> PeerFault | None:
         """See `StudyRun.overdue`; the deadline runs from when this party heard of the study."""
-        quorum = approval.parsed(record.task.proposal).quorum
+        quorum = record.task.proposed.quorum
         if quorum is None:
             return None
         end = dt.datetime.fromisoformat(record.seen_at) + dt.timedelta(seconds=quorum.deadline_seconds)
@@ -155,9 +154,9 @@ class PeerStudy(StudyRun):
 
     def _facts(self, record: StudyRecord) -> Facts:
         state, me, digest = self.site.state, self.node.me, self.digest
-        proposal = approval.parsed(record.task.proposal)
+        proposal = record.task.proposed
         agreed = bool(record.task.effective)
-        study = approval.parsed(record.task.effective) if agreed else proposal
+        study = record.task.decided if agreed else proposal
         structure = known_structure(self.store, record, study) if agreed else None
         items = self.store.items(digest)
         named = {kind: frozenset(name for which, name in items if which is kind) for kind in Kind}
@@ -220,7 +219,7 @@ class PeerStudy(StudyRun):
         """
         if (lacking := lacking_packages(self.site.config)) is not None:
             raise lacking
-        proposal = approval.parsed(record.task.proposal)
+        proposal = record.task.proposed
         if record.approval is not None:
             await asyncio.to_thread(self.site.voting.check_binding, record, self.node.clock().date())
         waiting = await all_of(self._ask_one(record, proposal, name) for name in self.facts.peers)
@@ -299,7 +298,7 @@ class PeerStudy(StudyRun):
             if void:
                 return
             self.site.state.told(record.digest, "remote_approved")
-            proposal = approval.parsed(record.task.proposal)
+            proposal = record.task.proposed
             bodies = [
                 self.site.state.study(record.digest).approval or b"",
                 *(signed.body for signed in given.values()),

@@ -18,7 +18,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, cast
 
 from verticil.party.local_dataset import origins, release_of
-from verticil.party.policy.approval import parsed
 from verticil.party.policy.ledger_recovery import NO_DATA
 from verticil.party.protocol.reconciliation.forgotten import Forgotten, MissingRow
 from verticil.party.protocol.reconciliation.reconciler import Verifier
@@ -30,6 +29,7 @@ from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.signing import verify_signed
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.study.approval import parse_approval
+from verticil.shared.study.canonical import checked
 from verticil.shared.study.document import Study
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
@@ -49,7 +49,7 @@ def claim_words(names: Iterable[str]) -> str:
 
 def unknown_columns(site: Site, task: Task) -> tuple[str, ...]:
     """The variables of the units of this party that the miner says to have, and that the ledger does not know."""
-    study = parsed(task.effective or task.proposal)
+    study = task.latest
     own = [study.units[unit].variables for unit in study.units_of(site.config.name) if unit in task.units_received]
     sent = site.ledger.columns_sent(task.digest) if own else frozenset()
     return tuple(name for variables in own if variables not in sent for name in variables)
@@ -72,7 +72,7 @@ def proven(
         authority: the federation's, PEM.
         revoked: the deny-list.
     """
-    study, me = parsed(told.effective or told.proposal), site.config.name
+    study, me = checked(told.effective or told.proposal), site.config.name
     receipts = dict(_receipts(told, study, me, authority=authority, revoked=revoked))
     try:
         given = parse_approval(told.approval.body)
@@ -142,7 +142,7 @@ def forgotten_columns(site: Site, task: Task, *, deleted: Collection[int], shown
     Returns:
         What the ledger lacks, with the noisy tables that everybody is told of these columns; None: nothing.
     """
-    study = parsed(task.effective or task.proposal)
+    study = task.latest
     sent, own = site.ledger.columns_sent(task.digest), study.units_of(site.config.name)
     there = sorted({*task.units_received, *deleted})
     unknown = [unit for unit in there if unit in own and study.units[unit].variables not in sent]
