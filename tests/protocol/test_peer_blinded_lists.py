@@ -26,7 +26,7 @@ from verticil.party.operator import reports
 from verticil.party.protocol.between import lists as passing
 from verticil.party.protocol.between.artifact_store import Kind
 from verticil.party.protocol.between.lists import accepted_rows
-from verticil.party.protocol.peer.publication import release_folder
+from verticil.party.protocol.between.publication import release_folder
 from verticil.shared.core.errors import PeerFault, VerticilError
 from verticil.shared.federation.alignment.statements import blinded_body
 from verticil.shared.federation.identity.identity import Identity, Role

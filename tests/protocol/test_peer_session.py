@@ -34,9 +34,9 @@ from verticil.party.policy.by_rule import ruling
 from verticil.party.policy.ledger import Ledger
 from verticil.party.protocol.between import context
 from verticil.party.protocol.between.artifact_store import Kind
+from verticil.party.protocol.between.publication import release_folder
 from verticil.party.protocol.node.confirmations import collect_confirmations
 from verticil.party.protocol.node.service import PeerService
-from verticil.party.protocol.peer.publication import release_folder
 from verticil.party.protocol.peer.study import PeerStudy
 from verticil.party.site import Site
 from verticil.party.storage.database import Database

@@ -19,10 +19,10 @@ from verticil.party.policy.ledger_rows import LedgerRow
 from verticil.party.protocol.between.artifact_store import ArtifactStore
 from verticil.party.protocol.between.context import PeerContext
 from verticil.party.protocol.between.network import Peers
+from verticil.party.protocol.between.publication import release_folder
 from verticil.party.protocol.context import Node
 from verticil.party.protocol.engine import Outcome
 from verticil.party.protocol.node.service import PeerService
-from verticil.party.protocol.peer.publication import release_folder
 from verticil.party.protocol.peer.study import PeerStudy
 from verticil.party.protocol.randomization import Spool
 from verticil.party.site import Site, init_state

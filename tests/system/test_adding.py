@@ -25,6 +25,7 @@ FILES = {
     "study key": 3,
     "release format": 2,
     "table source": 4,
+    "kind of privacy event": 4,
     "metric": 2,
 }
 """How many files a newcomer edits at most."""

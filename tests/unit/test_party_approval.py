@@ -91,17 +91,21 @@ def test_the_body_says_what_was_approved(site, release_study):
     site.voting.check_data(record, given, release_study, verdict.review.holding)
 
 
+def counting(name, plain, steps):
+    def counted(*given, **rest):
+        steps.append(name)
+        return plain(*given, **rest)
+
+    return counted
+
+
 def test_an_approval_parses_and_checks_its_study_once(site, monkeypatch):
     """Every step takes the checked value from the record."""
     canonical.checked.cache_clear()
     steps: list[str] = []
     for module, name in ((canonical, "parse"), (canonical.rules, "check")):
-
-        def counted(*given, plain=getattr(module, name), name=name, **rest):
-            steps.append(name)
-            return plain(*given, **rest)
-
-        monkeypatch.setattr(module, name, counted)
+        plain = getattr(module, name)
+        monkeypatch.setattr(module, name, counting(name, plain, steps))
     verdict = site.voting.approve(site.state.find("heart"), "officer", NOW)
     record = site.state.find("heart")
     given = parse_approval(record.approval)

@@ -4,32 +4,34 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from enum import StrEnum
 
 import pytest
 
-from verticil.party.protocol.peer.plan import Facts, Step, plan
+from verticil.party.protocol.between.plan import Step as Between
+from verticil.party.protocol.peer.plan import PeerFacts, Step, plan
 from verticil.shared.study.states import State
 
-START = Facts(state=State.AWAITING_APPROVAL, party="b", parties=("a", "b", "c"))
+START = PeerFacts(state=State.AWAITING_APPROVAL, party="b", parties=("a", "b", "c"))
 LEARNED = {"wanted": frozenset({0}), "needed": frozenset({1})}
 
 
-def steps_of_a_study(*, party: str, learned: bool) -> list[Step]:
+def steps_of_a_study(*, party: str, learned: bool) -> list[StrEnum]:
     """Let every step succeed, and write down which were planned."""
     facts = dataclasses.replace(START, party=party, structure=False)
-    taken: list[Step] = []
+    taken: list[StrEnum] = []
     while len(taken) < 50:
         found = plan(facts)
         taken.append(found.step)
         facts = dataclasses.replace(facts, state=found.state)
         match found.step:
-            case Step.ASK:
+            case Between.ASK:
                 changed = {"approved": True, "approvals": frozenset(facts.peers)}
-            case Step.AGREE:
+            case Between.AGREE:
                 changed = {"agreed": True, "structure": not learned, **LEARNED}
-            case Step.LIST:
+            case Between.LIST:
                 changed = {"listed": True}
-            case Step.COMMON:
+            case Between.COMMON:
                 changed = {"common": True}
             case Step.RANDOMIZE:
                 changed = {"spooled": facts.needed, "leftovers": True}
@@ -41,11 +43,11 @@ def steps_of_a_study(*, party: str, learned: bool) -> list[Step]:
                 changed = {"statements": frozenset({party})}
             case Step.COLLECT:
                 changed = {"statements": frozenset(facts.parties)}
-            case Step.ASSEMBLE:
+            case Between.ASSEMBLE:
                 changed = {"assembled": True, "signatures": frozenset({party})}
-            case Step.SIGN:
+            case Between.SIGN:
                 changed = {"state": State.PUBLISHED}
-            case Step.CLEAR:
+            case Between.CLEAR:
                 changed = {"leftovers": False}
             case _:
                 return taken
@@ -54,21 +56,23 @@ def steps_of_a_study(*, party: str, learned: bool) -> list[Step]:
 
 
 COLUMNS = [Step.RANDOMIZE, Step.PULL]
-END = [Step.LEARN, Step.COLLECT, Step.ASSEMBLE, Step.SIGN, Step.CLEAR, Step.REST]
+END = [Step.LEARN, Step.COLLECT, Between.ASSEMBLE, Between.SIGN, Between.CLEAR, Between.REST]
 
 
 @pytest.mark.parametrize("party", ["a", "b", "c"])
 def test_the_way_of_a_given_structure(party):
-    lists = [Step.COMMON] if party == "c" else [Step.LIST, Step.COMMON]  # the last one's list is the common one
-    assert steps_of_a_study(party=party, learned=False) == [Step.ASK, Step.AGREE, *lists, *COLUMNS, *END]
+    lists = (
+        [Between.COMMON] if party == "c" else [Between.LIST, Between.COMMON]
+    )  # the last one's list is the common one
+    assert steps_of_a_study(party=party, learned=False) == [Between.ASK, Between.AGREE, *lists, *COLUMNS, *END]
 
 
 def test_a_learned_structure_needs_columns_twice():
     found = steps_of_a_study(party="a", learned=True)
-    assert found == [Step.ASK, Step.AGREE, Step.LIST, Step.COMMON, *COLUMNS, Step.SCORE, *COLUMNS, *END]
+    assert found == [Between.ASK, Between.AGREE, Between.LIST, Between.COMMON, *COLUMNS, Step.SCORE, *COLUMNS, *END]
 
 
-def everything_there() -> list[Facts]:
+def everything_there() -> list[PeerFacts]:
     """All combinations of what may be known, before anybody has approved everything."""
     flags = ["listed", "common", "structure", "assembled"]
     return [
@@ -79,11 +83,11 @@ def everything_there() -> list[Facts]:
 
 def test_nothing_but_questions_before_all_have_approved():
     for facts in everything_there():
-        assert plan(facts).step is Step.ASK
-        assert plan(dataclasses.replace(facts, automatic=True)).step is Step.APPROVE
-        assert plan(dataclasses.replace(facts, approved=True, approvals=frozenset({"a"}))).step is Step.ASK
-        assert plan(dataclasses.replace(facts, approvals=frozenset({"a", "c"}))).step is Step.ASK
-        assert plan(dataclasses.replace(facts, approved=True, approvals=frozenset({"a", "c"}))).step is Step.AGREE
+        assert plan(facts).step is Between.ASK
+        assert plan(dataclasses.replace(facts, automatic=True)).step is Between.APPROVE
+        assert plan(dataclasses.replace(facts, approved=True, approvals=frozenset({"a"}))).step is Between.ASK
+        assert plan(dataclasses.replace(facts, approvals=frozenset({"a", "c"}))).step is Between.ASK
+        assert plan(dataclasses.replace(facts, approved=True, approvals=frozenset({"a", "c"}))).step is Between.AGREE
 
 
 @pytest.mark.parametrize(
@@ -99,16 +103,16 @@ def test_nothing_but_questions_before_all_have_approved():
 def test_what_ends_a_study_comes_before_everything_else(fact, state):
     for facts in everything_there():
         ended = dataclasses.replace(facts, agreed=True, approved=True, **fact)
-        assert (plan(ended).step, plan(ended).state) == (Step.END, state)
+        assert (plan(ended).step, plan(ended).state) == (Between.END, state)
         after = dataclasses.replace(ended, state=state, leftovers=True)
-        assert plan(after).step is Step.CLEAR
-        assert plan(dataclasses.replace(after, leftovers=False)).step is Step.REST
+        assert plan(after).step is Between.CLEAR
+        assert plan(dataclasses.replace(after, leftovers=False)).step is Between.REST
 
 
 def test_what_is_published_stays_so():
     for fact in ({"expired": True}, {"failure": "ARTIFACT_INVALID"}, {"denied": True}):
         found = plan(dataclasses.replace(START, state=State.PUBLISHED, **fact))
-        assert (found.step, found.state, found.stage) == (Step.REST, State.PUBLISHED, "published")
+        assert (found.step, found.state, found.stage) == (Between.REST, State.PUBLISHED, "published")
 
 
 def test_a_column_that_peers_still_read_is_made_again_after_learning():

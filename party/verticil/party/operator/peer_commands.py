@@ -14,7 +14,7 @@ from pathlib import Path
 from verticil.party.audit.log import Event, What
 from verticil.party.config import PartyConfig
 from verticil.party.policy.approval import check_expiry
-from verticil.party.protocol.peer.publication import release_folder
+from verticil.party.protocol.between.publication import release_folder
 from verticil.party.site import Site
 from verticil.party.storage.studies import Task
 from verticil.shared.core.errors import Misuse, PeerFault

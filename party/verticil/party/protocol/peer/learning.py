@@ -17,17 +17,15 @@ from typing import Final, cast
 
 from google.protobuf.message import DecodeError
 
-from verticil.party.audit.log import What
-from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import LocalDataset
-from verticil.party.policy.ledger_rows import Send, audited, line_of
 from verticil.party.protocol.between.artifact_store import Item, Kind
 from verticil.party.protocol.between.context import PeerStudyContext
 from verticil.party.protocol.between.network import MINER, all_of
+from verticil.party.protocol.between.shared_statistics import data_fingerprint, statistics, store_shared
 from verticil.party.protocol.peer.learner import learn_families, learn_scores, share_noise
 from verticil.party.protocol.planning import PeerFailedError, WaitedForError
 from verticil.party.protocol.reconciliation.columns import RECIPIENT
-from verticil.party.protocol.statistics import EVERYONE, statistics_of_each
+from verticil.party.protocol.statistics import EVERYONE
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import PeerFault, VerticilError, from_code
 from verticil.shared.federation.identity.identity import Role
@@ -38,7 +36,7 @@ from verticil.shared.federation.transport.interface import Peer
 from verticil.shared.mechanisms.share_noise import ROUNDED, ShareNoise, share_key
 from verticil.shared.numerics.model import artifact
 from verticil.shared.numerics.model.graph import Dag
-from verticil.shared.privacy.events import PrivacyEvent, share_event
+from verticil.shared.privacy.events import share_event
 from verticil.shared.release.peer_assembly import expected_reads
 from verticil.shared.release.statement import (
     MAX_STATEMENT_BYTES,
@@ -315,11 +313,6 @@ async def _told_before(context: PeerStudyContext) -> bytes:
     return b""
 
 
-def data_fingerprint(holding: LocalDataset) -> bytes:
-    """Of all own units: other values get other noise."""
-    return hashlib.sha256(b"".join(value for _, value in sorted(holding.fingerprints.items()))).digest()
-
-
 def _noise(context: PeerStudyContext, holding: LocalDataset, structure_sha256: bytes) -> ShareNoise | None:
     rule = context.study.share
     if rule is None:
@@ -344,24 +337,6 @@ def _basis(context: PeerStudyContext, units: Collection[int], structure_sha256: 
     ).digest()
 
 
-def statistics(
-    context: PeerStudyContext, holding: LocalDataset, event: PrivacyEvent, *, basis: bytes, noise: bytes
-) -> list[Release]:
-    """What sharing statistics means for the ledger: one entry for each data set that they come from.
-
-    Args:
-        context: the study.
-        holding: the own data.
-        event: what is drawn.
-        basis: SHA-256 of what they are computed from besides the own data.
-        noise: SHA-256 of what names the noise.
-    """
-    fingerprint = data_fingerprint(holding)
-    return statistics_of_each(
-        context.node.site, context.study, event, basis=basis, noise=noise, fingerprint=fingerprint
-    )
-
-
 def _store_shared(
     context: PeerStudyContext, holding: LocalDataset, *, kind: Kind, name: str, content: bytes, recipient: str
 ) -> None:
@@ -380,48 +355,6 @@ def _store_shared(
     noise, event = hashlib.sha256(json.dumps(named).encode()).digest(), share_event(study, context.me)
     releases = [] if empty else statistics(context, holding, event, basis=basis, noise=noise)
     store_shared(context, releases, kind=kind, name=name, content=content, recipient=recipient, along_with=along_with)
-
-
-def store_shared(
-    context: PeerStudyContext,
-    releases: Sequence[Release],
-    *,
-    kind: Kind,
-    name: str,
-    content: bytes,
-    recipient: str,
-    along_with: bytes | None = None,
-) -> None:
-    """Put what is shared in the artifact store together with its rows in the ledger and the audit log: all or none.
-
-    Args:
-        context: the study.
-        releases: what is drawn of each data set, see `statistics`; none: nothing of a table is in it.
-        kind, name: of the item in the artifact store.
-        content: the item.
-        recipient: who gets it.
-        along_with: see `Ledger.record_shared`.
-
-    Raises:
-        Refusal: APPROVAL_VOID, EPSILON_INFINITE, BUDGET_EXCEEDED.
-        DataFault: DISK_FULL, STATE_CORRUPT.
-    """
-    site = context.node.site
-    with site.database.transaction():
-        for release in releases:
-            send: Send = {
-                "study_digest": context.digest,
-                "study_id": context.record.study_id,
-                "recipient": recipient,
-                "artifact_sha256": hashlib.sha256(content).digest(),
-                "size": len(content),
-                "at": context.node.clock(),
-            }
-            charged = site.ledger.record_shared(release, policy=site.config.policy, along_with=along_with, **send)
-            row = audited(release, unit=None, charged=charged)
-            shared = line_of(What.SHARED, release, charged, row, detail=str(kind), **send)
-            site.audit.record(shared, send["at"])
-        context.store.put(context.digest, kind, content, name)
 
 
 async def collect_statements(context: PeerStudyContext, missing: Sequence[str]) -> str | None:

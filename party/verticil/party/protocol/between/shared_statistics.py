@@ -1,0 +1,80 @@
+"""Statistics of its own data that a party shares with all others: charged, written down and stored in one transaction."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from verticil.party.audit.log import What
+from verticil.party.dataset.releases import Release
+from verticil.party.local_dataset import LocalDataset
+from verticil.party.policy.ledger_rows import Send, audited, line_of
+from verticil.party.protocol.between.artifact_store import Kind
+from verticil.party.protocol.between.context import PeerStudyContext
+from verticil.party.protocol.statistics import statistics_of_each
+from verticil.shared.privacy.events import PrivacyEvent
+
+
+def data_fingerprint(holding: LocalDataset) -> bytes:
+    """Of all own units: other values get other noise."""
+    return hashlib.sha256(b"".join(value for _, value in sorted(holding.fingerprints.items()))).digest()
+
+
+def statistics(
+    context: PeerStudyContext, holding: LocalDataset, event: PrivacyEvent, *, basis: bytes, noise: bytes
+) -> list[Release]:
+    """What sharing statistics means for the ledger: one entry for each data set that they come from.
+
+    Args:
+        context: the study.
+        holding: the own data.
+        event: what is drawn.
+        basis: SHA-256 of what they are computed from besides the own data.
+        noise: SHA-256 of what names the noise.
+    """
+    fingerprint = data_fingerprint(holding)
+    return statistics_of_each(
+        context.node.site, context.study, event, basis=basis, noise=noise, fingerprint=fingerprint
+    )
+
+
+def store_shared(
+    context: PeerStudyContext,
+    releases: Sequence[Release],
+    *,
+    kind: Kind,
+    name: str,
+    content: bytes,
+    recipient: str,
+    along_with: bytes | None = None,
+) -> None:
+    """Put what is shared in the artifact store together with its rows in the ledger and the audit log: all or none.
+
+    Args:
+        context: the study.
+        releases: what is drawn of each data set, see `statistics`; none: nothing of a table is in it.
+        kind, name: of the item in the artifact store.
+        content: the item.
+        recipient: who gets it.
+        along_with: see `Ledger.record_shared`.
+
+    Raises:
+        Refusal: APPROVAL_VOID, EPSILON_INFINITE, BUDGET_EXCEEDED.
+        DataFault: DISK_FULL, STATE_CORRUPT.
+    """
+    site = context.node.site
+    with site.database.transaction():
+        for release in releases:
+            send: Send = {
+                "study_digest": context.digest,
+                "study_id": context.record.study_id,
+                "recipient": recipient,
+                "artifact_sha256": hashlib.sha256(content).digest(),
+                "size": len(content),
+                "at": context.node.clock(),
+            }
+            charged = site.ledger.record_shared(release, policy=site.config.policy, along_with=along_with, **send)
+            row = audited(release, unit=None, charged=charged)
+            shared = line_of(What.SHARED, release, charged, row, detail=str(kind), **send)
+            site.audit.record(shared, send["at"])
+        context.store.put(context.digest, kind, content, name)
