@@ -79,6 +79,7 @@ def test_a_package_of_this_version_is_found_by_its_entry_points(path: Path) -> N
     install(path, "verticil_planted", "1.2.3", "[verticil.commands]\nplanted = verticil.cli.commands:ENTRIES\n")
     install(path, "verticil_bare", "1.2.3")
     install(path, "other", "1.2.3", ENTRY_POINTS)
+    install(path, "verticilium", "1.2.3", ENTRY_POINTS)  # a plant's disease
     assert plugins.names("verticil.commands") == ("planted",)
     assert "demo" in plugins.load("verticil.commands", "planted")  # type: ignore[operator]
     assert plugins.names("verticil.generators") == ()

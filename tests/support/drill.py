@@ -1,27 +1,15 @@
-"""``verticil demo --chaos``: the demonstration twice, with the same keys and secrets, once undisturbed and once not.
+"""The drill: the demonstration twice, with the same keys and secrets, once undisturbed and once not.
 
-In the disturbed run every party reaches the miner (between peers: is reached) over a line of ours (`line`), a slow one. While
-columns are under way one party's line is cut; then the miner and another party are killed outright and started again; then the
-line is restored. With its line cut a party cannot finish, so that what follows meets a study in the middle of its upload, on any
-machine and with any number of rows. The verdict is the comparison of the two releases (`sameness`), and of what the two
-runs cost each party by its ledger; every party's audit log is verified.
-
-Whether two runs published the same release: the model, the networks, the synthetic records, the bytes that each party sent.
-
-The time of publication stands in the report, in the manifest (with each receipt's) and in datapackage.json; so of the manifest
-what was received is compared, of the two others nothing.
-
-A TCP line between two nodes that is slow, or cut, on demand, while connections run: it listens on a port of this machine and
-forwards to another, and sees what an eavesdropper sees, TLS records. One that is cut resets the connections it had and every new
-one until it is restored. A line belongs to the event loop in which it was opened.
+In the disturbed run every party reaches the miner (between peers: is reached) over a slow line of ours. While columns are
+under way one party's line is cut; then the miner and another party are killed outright and started again; then the line is
+restored. With its line cut a party cannot finish, so that what follows meets a study in the middle of its upload, on any
+machine and with any number of rows. The two releases are compared, and what the two runs cost each party by its ledger;
+every party's audit log is verified.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import hashlib
-import json
 import secrets
 import shutil
 import time
@@ -29,13 +17,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from verticil.party.config import load_party
-from verticil.party.operator import reports
+from support.line import Line
+from support.sameness import charged, differences, essence
 from verticil.shared.core.errors import GateFailed, InternalFault, VerticilError
 from verticil.shared.documents.config import load_federation
-from verticil.shared.privacy.figures import total_epsilon
 from verticil.shared.study.canonical import digest as study_digest
 from verticil.shared.study.protocols import PROTOCOLS, protocol_of
 from verticil.shared.study.reading import read_study
@@ -96,20 +83,6 @@ class DrillResult:
     events: tuple[Event, ...]
     digests: Mapping[str, str]
     epsilon_charged: Mapping[str, float]
-
-
-def charged(parties: Mapping[str, Path]) -> dict[str, float]:
-    """What each party's ledger says was spent, after its audit log has been verified.
-
-    Raises:
-        GateFailed: AUDIT_BROKEN.
-    """
-    spent: dict[str, float] = {}
-    for name, folder in parties.items():
-        config = load_party(folder / "party.toml")
-        reports.verify_audit(config)
-        spent[name] = total_epsilon(dataset.epsilon_spent for dataset in reports.ledger(config).datasets)
-    return spent
 
 
 def keep_port(miner: Path, port: int) -> None:
@@ -366,143 +339,3 @@ def _compare(undisturbed: Mapping[str, str], disturbed: Mapping[str, str], *, wh
             f"{what}: the disturbed run differs from the undisturbed one in {', '.join(different)}",
             hint="it is a fault of verticil: report it with the folders that --keep keeps",
         )
-
-
-_TIMED: Final = frozenset({"manifest.json", "manifest.sig", "report.html", "datapackage.json"})
-
-
-def essence(release: Path) -> dict[str, str]:
-    """SHA-256 of each file that has no time in it, and of each randomized column that was received, by name.
-
-    Args:
-        release: the folder of a verified release.
-    """
-    found = {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(release.iterdir())
-        if path.name not in _TIMED
-    }
-    manifest: dict[str, Any] = json.loads((release / "manifest.json").read_bytes())
-    for receipt in manifest.get("receipts") or ():
-        body: dict[str, Any] = json.loads(receipt["body"])
-        found[f"column {body['unit']}"] = str(body["artifact_sha256"])
-    return found
-
-
-def differences(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
-    """What two releases do not have in common, by name.
-
-    >>> differences({"a": "1", "b": "2"}, {"a": "1", "b": "3", "c": "4"})
-    ['b', 'c']
-    """
-    return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
-
-
-_HOST: Final = "127.0.0.1"
-_PIECE_BYTES: Final = 65_536
-
-
-class Way:
-    """One direction of a line.
-
-    Attributes:
-        delay_seconds: each piece waits so long before it goes on.
-    """
-
-    def __init__(self) -> None:
-        self.delay_seconds = 0.0
-
-    async def carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        """Forward until the source ends; the sink then gets an end of file."""
-        while data := await source.read(_PIECE_BYTES):
-            await asyncio.sleep(self.delay_seconds)
-            sink.write(data)
-            await sink.drain()
-        if sink.can_write_eof():
-            sink.write_eof()
-
-
-class Line:
-    """A port that forwards to another.
-
-    Args:
-        target: port of this machine.
-
-    Attributes:
-        onward: from who dials to who answers.
-        back: the other way.
-        port: where it listens; 0 before `open`.
-    """
-
-    def __init__(self, target: int) -> None:
-        self._target = target
-        self.onward, self.back = Way(), Way()
-        self.port = 0
-        self._is_cut = False
-        self._server: asyncio.Server | None = None
-        self._running: set[asyncio.Task[None]] = set()
-
-    async def open(self) -> int:
-        """Begin to listen.
-
-        Returns:
-            The port.
-        """
-        self._server = await asyncio.start_server(self._accept, _HOST, 0)
-        self.port = self._server.sockets[0].getsockname()[1]
-        return self.port
-
-    async def close(self) -> None:
-        """End all connections and listen no more."""
-        if self._server is not None:
-            self._server.close()
-        await self._end_all()
-
-    async def __aenter__(self) -> Line:
-        await self.open()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def cut(self) -> None:
-        """Reset every connection, and each new one until `restore`."""
-        self._is_cut = True
-        await self._end_all()
-
-    def restore(self) -> None:
-        """Serve again."""
-        self._is_cut = False
-
-    async def _end_all(self) -> None:
-        running = list(self._running)
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._is_cut:
-            writer.transport.abort()
-            return
-        task = asyncio.ensure_future(self._connection(reader, writer))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        task.add_done_callback(
-            lambda _task: writer.transport.abort()
-        )  # of a task that was cancelled before it began, too
-
-    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        ends = [writer]
-        try:
-            onward, back = await asyncio.open_connection(_HOST, self._target)
-            ends.append(back)
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self.onward.carry(reader, back))
-                group.create_task(self.back.carry(onward, writer))
-        except* OSError:  # one end is gone or has been cut off: so is the other
-            pass
-        finally:
-            for end in ends:
-                end.transport.abort()
-                with contextlib.suppress(OSError):
-                    await end.wait_closed()
