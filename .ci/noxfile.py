@@ -1,7 +1,8 @@
 """What `.ci/run` does after it has made its environment, by parts: `nox -f .ci/noxfile.py [-s lint|types|tests]`.
 
 The sessions run in the environment of nox itself (the extra `dev`), because that is the one of the lock file; nothing is fetched.
-`-s gan` is what `.ci/run --gan` does, in an environment that has the extra `gan`, too; without a name it is left out.
+`-s experiments` is what `.ci/run --experiments` does, and `-s gan` what `.ci/run --gan` does, in an environment that has the
+extra `gan` of deploy/experiments, too; without a name they are left out.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ PACKAGES = (
     "evaluate",
     "gan",
     "pki",
+    "reproduce",
     "simulation",
     "experiments",
 )
@@ -60,7 +62,14 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def experiments(session: nox.Session) -> None:
+    """The tests of the papers' experiments."""
+    session.chdir(ROOT)
+    session.run("pytest", "-m", "experiments and not (gan or slow)", "deploy/experiments")
+
+
+@nox.session
 def gan(session: nox.Session) -> None:
     """The tests of the generator, which need torch."""
     session.chdir(ROOT)
-    session.run("pytest", "-m", "gan", "tests")
+    session.run("pytest", "-m", "gan", "deploy/experiments")

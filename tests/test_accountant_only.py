@@ -32,8 +32,8 @@ from verticil.shared.study.peer import peer_statement
 from verticil.shared.study.reading import read_study
 
 ROOT = Path(__file__).resolve().parent.parent
-WINGS = ("shared", "party", "miner", "deploy")
-HOUSE = ("verticil.shared.mechanisms", "verticil.shared.privacy")
+WINGS = ("shared", "party", "miner", "deploy", "deploy/experiments")
+HOUSE = ("verticil.shared.mechanisms", "verticil.shared.privacy", "verticil.gan.accounting")
 CHANNELS = "verticil.shared.mechanisms"
 
 EXCEPTIONS: Mapping[str, str] = {
@@ -369,7 +369,7 @@ def sources(root: Path) -> dict[str, str]:
     """Module -> source, of the product."""
     found: dict[str, str] = {}
     for wing in WINGS:
-        for path in (root / wing).rglob("*.py"):
+        for path in (root / wing / "verticil").rglob("*.py"):
             name = ".".join(path.relative_to(root / wing).with_suffix("").parts).removesuffix(".__init__")
             if name.startswith("verticil.") and not name.startswith("verticil.wire"):
                 found[name] = path.read_text(encoding="utf-8")

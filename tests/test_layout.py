@@ -18,7 +18,7 @@ import pytest
 from support.count_protocol_names import MODEL_ONE, MODEL_THREE, files_that_name, product_modules
 
 ROOT = Path(__file__).resolve().parent.parent
-WINGS = ("shared", "party", "miner", "deploy")
+WINGS = ("shared", "party", "miner", "deploy", "deploy/experiments")
 Imports = Mapping[str, frozenset[str]]
 
 # Layer 1: values and numerics. Layer 2: protocol, state machines and documents without I/O. Layer 3: edges. Longest prefix wins.
@@ -106,6 +106,7 @@ LAYERS = {
     "verticil.evaluate": 3,
     "verticil.gan": 3,
     "verticil.pki": 3,
+    "verticil.reproduce": 3,
     "verticil.simulation": 3,
 }
 MOST_FILES = 12
@@ -159,7 +160,7 @@ def imports_of(source: str) -> frozenset[str]:
 def project() -> dict[str, frozenset[str]]:
     modules: dict[str, frozenset[str]] = {}
     for wing in WINGS:
-        for path in (ROOT / wing).rglob("*.py"):
+        for path in (ROOT / wing / "verticil").rglob("*.py"):
             name = ".".join(path.relative_to(ROOT / wing).with_suffix("").parts).removesuffix(".__init__")
             if not name.startswith("verticil.wire"):
                 modules[name] = imports_of(path.read_text(encoding="utf-8"))
@@ -197,7 +198,7 @@ def circles(imports: Imports) -> list[str]:
 def test_no_modules_import_each_other() -> None:
     modules = {}
     for wing in WINGS:
-        for path in (ROOT / wing).rglob("*.py"):
+        for path in (ROOT / wing / "verticil").rglob("*.py"):
             name = ".".join(path.relative_to(ROOT / wing).with_suffix("").parts).removesuffix(".__init__")
             modules[name] = imported_at_start(path.read_text(encoding="utf-8"))
     assert len(modules) > 40
@@ -211,24 +212,31 @@ def within(module: str, *packages: str) -> bool:
     return any(module == package or module.startswith(package + ".") for package in packages)
 
 
+OF_ITS_OWN = ("verticil.experiments", "verticil.gan", "verticil.reproduce")
+"""The packages of another distribution, which the program finds by their entry points and never imports."""
+
+
+def packages(wing: str) -> list[str]:
+    return sorted(path.name for path in (ROOT / wing / "verticil").iterdir() if path.is_dir() and path.name[0] != "_")
+
+
 def crossing(project: Imports) -> list[str]:
     outside = (
         "verticil.cli",
         "verticil.api",
         "verticil.simulation",
-        "verticil.experiments",
         "verticil.analyst",
         "verticil.attack",
         "verticil.curator",
         "verticil.evaluate",
-        "verticil.gan",
         "verticil.pki",
+        *OF_ITS_OWN,
     )
     forbidden = {
         "verticil.party": ("verticil.miner", *outside),
         "verticil.miner": ("verticil.party", *outside),
         "verticil.shared": ("verticil.party", "verticil.miner", *outside),
-        "verticil.simulation": ("verticil.experiments",),
+        **{f"verticil.{name}": OF_ITS_OWN for name in packages("deploy")},
     }
     return [
         f"{module} imports {target}"
@@ -300,6 +308,8 @@ RULES: list[tuple[Callable[[Imports], list[str]], str, str]] = [
     (crossing, "verticil.shared.planted", "verticil.party.config"),
     (crossing, "verticil.shared.planted", "verticil.cli.main"),
     (crossing, "verticil.miner.planted", "verticil.experiments.published"),
+    (crossing, "verticil.cli.planted", "verticil.gan.generate"),
+    (crossing, "verticil.evaluate.planted", "verticil.reproduce.command"),
     (beyond_numerics, "verticil.experiments.planted", "verticil.miner.daemon"),
     (beyond_numerics, "verticil.experiments.planted", "verticil.cli.main"),
     (impure, "verticil.experiments.planted", "pathlib"),
@@ -344,7 +354,11 @@ def namespace_inits(paths: list[Path]) -> list[Path]:
 
 
 def test_verticil_is_a_namespace_package() -> None:
-    paths = [path for wing in (*WINGS, "protos", "tests") for path in (ROOT / wing).rglob("*.py")]
+    paths = [
+        path
+        for wing in ("shared", "party", "miner", "deploy", "protos", "tests")
+        for path in (ROOT / wing).rglob("*.py")
+    ]
     assert namespace_inits(paths) == []
     assert namespace_inits([*paths, ROOT / "party" / "verticil" / "__init__.py"]) != []
 
@@ -402,7 +416,7 @@ def ways_around_the_seam(source: str) -> list[str]:
 def test_every_durable_step_goes_through_the_seam() -> None:
     """So that the crash test of feature 11 meets every one of them."""
     for wing in ("shared", "party", "miner"):
-        for path in (ROOT / wing).rglob("*.py"):
+        for path in (ROOT / wing / "verticil").rglob("*.py"):
             if path.name != "durable.py" and "wire" not in path.relative_to(ROOT).parts:
                 assert ways_around_the_seam(path.read_text(encoding="utf-8")) == [], path
     for planted in (
@@ -424,7 +438,9 @@ def oversized(paths: list[Path], limit: int = 700) -> list[str]:
 
 
 def test_no_file_has_more_than_700_lines(tmp_path: Path) -> None:
-    paths = [p for wing in WINGS for p in (ROOT / wing).rglob("*.py") if "wire" not in p.relative_to(ROOT).parts]
+    paths = [
+        p for wing in WINGS for p in (ROOT / wing / "verticil").rglob("*.py") if "wire" not in p.relative_to(ROOT).parts
+    ]
     assert oversized(paths) == []
     (planted := tmp_path / "planted.py").write_text("pass\n" * 701)
     assert oversized([*paths, planted]) == [str(planted)]
@@ -512,7 +528,7 @@ REGISTRIES = (
     "shared/verticil/shared/release/protocols.py",
     "party/verticil/party/protocol/node/registry.py",
 )
-PAPERS = ("deploy/verticil/experiments/", "deploy/verticil/cli/reproduce.py")
+PAPERS = ("deploy/experiments/verticil/experiments/", "deploy/experiments/verticil/reproduce/")
 """They print a paper's tables of the paper's two models, and carry out no study."""
 MODEL_NAMES = frozenset({"central", "peer"})
 
@@ -562,7 +578,7 @@ def test_nothing_outside_the_registries_branches_on_the_model() -> None:
     templates_branch = re.compile(r"\bmodel\s*(==|!=|in\b)")
     assert templates_branch.search('{{ "a" if words.model == "peer" else "b" }}')
     for wing in WINGS:
-        for path in (ROOT / wing).rglob("*.py"):
+        for path in (ROOT / wing / "verticil").rglob("*.py"):
             place = path.relative_to(ROOT).as_posix()
             if place not in REGISTRIES and not place.startswith(PAPERS):
                 assert branches_on_the_model(path.read_text(encoding="utf-8")) == [], place
@@ -628,7 +644,7 @@ def untyped_answers(command: str, application: Mapping[str, str]) -> list[str]:
 def test_the_command_line_gets_view_models_and_casts_nothing() -> None:
     commands, application = {}, {}
     for wing in WINGS:
-        for path in (ROOT / wing).rglob("*.py"):
+        for path in (ROOT / wing / "verticil").rglob("*.py"):
             name = ".".join(path.relative_to(ROOT / wing).with_suffix("").parts).removesuffix(".__init__")
             (commands if within(name, "verticil.cli") else application)[name] = path.read_text(encoding="utf-8")
     assert len(commands) > 10

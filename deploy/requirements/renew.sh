@@ -20,6 +20,10 @@ lock party pyproject.toml
 lock peer pyproject.toml --extra peer
 lock miner pyproject.toml --extra miner
 lock databases pyproject.toml --extra duckdb --extra postgresql --extra sqlalchemy
-lock ci pyproject.toml --extra dev
+# The tests' environment has the experiments, too, which name this project itself.
+python3.11 -c 'import sys, tomllib
+names = tomllib.load(sys.stdin.buffer)["project"]["dependencies"]
+print(*(name for name in names if not name.startswith("verticil")), sep="\n")' <deploy/experiments/pyproject.toml >"$work/experiments.in"
+lock ci pyproject.toml "$work/experiments.in" --extra dev
 printf '%s\n' 'hatchling>=1.26' 'editables>=0.5' 'pip' >"$work/build.in"
 lock build "$work/build.in"

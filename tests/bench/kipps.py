@@ -23,13 +23,13 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 from verticil.evaluate.measures.fidelity import distances
 from verticil.experiments.hittmeir import datasets
+from verticil.gan.accounting import training_for
 from verticil.gan.settings import Settings
 from verticil.gan.streams import Stream
 from verticil.gan.training import Trained, train
 from verticil.shared.core.arrays import Codes
 from verticil.shared.numerics.knowledge.rules import Condition, Function, Knowledge, Rule
 from verticil.shared.numerics.model.schema import Schema, Variable
-from verticil.shared.privacy.generator import training_for
 
 N = 26_048
 RECORDS = 50_000

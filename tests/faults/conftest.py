@@ -19,7 +19,9 @@ from pathlib import Path
 
 import pytest
 
+from support.drill import keep_port
 from support.line import Line
+from support.sameness import charged, differences, essence
 from verticil.shared.core.errors import VerticilError
 from verticil.shared.documents.config import load_federation
 from verticil.shared.federation.identity.pki import load_credentials
@@ -28,7 +30,6 @@ from verticil.shared.release.download import fetch_release
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.simulation.analyst import follow_study
-from verticil.simulation.chaos import charged, differences, essence, keep_port
 from verticil.simulation.processes import Children
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, copied, csv_site, provision, set_endpoint
 from verticil.wire.v1 import control_pb2

@@ -58,8 +58,8 @@ EXEMPT: Mapping[str, str] = {
     "cli.commands.load": "loads a command of the project",
     "api.release.load": "reads with verify_release, model_json and study.canonical",
     "api.study.read": "reads with read_study_text, which is read_study",
-    "cli.reproduce.read_texts": "pandas parses the CSV; each data set checks its columns",
-    "cli.reproduce.read_columns": "reads with read_texts",
+    "reproduce.experiment.read_texts": "pandas parses the CSV; each data set checks its columns",
+    "reproduce.experiment.read_columns": "reads with read_texts",
     "shared.numerics.knowledge.addresses.read_range": "reads a part of what read_study parsed; its caller words the error",
     "gan.conditions.Parts.entries": "takes codes of records that were read and checked, and numbers drawn for them",
     "gan.without._Constant.entries": "draws nothing and reads nothing: the condition vector that is left out",
@@ -84,8 +84,8 @@ LOOKS_LIKE_FOREIGN = re.compile(r"bytes|Path|\bstr\b|Signed|Chunk|ErrorDetail|Ta
 def found_in_the_sources(root: Path) -> set[str]:
     """Public functions that are called as decoders are and take what decoders take."""
     found: set[str] = set()
-    for wing in ("shared", "party", "miner", "deploy"):
-        for path in (root / wing).rglob("*.py"):
+    for wing in ("shared", "party", "miner", "deploy", "deploy/experiments"):
+        for path in (root / wing / "verticil").rglob("*.py"):
             if "wire" in path.relative_to(root).parts:
                 continue
             module = ".".join(path.relative_to(root / wing / "verticil").with_suffix("").parts)

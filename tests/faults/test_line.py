@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from support.line import Line
-from verticil.simulation.chaos import differences
+from support.sameness import differences
 
 DATA = bytes(range(256)) * 400
 

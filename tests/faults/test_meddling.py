@@ -21,10 +21,10 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
+from support.sameness import charged, differences, essence
 from verticil.shared.core.errors import VerticilError
 from verticil.shared.study.canonical import digest
 from verticil.shared.study.reading import read_study
-from verticil.simulation.chaos import charged, differences, essence
 from verticil.simulation.in_process import run_federation
 from verticil.simulation.provision import copied
 from verticil.wire.v1 import coordinator_pb2

@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from support.line import Line
+from support.sameness import charged, differences, essence
 from verticil.shared.study.reading import read_study
-from verticil.simulation.chaos import charged, differences, essence
 from verticil.simulation.in_process import run_federation
 from verticil.simulation.provision import Provisioned, copied
 

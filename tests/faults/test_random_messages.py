@@ -33,6 +33,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from support import PATIENCE_SECONDS
+from support.sameness import charged, differences, essence
 from verticil.party.config import load_party
 from verticil.party.protocol.between.artifact_store import ArtifactStore
 from verticil.party.protocol.context import Node
@@ -52,7 +53,6 @@ from verticil.shared.federation.transport.server import RpcServer
 from verticil.shared.release.statement import software_text
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
-from verticil.simulation.chaos import charged, differences, essence
 from verticil.simulation.in_process import run_federation, run_peers, serving_miner
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, copied, csv_site, provision
 from verticil.wire.v1 import control_pb2

@@ -29,9 +29,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LIST = Path(__file__).with_name("faults.toml")
-SOURCES = ("shared", "party", "miner", "deploy")
+SOURCES = ("shared", "party", "miner", "deploy", "deploy/experiments")
 HANG_SECONDS = 600
 FAILED = 1  # pytest's exit code
+MARKERS = re.findall(r'"-m", "(.*) and not experiments",', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+"""What no run by itself has, but for the experiments' tests: faults of theirs are planted, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +112,20 @@ class Copy:
             "PYTHONDONTWRITEBYTECODE": "1",
             "NUMBA_CACHE_DIR": str(compiled or self.compiled),
         }
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-x",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:xdist",
+            "-m",
+            *MARKERS,
+            *tests,
+        ]
         try:
             ended = subprocess.run(
                 command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=HANG_SECONDS, check=False

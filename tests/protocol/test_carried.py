@@ -20,6 +20,7 @@ import pytest
 from typer.testing import CliRunner
 
 from support import PATIENCE_SECONDS
+from support.sameness import essence
 from verticil.cli.main import app
 from verticil.miner.airgap import local_control
 from verticil.miner.airgap.exchange import Exchange, fill
@@ -51,7 +52,6 @@ from verticil.shared.storage.durable import Step, watched
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
-from verticil.simulation.chaos import essence
 from verticil.simulation.in_process import run_federation
 from verticil.simulation.provision import OPEN_LIMITS, Provisioned, copied, csv_site, provision
 from verticil.wire.v1 import control_pb2

@@ -1,5 +1,7 @@
-"""The drill's line between two nodes (`verticil.simulation.chaos.Line`) with more faults: narrow, silent, half closed, or with a
-byte changed.
+"""A TCP line between two nodes that is slow, narrow, silent, cut, half closed, or changes a byte, while connections run.
+
+It listens on a port of this machine and forwards to another, and sees what an eavesdropper sees, TLS records. One that is cut
+resets the connections it had and every new one until it is restored. A line belongs to the event loop in which it was opened.
 
 Each way has faults of its own, which may be set and taken back while connections run. A way that is held loses nothing (TCP's
 sender waits). Faults that count bytes count over all connections of the line since they were set, and happen once.
@@ -8,10 +10,10 @@ sender waits). Faults that count bytes count over all connections of the line si
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Final
 
-from verticil.simulation import chaos
-
+_HOST: Final = "127.0.0.1"
 _PIECE_BYTES: Final = 65_536
 _NARROW_PIECE_BYTES: Final = 1_024
 """Of a narrow line: pieces small enough that its rate is even."""
@@ -21,10 +23,11 @@ class _Cut(ConnectionResetError):
     """This line resets a connection, on purpose."""
 
 
-class Way(chaos.Way):
+class Way:
     """One direction of a line, and what is done to the bytes that go there.
 
     Attributes:
+        delay_seconds: each piece waits so long before it goes on.
         bytes_per_second: the rate; 0: as fast as it can.
         cut_after: reset the connection when so many more bytes have passed; None: never.
         half_close_after: end this way, and this way only, when so many more bytes have passed.
@@ -34,7 +37,7 @@ class Way(chaos.Way):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        self.delay_seconds = 0.0
         self.bytes_per_second = 0.0
         self.cut_after: int | None = None
         self.half_close_after: int | None = None
@@ -100,9 +103,87 @@ def _reached(after: int | None, n_bytes: int, *, whole: bool = True) -> tuple[in
     return (after, None) if after < n_bytes + whole else (None, after - n_bytes)
 
 
-class Line(chaos.Line):
-    """A port that forwards to another, with faults on both ways."""
+class Line:
+    """A port that forwards to another, with faults on both ways.
+
+    Args:
+        target: port of this machine.
+
+    Attributes:
+        onward: from who dials to who answers.
+        back: the other way.
+        port: where it listens; 0 before `open`.
+    """
 
     def __init__(self, target: int) -> None:
-        super().__init__(target)
+        self._target = target
         self.onward, self.back = Way(), Way()
+        self.port = 0
+        self._is_cut = False
+        self._server: asyncio.Server | None = None
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> int:
+        """Begin to listen.
+
+        Returns:
+            The port.
+        """
+        self._server = await asyncio.start_server(self._accept, _HOST, 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self.port
+
+    async def close(self) -> None:
+        """End all connections and listen no more."""
+        if self._server is not None:
+            self._server.close()
+        await self._end_all()
+
+    async def __aenter__(self) -> Line:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def cut(self) -> None:
+        """Reset every connection, and each new one until `restore`."""
+        self._is_cut = True
+        await self._end_all()
+
+    def restore(self) -> None:
+        """Serve again."""
+        self._is_cut = False
+
+    async def _end_all(self) -> None:
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_cut:
+            writer.transport.abort()
+            return
+        task = asyncio.ensure_future(self._connection(reader, writer))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        task.add_done_callback(
+            lambda _task: writer.transport.abort()
+        )  # of a task that was cancelled before it began, too
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ends = [writer]
+        try:
+            onward, back = await asyncio.open_connection(_HOST, self._target)
+            ends.append(back)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.onward.carry(reader, back))
+                group.create_task(self.back.carry(onward, writer))
+        except* OSError:  # one end is gone or has been cut off: so is the other
+            pass
+        finally:
+            for end in ends:
+                end.transport.abort()
+                with contextlib.suppress(OSError):
+                    await end.wait_closed()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from verticil.gan.accounting import GeneratorTraining, training_for
 from verticil.gan.settings import AnySettings
 from verticil.shared.numerics.knowledge.rules import Condition, Knowledge, Rule
 from verticil.shared.numerics.model.schema import Schema, Variable
-from verticil.shared.privacy.generator import GeneratorTraining, training_for
 
 N = 3000
 SCHEMA = Schema(

@@ -18,6 +18,7 @@ from verticil.party.operator.page import view
 from verticil.party.operator.page.view import render
 from verticil.party.operator.pending_studies import show
 from verticil.party.operator.reports import ledger as listing
+from verticil.party.operator.reports import ledger_of
 from verticil.party.policy.planned_statistics import accounts_of, statistics_of
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
@@ -195,6 +196,10 @@ def test_an_event_whose_kind_is_gone_is_refused_by_name_and_counts_still(
         assert site.ledger.spent("people") == Cost(epsilon=0.75, delta=1e-7)
         with pytest.raises(Refusal, match="privacy event 'noisy-number': no kind of this name is known here"):
             _ = site.ledger.rows()[0].event
+        (shown,) = ledger_of(site).rows
+        assert shown.noise is not None
+        assert (shown.noise.event, shown.charged, shown.noise.delta_charged) == ("noisy-number", 0.75, 1e-7)
+        assert "no installed package knows: epsilon 0.75, delta 1e-07, as it was charged" in shown.noise.words
         statistics = {"people": [NoisyNumber(scale=1.0, tail=0.0)]}
         with pytest.raises(Refusal, match="privacy event 'NoisyNumber'"):
             site.ledger.assess([], config.policy, shared=statistics)

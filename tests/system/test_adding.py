@@ -42,7 +42,9 @@ def touched(patch: str) -> list[str]:
 
 def run(folder: Path, *words: str) -> str:
     """A command in the copy, whose sources come before those that are installed."""
-    path = os.pathsep.join(str(folder / wing) for wing in ("shared", "party", "miner", "deploy", "tests"))
+    path = os.pathsep.join(
+        str(folder / wing) for wing in ("shared", "party", "miner", "deploy", "deploy/experiments", "tests")
+    )
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # protoc's plug-in
     environment = {**os.environ, "PATH": programs, "PYTHONPATH": path}
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)

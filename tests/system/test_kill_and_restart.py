@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from support.sameness import differences, essence
 from verticil.cli.main import main
-from verticil.simulation.chaos import differences, essence
 from verticil.wire.v1 import common_pb2
 
 N = 20_000

@@ -60,18 +60,3 @@ def test_no_party_has_to_listen(tmp_path: Path) -> None:
     assert (result["relay"], result["common_records"]) == (True, 1000)
     federation = tmp_path / "out" / "federation"
     assert all("serving peers" not in (federation / f"{name}.log").read_text(encoding="utf-8") for name in PARTIES)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_the_drill_publishes_what_an_undisturbed_run_does(tmp_path: Path) -> None:
-    result = run(tmp_path, "--chaos", seconds=500)
-    assert [event["what"] for event in result["chaos"]["events"]] == [
-        "cut",
-        "kill",
-        "restart",
-        "kill",
-        "restart",
-        "restore",
-    ]
-    assert result["chaos"]["same_release"] is True

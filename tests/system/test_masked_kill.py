@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from support.sameness import charged, differences, essence
 from verticil.shared.core.errors import VerticilError
-from verticil.simulation.chaos import charged, differences, essence
 from verticil.wire.v1 import common_pb2, control_pb2
 
 PROGRAM = Path(__file__).with_name("dies_at_a_step.py")

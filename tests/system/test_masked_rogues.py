@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
+from support.sameness import charged
 from verticil.party.config import load_party
 from verticil.party.operator import commands
 from verticil.party.site import Site
 from verticil.shared.masked.round.messages import CHARGED
 from verticil.shared.privacy.masked import MaskedTables
-from verticil.simulation.chaos import charged
 from verticil.wire.v1 import common_pb2, control_pb2
 
 PROGRAM = Path(__file__).with_name("lies_in_a_round.py")

@@ -26,7 +26,7 @@ RUN_ELSEWHERE = {
     "alone.md": "test_alone_page.py",
     "evaluation.md": "test_evaluation_page.py",
     "knowledge.md": "test_knowledge_page.py",
-    "measured.md": "test_reproduce.py",
+    "measured.md": "../../deploy/experiments/tests/test_reproduce.py",
     "posterior.md": "test_posterior_nodes.py",
     "python.md": "test_tutorial.py",
     "tables.md": "../unit/test_party_config.py",

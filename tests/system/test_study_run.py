@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
+from support.sameness import differences, essence
 from verticil.cli.main import main
 from verticil.shared.core.errors import Misuse
 from verticil.shared.study.canonical import digest
 from verticil.shared.study.reading import read_study
-from verticil.simulation.chaos import differences, essence
 from verticil.simulation.containers import lay_out_containers
 from verticil.simulation.in_process import run_federation
 

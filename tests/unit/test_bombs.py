@@ -104,8 +104,9 @@ OWN: Final = {
     "miner.rules": "the miner's own folder",
     "miner.scheduler": "the miner's own folder",
     "miner.storage": "the miner's own folder",
-    "cli.reproduce": "a data set whose SHA-256 is known",
-    "cli.reproduce_kipps": "rows that the command wrote before",
+    "reproduce.experiment": "a data set whose SHA-256 is known",
+    "gan.generate": "what was made a moment ago",
+    "reproduce.kipps": "rows that the command wrote before",
     "cli.study._on_tables": "a release that was made a moment ago",
     "curator": "the owner's own folder, and what was made a moment ago",
     "evaluate.page": "templates of the package, or of its user",
@@ -132,7 +133,7 @@ def readers_in(source: str, module: str) -> set[str]:
 def readers() -> set[str]:
     """Return all of them."""
     found: set[str] = set()
-    for wing in ("shared", "party", "miner", "deploy"):
+    for wing in ("shared", "party", "miner", "deploy", "deploy/experiments"):
         for path in (ROOT / wing / "verticil").rglob("*.py"):
             module = ".".join(path.relative_to(ROOT / wing / "verticil").with_suffix("").parts)
             source = path.read_text(encoding="utf-8")

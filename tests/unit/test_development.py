@@ -30,7 +30,9 @@ def test_nox_does_what_the_ci_does() -> None:
     checked = re.findall(r"-p verticil\.(\w+)", next(line for line in RUN.splitlines() if line.startswith("mypy ")))
     assert sorted(ast.literal_eval(packages[1])) == sorted(checked)
     wings = {
-        path.name for wing in ("shared", "party", "miner", "deploy") for path in (ROOT / wing / "verticil").iterdir()
+        path.name
+        for wing in ("shared", "party", "miner", "deploy", "deploy/experiments")
+        for path in (ROOT / wing / "verticil").iterdir()
     }
     assert set(checked) == wings - {"wire", "__pycache__"}
     assert "<!-- command: tests -->" in NOX
@@ -39,7 +41,9 @@ def test_nox_does_what_the_ci_does() -> None:
 def test_the_generators_tests_run_where_they_are_asked_for_and_nowhere_else() -> None:
     (command,) = words_of("gan")
     assert re.search(rf"^  {re.escape(' '.join(command))}$", RUN, re.MULTILINE)
-    assert RUN.index("pip install --quiet -e '.[gan]'") < RUN.index(f"\n  {' '.join(command)}\n")
+    assert RUN.index("pip install --quiet -e './deploy/experiments[gan]'") < RUN.index(f"\n  {' '.join(command)}\n")
+    ((program, option, markers, folder),) = words_of("experiments")
+    assert f'\n  {program} {option} "{markers}" {folder}\n' in RUN
     usual = re.search(r"nox.options.sessions = (\[.*?\])", NOX)
     assert usual is not None
     assert ast.literal_eval(usual[1]) == ["lint", "types", "tests"]

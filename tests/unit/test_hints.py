@@ -31,7 +31,9 @@ from verticil.shared.privacy.events import RandomizedColumn
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = [
-    path for room in ("shared", "party", "miner", "deploy") for path in sorted((ROOT / room / "verticil").rglob("*.py"))
+    path
+    for room in ("shared", "party", "miner", "deploy", "deploy/experiments")
+    for path in sorted((ROOT / room / "verticil").rglob("*.py"))
 ]
 COMMAND = re.compile(r"(^|[`:] ?|\brun )?\bverticil ([a-z][a-z-]*(?: [a-z][a-z-]*)*)((?:(?!\bverticil )[^;()`])*)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")

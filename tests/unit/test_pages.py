@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "deploy" / "docs"
-NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
+NAMED = re.compile(r"`((?:deploy/experiments/)?tests/[\w/]+\.py)(?:::(\w+))?`")
 
 
 @functools.cache
@@ -55,7 +55,7 @@ def test_a_test_that_is_not_there_is_found() -> None:
 # ---- rooms
 
 ARCHITECTURE = (DOCS / "architecture.md").read_text(encoding="utf-8")
-WINGS = ("shared", "party", "miner", "deploy")
+WINGS = ("shared", "party", "miner", "deploy", "deploy/experiments")
 ROOTS = ("verticil.shared", "verticil.party", "verticil.miner")
 
 

@@ -9,10 +9,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from verticil.gan.accounting import GeneratorTraining, training_for
 from verticil.shared.mechanisms.loss import GaussianLoss, SampledGaussianLoss, delta_at, epsilon_at
 from verticil.shared.privacy.accountant import add_or_remove, cost_of, together
 from verticil.shared.privacy.events import from_json, to_json
-from verticil.shared.privacy.generator import GeneratorTraining, training_for
 
 
 def density(x: np.ndarray, q: float, mean: float) -> np.ndarray:

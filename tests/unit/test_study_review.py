@@ -18,7 +18,7 @@ from verticil.analyst.check import check
 from verticil.analyst.lint import refuse_hopeless
 from verticil.cli.main import main
 from verticil.curator import synthesize
-from verticil.curator.kipps import generate
+from verticil.gan.generate import generate
 from verticil.party.config import load_party
 from verticil.party.dataset.perturb import codebook_digest
 from verticil.party.operator import commands

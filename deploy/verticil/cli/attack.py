@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, plain_table, put, say
-from verticil.cli.reproduce import progress
+from verticil.cli.output import (
+    Format,
+    FormatOption,
+    emit,
+    epsilon_text,
+    errors_console,
+    plain_table,
+    progress,
+    put,
+    say,
+)
 from verticil.shared.core.errors import GateFailed, Misuse
 from verticil.shared.documents.view import document
 from verticil.shared.storage.disk import replace_file, write_fault

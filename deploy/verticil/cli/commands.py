@@ -1,4 +1,8 @@
-"""The commands of `verticil` by name: each module is imported when its command runs, so that none waits for the others'."""
+"""The commands of `verticil` by name: each module is imported when its command runs, so that none waits for the others'.
+
+Further commands are those of installed packages of this project, entry points of the group ``verticil.commands``
+(`verticil.shared.core.plugins`).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,9 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from verticil.shared.core import plugins
+from verticil.shared.core.errors import Misuse
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -17,7 +24,7 @@ class Entry:
 
     Attributes:
         help: its line in the list of commands: of a command the first line of what its function says.
-        module: of `verticil.cli`.
+        module: of `verticil.cli`, or of a package that adds the command.
         function: that carries it out; empty: a group, the module's `app`.
         example: shown below its help.
     """
@@ -31,69 +38,107 @@ class Entry:
 ENTRIES: Final[Mapping[str, Entry]] = {
     "demo": Entry(
         help="Run a whole federation on this machine: three organisations, mutual TLS, a published and verified release.",
-        module="demo",
+        module="verticil.cli.demo",
         function="demo",
         example="--out trial --format json",
     ),
     "simulate": Entry(
         help="What a federation of these parties would publish: a study in one process, with the code of the real nodes.",
-        module="demo",
+        module="verticil.cli.demo",
         function="simulate_command",
         example="study.toml --data clinic=clinic.csv --data insurer=insurer.csv --out trial --compare",
     ),
     "synthesize": Entry(
         help="What one owner of the whole table would publish: synthetic records, with one bound for everything together.",
-        module="synthesize",
+        module="verticil.cli.synthesize",
         function="synthesize_command",
         example="people.csv --study study.toml --epsilon 1 --out people-synthetic",
     ),
     "evaluate": Entry(
         help="Hold synthetic tables of anybody against the real one: fidelity, utility, disclosure, stated knowledge.",
-        module="evaluate",
+        module="verticil.cli.evaluate",
         function="evaluate_command",
         example="--real people.csv --synthetic synthetic.csv --holdout others.csv",
-    ),
-    "reproduce": Entry(
-        help="Run a paper's experiments through this program's own methods, and print theirs beside ours.",
-        module="reproduce",
-        function="reproduce",
-        example="ma-sivakumar --table 2 --runs 1000",
     ),
     "healthcheck": Entry(
         help="Ask a daemon whether it serves: by what it says in its state folder; the miner over mutual TLS, too. Exit 0 when "
         "it does.",
-        module="service_unit",
+        module="verticil.cli.service_unit",
         function="healthcheck",
         example="--config miner.toml",
     ),
     "doctor": Entry(
         help="Check certificates, state (database, audit log, secret), data, disk, connection, clock; say what to do. Changes "
         "nothing.",
-        module="doctor",
+        module="verticil.cli.doctor",
         function="doctor",
         example="party.toml",
     ),
     "study": Entry(
-        help="Write, check, submit and follow studies.", module="study", example="check study.toml --n 30000"
+        help="Write, check, submit and follow studies.",
+        module="verticil.cli.study",
+        example="check study.toml --n 30000",
     ),
     "knowledge": Entry(
-        help="What a study states of all records.", module="knowledge", example="ask study.toml protocol=TCP port=53"
+        help="What a study states of all records.",
+        module="verticil.cli.knowledge",
+        example="ask study.toml protocol=TCP port=53",
     ),
-    "party": Entry(help="The node at a data-holding site.", module="party", example="run --config party.toml"),
+    "party": Entry(
+        help="The node at a data-holding site.", module="verticil.cli.party", example="run --config party.toml"
+    ),
     "miner": Entry(
-        help="The coordinator that learns and publishes.", module="miner", example="run --config miner.toml"
+        help="The coordinator that learns and publishes.",
+        module="verticil.cli.miner",
+        example="run --config miner.toml",
     ),
-    "release": Entry(help="Fetch, verify and use releases.", module="release", example="verify release --ca ca.crt"),
+    "release": Entry(
+        help="Fetch, verify and use releases.", module="verticil.cli.release", example="verify release --ca ca.crt"
+    ),
     "pki": Entry(
         help="Certificates: the coordinator's authority, and each site's own.",
-        module="pki",
+        module="verticil.cli.pki",
         example="init --federation hearts",
     ),
-    "attack": Entry(help="Attacks on what the mechanisms promise.", module="attack", example="epsilon --draws 100000"),
+    "attack": Entry(
+        help="Attacks on what the mechanisms promise.", module="verticil.cli.attack", example="epsilon --draws 100000"
+    ),
     "linkage": Entry(
-        help="The key with which parties link their records.", module="linkage", example="new-key linkage.key"
+        help="The key with which parties link their records.",
+        module="verticil.cli.linkage",
+        example="new-key linkage.key",
     ),
 }
+
+
+GROUP: Final = "verticil.commands"
+"""Of entry points: name of a command -> its `Entry`."""
+ELSEWHERE: Final[Mapping[str, str]] = {"reproduce": "verticil-experiments"}
+"""Commands of packages in this project's checkout -> the package."""
+
+
+def names() -> list[str]:
+    """Return the names of all commands that can run here."""
+    return [*ENTRIES, *plugins.names(GROUP)]
+
+
+def entry_of(name: str) -> Entry | None:
+    """Find a command; None: there is none of this name.
+
+    Raises:
+        Misuse: USAGE, it is in a package that is not installed, or is of another version.
+    """
+    if name in ENTRIES:
+        return ENTRIES[name]
+    if isinstance(entry := plugins.load(GROUP, name), Entry):
+        return entry
+    if package := ELSEWHERE.get(name):
+        raise Misuse(
+            "USAGE",
+            f"the command '{name}' is in the package {package}, which is not installed",
+            hint="in a checkout of verticil: pip install ./deploy/experiments",
+        )
+    return None
 
 
 class Commands(TyperGroup):
@@ -101,11 +146,11 @@ class Commands(TyperGroup):
 
     def list_commands(self, ctx: object) -> list[str]:
         """All names, in the order of the entries."""
-        return list(ENTRIES)
+        return names()
 
     def get_command(self, ctx: object, cmd_name: str) -> Any:
         """The command, with its name and help alone; `resolve_command` gives the whole one."""
-        entry = ENTRIES.get(cmd_name)
+        entry = entry_of(cmd_name)
         return None if entry is None else TyperCommand(cmd_name, help=entry.help)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
@@ -116,7 +161,7 @@ class Commands(TyperGroup):
     @property
     def commands(self) -> dict[str, Any]:
         """All commands, loaded."""
-        return {name: load(name) for name in ENTRIES}
+        return {name: load(name) for name in names()}
 
     @commands.setter
     def commands(self, commands: Mapping[str, object]) -> None:
@@ -124,9 +169,10 @@ class Commands(TyperGroup):
 
 
 def load(name: str) -> Any:
-    """The command of a name, with all that it takes."""
-    entry = ENTRIES[name]
-    module, example = import_module(f"verticil.cli.{entry.module}"), f"Example: verticil {name} {entry.example}"
+    """The command of a name, with all that it takes; there is one."""
+    entry = entry_of(name)
+    assert entry is not None, name
+    module, example = import_module(entry.module), f"Example: verticil {name} {entry.example}"
     root = typer.Typer(rich_markup_mode="rich", add_completion=False, pretty_exceptions_enable=False)
     if entry.function:
         root.command(name=name, epilog=example)(getattr(module, entry.function))

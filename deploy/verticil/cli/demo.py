@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +20,6 @@ from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.view import document
 
 if TYPE_CHECKING:
-    from verticil.simulation.chaos import DrillResult
     from verticil.simulation.processes import DemoResult
     from verticil.simulation.summary import ReleaseSummary
 
@@ -60,13 +58,6 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the nodes' folders: configurations, keys, state, logs.")
     ] = False,
-    chaos: Annotated[
-        bool,
-        typer.Option(
-            "--chaos",
-            help="Run it twice, the second time with a line cut and processes killed, and compare what was published.",
-        ),
-    ] = False,
     form: FormatOption = Format.text,
 ) -> None:
     """Run a whole federation on this machine: three organisations, mutual TLS, a published and verified release.
@@ -75,16 +66,15 @@ def demo(
     tax office.
     """
     from verticil.shared.study.protocols import PROTOCOLS
-    from verticil.simulation.chaos import run_drill
     from verticil.simulation.processes import run_demo, run_to_end
     from verticil.simulation.summary import costs_text, parameters_text, release_summary
 
     protocol = PROTOCOLS.named(model)
     coordinated = protocol.coordinated
-    if relay and (chaos or (coordinated and not protocol.opens_tables)):
+    if relay and coordinated and not protocol.opens_tables:
         raise Misuse(
             "USAGE",
-            "--relay: only between parties that meet, and without --chaos",
+            "--relay: only between parties that meet",
             hint="verticil demo --model peer --relay, or --model masked",
         )
     folder = new_folder(out or free_folder("verticil-demo"))
@@ -97,15 +87,10 @@ def demo(
         progress.print(f"[dim]{count:>3}[/] ", end="")
         progress.print(text, markup=False)
 
-    drill = None
     try:
-        if chaos:
-            drill = run_to_end(run_drill(folder, model=model.value, rows=rows, seed=seed, keep=keep, step=step))
-            result = drill.demo
-        else:
-            result = run_to_end(
-                run_demo(folder, model=model.value, relay=relay, rows=rows, seed=seed, keep=keep, step=step)
-            )
+        result = run_to_end(
+            run_demo(folder, model=model.value, relay=relay, rows=rows, seed=seed, keep=keep, step=step)
+        )
     except BaseException:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
@@ -127,17 +112,10 @@ def demo(
         "peak_memory_mib": {name: round(peak, 1) for name, peak in result.peak_memory_mib.items()},
         **document(summary),
     }
-    if drill:
-        payload["chaos"] = {
-            "same_release": True,  # else there was an error
-            "events": [asdict(event) for event in drill.events],
-            "digests": drill.digests,
-            "epsilon_charged": drill.epsilon_charged,
-        }
     if not emit(payload, form=form):
         parameters = parameters_text(release, done.study)
         costs = costs_text(release)
-        _print_result(result, folder, summary, parameters, costs, coordinated=coordinated, relay=relay, drill=drill)
+        _print_result(result, folder, summary, parameters, costs, coordinated=coordinated, relay=relay)
 
 
 def _print_result(
@@ -149,19 +127,11 @@ def _print_result(
     *,
     coordinated: bool,
     relay: bool,
-    drill: DrillResult | None,
 ) -> None:
     """What came of it, for people."""
     done = result.published
     release = next(iter(done.releases.values()))
     put(f"\n[bold green]published and verified[/] in {result.wall_seconds:.1f} s: {release}")
-    if drill:
-        kills = sum(event.what == "kill" for event in drill.events)
-        cuts = sum(event.what == "cut" for event in drill.events)
-        put(
-            f"  after {kills} kills, {cuts} cut line      the same release as undisturbed ({len(drill.digests)} digests)"
-        )
-        say("  ledgers, audit logs            charged as undisturbed; every chain verified")
     if not coordinated:
         say("  the same release               at every party, signed by all of them")
     if relay:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from verticil.cli.output import Format, FormatOption, emit, errors_console, plain_table, put, say
+from verticil.cli.output import Format, FormatOption, emit, errors_console, plain_table, progress, put, say
 from verticil.cli.party_site import ConfigOption, site_of
-from verticil.cli.reproduce import progress
 from verticil.pki.files import free_folder
 from verticil.shared.core.errors import GateFailed, Misuse
 

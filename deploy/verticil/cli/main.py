@@ -26,9 +26,7 @@ _OPTIONAL: Final = {
     "pandas": "analyst",
     "scipy": "peer",
     "numba": "miner",
-    "matplotlib": "experiments",
-    "sklearn": "experiments",
-    "torch": "gan",
+    "sklearn": "evaluate",
 }
 """Package that only some commands need -> the extra that has it."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from io import TextIOWrapper
@@ -140,6 +140,20 @@ def rounded_up(value: float) -> str:
 
 
 @contextmanager
+def progress(console: Console) -> Generator[Callable[[str], None]]:
+    """What is being done: one line that is renewed where somebody watches, a line for each step in a file."""
+    if not console.is_terminal:
+        yield lambda text: console.print(text, markup=False, style="dim")
+        return
+    from rich import progress as bars
+
+    columns = (bars.SpinnerColumn(), bars.TimeElapsedColumn(), bars.TextColumn("{task.description}", markup=False))
+    with bars.Progress(*columns, console=console, transient=True) as shown:
+        task = shown.add_task("")
+        yield lambda text: shown.update(task, description=text)
+
+
+@contextmanager
 def telling(form: Format) -> Generator[Tell]:
     """How far a step is, on standard error: a sentence for people, with ``--format json`` an event in a line of its own."""
     if form is Format.json:
@@ -150,8 +164,6 @@ def telling(form: Format) -> Generator[Tell]:
 
         yield tell
         return
-    from verticil.cli.reproduce import progress
-
     with progress(errors_console()) as show:
         yield lambda told: show(told.text)
 

@@ -1,49 +1,34 @@
-"""``verticil synthesize``: synthetic records of a whole table that one organisation holds."""
+"""``verticil synthesize``: synthetic records of a whole table that one organisation holds.
+
+Further methods, with their options, are the generators of installed packages (`verticil.curator.generators`).
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
-from enum import StrEnum
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Final, get_args
 
 import typer
 
 from verticil.cli.budget_text import cost_text
 from verticil.cli.output import Format, FormatOption, emit, errors_console, plain_table, put, say
+from verticil.curator.generators import GROUP, Generator, GeneratorResult, Request, generators
+from verticil.curator.study import Method
 from verticil.pki.files import free_folder
+from verticil.shared.core import plugins
 from verticil.shared.core.errors import Misuse
 from verticil.shared.privacy.accounts import Cost
 
 if TYPE_CHECKING:
     from verticil.curator import Synthesized
     from verticil.curator.spending import Spending
-    from verticil.gan.settings import AnySettings
 
 
-class MethodChoice(StrEnum):
-    """What records are drawn from."""
-
-    joint = "joint"
-    network = "network"
-    privbayes = "privbayes"
-    posterior = "posterior"
-    kipps = "kipps"
-
-
-class GeneratorChoice(StrEnum):
-    """Which generator `--method kipps` trains; the names of `verticil.gan.settings.GENERATORS`."""
-
-    gan = "gan"
-    vae = "vae"
-
-
-class RuleLossChoice(StrEnum):
-    """What a broken rule costs the adversarial generator; see `verticil.gan.settings.Settings`."""
-
-    head = "head"
-    holds = "holds"
+_METHODS: Final[tuple[Method, ...]] = get_args(Method)
 
 
 def synthesize_command(
@@ -56,13 +41,12 @@ def synthesize_command(
     ] = None,
     delta: Annotated[float | None, typer.Option(help="With it; default: the study's, else 1e-9.")] = None,
     method: Annotated[
-        MethodChoice,
+        str,
         typer.Option(
             help="Draw from the joint model of all noisy tables, from the network, by PrivBayes, or from a posterior of graphs: "
-            "with --epsilon inf of the records as they are, with no bound at all. Or, with torch, by the "
-            "generator of KIPPS: records and a statement, and no release."
+            "with --epsilon inf of the records as they are, with no bound at all."
         ),
-    ] = MethodChoice.joint,
+    ] = "joint",
     seed: Annotated[
         int | None, typer.Option(min=0, help="Another one is another measurement, and charged; default: the study's.")
     ] = None,
@@ -91,31 +75,8 @@ def synthesize_command(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit 6 where graphs were sampled and the chains do not agree.")
     ] = False,
-    generator: Annotated[
-        GeneratorChoice | None,
-        typer.Option(
-            help="kipps: gan, the paper's adversarial network (the default), or vae, an autoencoder that knows the same rules "
-            "and is nearer in tables of two columns."
-        ),
-    ] = None,
-    steps: Annotated[
-        int | None, typer.Option(min=1, max=100_000, help="kipps: steps of the training; default: 1,500.")
-    ] = None,
-    rule_weight: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            max=1e6,
-            help="kipps: weight of the rules in the loss, 0 for none; default: 1 with gan, 10 with vae.",
-        ),
-    ] = None,
-    rule_loss: Annotated[
-        RuleLossChoice | None,
-        typer.Option(
-            help="kipps, gan: head, as it was (the default), or holds, the loss of vae: nearer, and rules are broken less often."
-        ),
-    ] = None,
     form: FormatOption = Format.text,
+    **options: object,
 ) -> None:
     """What one owner of the whole table would publish: synthetic records, with one bound for everything together.
 
@@ -124,20 +85,14 @@ def synthesize_command(
     """
     from verticil.curator import synthesize
 
-    if method.value == "kipps" and (compare or strict):
+    generator = _generator_of(method, options)
+    if generator is not None and (compare or strict):
         raise Misuse(
             "USAGE",
-            f"--{'compare' if compare else 'strict'} does not go with --method kipps",
+            f"--{'compare' if compare else 'strict'} does not go with --method {method}",
             hint="leave it out: there is neither a network to compare nor a chain",
         )
-    of_kipps = {"--generator": generator, "--steps": steps, "--rule-weight": rule_weight, "--rule-loss": rule_loss}
-    if method.value != "kipps" and (named := [name for name, value in of_kipps.items() if value is not None]):
-        raise Misuse(
-            "USAGE",
-            f"{named[0]} goes with --method kipps, and the method is {method.value}",
-            hint=f"leave {named[0]} out, or add --method kipps",
-        )
-    if method.value == "posterior" and epsilon is None and not _states_tables(study):
+    if method == "posterior" and epsilon is None and not _states_tables(study):
         raise Misuse(
             "USAGE",
             "--method posterior without --epsilon: graphs would be sampled from the records as they are, and no bound would hold",
@@ -148,10 +103,10 @@ def synthesize_command(
     def told(line: str) -> None:
         progress.print(line, markup=False)
 
-    if method.value == "kipps":
-        _by_generator(
-            table,
-            study,
+    if generator is not None:
+        request = Request(
+            table=table,
+            study=study,
             epsilon=epsilon,
             delta=delta,
             seed=seed,
@@ -160,17 +115,17 @@ def synthesize_command(
             dataset=dataset,
             id_column=id_column,
             budget=Cost(epsilon=budget, delta=math.inf),
-            settings=_settings(generator or GeneratorChoice.gan, steps, rule_weight, rule_loss),
             step=told,
-            form=form,
         )
+        own = {name: value for name, value in options.items() if value is not None}
+        _show_generated(generator.generate(request, **own), method=method, form=form)
         return
     found = synthesize(
         table,
         study,
         epsilon=epsilon,
         delta=delta,
-        method=method.value,
+        method=next(name for name in _METHODS if name == method),
         seed=seed,
         out=out or free_folder("verticil-synthetic"),
         state=state,
@@ -186,28 +141,56 @@ def synthesize_command(
         raise typer.Exit(6)
 
 
-def _settings(
-    generator: GeneratorChoice, steps: int | None, rule_weight: float | None, rule_loss: RuleLossChoice | None = None
-) -> AnySettings:
-    """Return the usual settings of a generator, with what is asked for in place of the usual.
+def _add_options(command: Callable[..., None]) -> None:
+    """Give a command the options of the generators that are installed, before ``--format``, and their words on the method."""
+    own = inspect.signature(command, eval_str=True).parameters
+    shown = {name: item for name, item in own.items() if item.kind is not inspect.Parameter.VAR_KEYWORD}
+    last = shown.popitem()
+    declared, option = get_args(shown["method"].annotation)
+    option.metavar = f"<{'|'.join((*_METHODS, *_GENERATORS))}>"
+    option.help = " ".join((option.help, *(item.help for item in _GENERATORS.values())))
+    shown["method"] = shown["method"].replace(annotation=Annotated[declared, option])
+    for generator in _GENERATORS.values():
+        shown |= {
+            item.name: item.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD) for item in _options_of(generator)
+        }
+    shown[last[0]] = last[1]
+    vars(command)["__signature__"] = inspect.Signature(list(shown.values()), return_annotation=None)
+    command.__annotations__ = {name: item.annotation for name, item in shown.items()}
+
+
+def _options_of(generator: Generator) -> list[inspect.Parameter]:
+    parameters = inspect.signature(generator.generate, eval_str=True).parameters.values()
+    return [item for item in parameters if item.kind is inspect.Parameter.KEYWORD_ONLY]
+
+
+def _generator_of(method: str, options: Mapping[str, object]) -> Generator | None:
+    """Return the generator that a method is; None: it is a method of this program's own.
+
+    Args:
+        method: as it was asked for.
+        options: of all generators, by name; None: not given.
 
     Raises:
-        Misuse: USAGE, the generator has no choice of the loss.
+        Misuse: USAGE, there is no such method, its package is of another version, or an option is another method's.
     """
-    from verticil.gan.settings import GENERATORS, AutoencoderSettings
-
-    usual = GENERATORS[generator.value]()
-    if rule_loss is not None:
-        if isinstance(usual, AutoencoderSettings):
-            raise Misuse(
-                "USAGE", "--rule-loss goes with --generator gan, and the generator is vae", hint="leave --rule-loss out"
-            )
-        usual = dataclasses.replace(usual, rule_loss=rule_loss.value)
-    return dataclasses.replace(
-        usual,
-        steps=usual.steps if steps is None else steps,
-        rule_weight=usual.rule_weight if rule_weight is None else rule_weight,
-    )
+    if method not in _METHODS and method not in _GENERATORS:
+        plugins.load(GROUP, method)  # of another version: refused by name
+        raise Misuse(
+            "USAGE",
+            f"--method: got '{method}', expected one of {', '.join((*_METHODS, *_GENERATORS))}",
+            hint="generators are in a package of their own; in a checkout of verticil: pip install ./deploy/experiments",
+        )
+    for name, generator in _GENERATORS.items():
+        for item in _options_of(generator):
+            if options.get(item.name) is not None and name != method:
+                option = f"--{item.name.replace('_', '-')}"
+                raise Misuse(
+                    "USAGE",
+                    f"{option} goes with --method {name}, and the method is {method}",
+                    hint=f"leave {option} out, or add --method {name}",
+                )
+    return _GENERATORS.get(method)
 
 
 def _states_tables(study: Path) -> bool:
@@ -217,37 +200,30 @@ def _states_tables(study: Path) -> bool:
     return read_study(study, by_owner=True).tables is not None
 
 
-def _by_generator(table: Path, study: Path, *, form: Format, **asked: Any) -> None:
-    """Make and show records of a generator."""
-    from verticil.curator.kipps import generate, violations
-
-    found = generate(table, study, **asked)
-    rules = violations(found.sampled)
-    document = {
-        "out": str(found.out),
-        "records": len(found.records),
-        "people": found.n_records,
-        "method": "kipps",
-        "generator": found.generator,
-        "cost": _cost(found.spending.cost),
-        "charged": not found.spending.again,
-        "charged_at": f"{found.spending.at:%Y-%m-%dT%H:%M:%SZ}",
-        "in_all": _cost(found.spending.total),
-        "earlier": list(found.spending.others),
-        "warnings": list(found.warnings),
-        "rules": rules,
+def _show_generated(result: GeneratorResult, *, method: str, form: Format) -> None:
+    """Show what a generator made."""
+    answer = {
+        "out": str(result.out),
+        "records": result.records,
+        "people": result.people,
+        "method": method,
+        "cost": _cost(result.spending.cost),
+        "charged": not result.spending.again,
+        "charged_at": f"{result.spending.at:%Y-%m-%dT%H:%M:%SZ}",
+        "in_all": _cost(result.spending.total),
+        "earlier": list(result.spending.others),
+        "warnings": list(result.warnings),
+        **result.facts,
     }
-    if emit(document, form=form):
+    if emit(answer, form=form):
         return
-    for warning in found.warnings:
+    for warning in result.warnings:
         say(f"warning: {warning}", style="yellow")
-    put(f"{len(found.records)} synthetic records of {found.n_records} people in ", end="")
-    say(str(found.out))
-    _print_cost(found.spending)
-    say(f"rules: {rules['left_out']} of {rules['drawn']} drawn records broke one and were left out; none of these does")
-    for name, times in found.sampled.violated.items():
-        if times:
-            say(f"  {name}: {times}")
+    put(f"{result.records} synthetic records of {result.people} people in ", end="")
+    say(str(result.out))
+    _print_cost(result.spending)
+    for line in result.lines:
+        say(line)
 
 
 def _print_cost(spending: Spending) -> None:
@@ -321,3 +297,7 @@ def _print(found: Synthesized) -> None:
         put(shown)
     if found.out is not None and found.out.is_dir():
         say(f"next: verticil release verify {found.out / 'release'} --ca {found.out / 'ca.crt'}")
+
+
+_GENERATORS: Final = generators()
+_add_options(synthesize_command)

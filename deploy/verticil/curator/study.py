@@ -22,15 +22,13 @@ from verticil.shared.study.privbayes_rule import PrivBayesRule
 from verticil.shared.study.unit import Unit
 from verticil.shared.study.vocabulary import METHODS as METHODS_OF_STUDIES
 
-Method = Literal["joint", "network", "privbayes", "posterior", "kipps"]
+Method = Literal["joint", "network", "privbayes", "posterior"]
 """What records are drawn from: the joint model of all noisy tables, the network learned from them, that of PrivBayes, which
 chooses what it measures and so measures anew; or networks of a posterior of graphs, from noisy tables where an epsilon is asked
 for, else from the records as they are, without any bound."""
 METHODS: Final[tuple[Method, ...]] = ("joint", "network", "privbayes")
 """Those that are compared with each other: all with the same bound."""
 
-KIPPS: Final[Method] = "kipps"
-"""A generator and no network, so no release: `verticil.curator.kipps`."""
 PRIVBAYES: Final[Method] = "privbayes"
 POSTERIOR: Final[Method] = "posterior"
 LEAST_RECORDS: Final = 50
@@ -38,14 +36,14 @@ LEAST_RECORDS: Final = 50
 OWNER: Final = "owner"
 """The party of a study that names several."""
 _SOURCE: Final = "the owner's study"
-_SAMPLED: Final[dict[Method, Source | None]] = {"joint": "joint", "posterior": None}
+_SAMPLED: Final[dict[str, Source | None]] = {"joint": "joint", "posterior": None}
 _USUAL: Final = StructureRule(method="auto", score="auto")
 
 
 def owners_study(
     study: Study,
     *,
-    method: Method,
+    method: str,
     epsilon: float | None = None,
     delta: float | None = None,
     seed: int | None = None,
@@ -54,7 +52,7 @@ def owners_study(
 
     Args:
         study: of any protocol; its columns are all in one table.
-        method: see `Method`.
+        method: see `Method`; or the name of a generator (`verticil.curator.generators`).
         epsilon, delta: of the noise; None: the study's own ``[tables]``, else 1 and 1e-9, and with the method ``posterior`` none;
             with that method an infinite epsilon means none, too.
         seed: of the search and of the records; None: the study's.
@@ -132,7 +130,7 @@ def _units(schema: Schema, owner: str, kept: Sequence[Unit]) -> Iterator[Unit]:
             yield dataclasses.replace(unit, owner=owner, scheme="none", transition=channel, two_level=None)
 
 
-def _structure(rule: StructureRule, method: Method, seed: int | None) -> StructureRule:
+def _structure(rule: StructureRule, method: str, seed: int | None) -> StructureRule:
     rule = rule if seed is None else dataclasses.replace(rule, seed=seed)
     if method == PRIVBAYES:
         return dataclasses.replace(rule, method=PRIVBAYES, score="total-variation", parents=None)

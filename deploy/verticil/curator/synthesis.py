@@ -18,14 +18,14 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, get_args
 
 from verticil.curator.measuring import measurement
 from verticil.curator.people import read_whose
 from verticil.curator.reading import as_file
 from verticil.curator.spending import UNLIMITED, Spending, charge
 from verticil.curator.state import FOLDER, CuratorState, opened
-from verticil.curator.study import KIPPS, Method, changes, owners_study
+from verticil.curator.study import Method, changes, owners_study
 from verticil.shared.core.errors import Misuse
 from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.numerics.model.network import Network
@@ -137,8 +137,12 @@ def synthesize(
     from verticil.shared.study.reading import read_study
     from verticil.shared.study.review import require_reviewed
 
-    if method == KIPPS:
-        raise Misuse("USAGE", f"the method '{KIPPS}' makes no network", hint="call verticil.curator.kipps.generate")
+    if method not in get_args(Method):
+        raise Misuse(
+            "USAGE",
+            f"the method '{method}' makes no network, expected one of {', '.join(get_args(Method))}",
+            hint="a generator has a call of its own, in the package that it is in",
+        )
     given = study if isinstance(study, Study) else read_study(Path(study), by_owner=True)
     require_reviewed(given)
     owned = owners_study(given, method=method, epsilon=epsilon, delta=delta, seed=seed)

@@ -37,7 +37,6 @@ from verticil.shared.federation.audit import AuditLine, AuditLines
 from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.privacy.accountant import compose, numerically
 from verticil.shared.privacy.accounts import COLUMNS, NOTHING, READERS, Cost, Reader
-from verticil.shared.privacy.events import kind_of, words
 from verticil.shared.release.formats.deletion import PeerDeletion
 from verticil.shared.study.names import fits
 from verticil.shared.study.states import State
@@ -320,8 +319,8 @@ def _noise(attempts: Sequence[LedgerRow]) -> SentEvent | None:
     if row.unit is not None:
         return None
     return SentEvent(
-        event=kind_of(row.event).name,
-        words=words(row.event),
+        event=row.kind,
+        words=row.words,
         delta=row.delta,
         delta_charged=_charged(attempts).delta,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +10,7 @@ from typing import Final, TypedDict, Unpack, cast
 
 from verticil.party.audit.log import Event, What
 from verticil.party.dataset.releases import Release
-from verticil.shared.core.errors import DataFault
+from verticil.shared.core.errors import DataFault, Refusal, printable
 from verticil.shared.federation.audit import DAEMON
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accounts import NOTHING, Cost
@@ -58,6 +59,25 @@ class LedgerRow:
         except ValueError as error:
             hint = "restore your backup of the state directory"
             raise DataFault("STATE_CORRUPT", f"row {self.number} of the ledger: {error}", hint=hint) from None
+
+    @property
+    def kind(self) -> str:
+        """The name of the kind of event, be it known here or not; raises DataFault as `event`."""
+        try:
+            return events.kind_of(self.event).name
+        except Refusal:
+            return str(json.loads(self.drawn)["kind"])
+
+    @property
+    def words(self) -> str:
+        """The event in one sentence; of a kind that is not known here, what it cost when it was charged. Raises as `kind`."""
+        try:
+            return events.words(self.event)
+        except Refusal:
+            return (
+                f"an event of the kind '{printable(self.kind)}', which no installed package knows: epsilon {self.epsilon:.4g}, "
+                f"delta {self.delta:.4g}, as it was charged"
+            )
 
 
 class Send(TypedDict):

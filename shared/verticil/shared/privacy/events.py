@@ -7,7 +7,10 @@ listing, reports and releases say them in the words of their kind.
 Promises
 - A kind is one subclass of `PrivacyEvent` and one call of `register`: its name, its cost, its words, and which events of it a
   study causes at a party. Nothing else in the program knows the kinds apart.
-- An event of a kind that is not registered is refused by name, wherever it turns up: it is never taken to cost nothing.
+- An event of a kind that is not registered is refused by name, wherever it turns up: it is never taken to cost nothing. A ledger
+  that has one still opens: what it cost was written down when it was charged, and counts (`verticil.party.policy.ledger_sums`).
+- A kind of another package of this project is registered when an event of it is read: the package names in its entry points, in
+  the group ``verticil.events``, the kind and the module that registers it (`verticil.shared.core.plugins`).
 - An event is written as one JSON object with sorted keys, and read back equal: numbers as they are, infinity as "infinite".
 
 The neighbouring relation of all kinds here is the replacement of one person: the number of people is public
@@ -26,6 +29,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, cast
 
+from verticil.shared.core import plugins
 from verticil.shared.core.errors import Refusal
 from verticil.shared.mechanisms import privacy
 from verticil.shared.mechanisms.discrete_gaussian import LEAST_SIGMA_OF_A_SUM, MOST_OF_A_SUM
@@ -40,6 +44,8 @@ from verticil.shared.study.tables import tables_of, tables_sigma
 REPLACE_ONE: Final = "replace one person"
 """Tables are neighbours when the columns of one person are others; how many people there are is the same."""
 _INFINITE: Final = "infinite"
+GROUP: Final = "verticil.events"
+"""Of entry points: name of a kind -> the module that registers it."""
 
 Parameter = bool | int | float | str | None
 
@@ -331,7 +337,7 @@ def from_json(text: str) -> PrivacyEvent:
         raise ValueError("a privacy event is an object")
     found = cast("dict[str, Parameter]", values)
     name = found.pop("kind", None)
-    kind = _KINDS.get(name) if isinstance(name, str) else None
+    kind = _named(name) if isinstance(name, str) else None
     if kind is None:
         raise _unknown(str(name)[:100])
     expected = typing.get_type_hints(kind.event)
@@ -345,6 +351,13 @@ def from_json(text: str) -> PrivacyEvent:
             f"privacy event '{kind.name}': got the parameters {sorted(found)}, expected {sorted(expected)}"
         )
     return cast("PrivacyEvent", kind.event(**{key: _parameter(found[key], expected[key]) for key in expected}))
+
+
+def _named(name: str) -> EventKind[Any] | None:
+    """Find a kind by its name; its package is imported if need be."""
+    if name not in _KINDS and name in plugins.names(GROUP):
+        plugins.load(GROUP, name)
+    return _KINDS.get(name)
 
 
 def _parameter(value: Parameter, expected: object) -> Parameter:

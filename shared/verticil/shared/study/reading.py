@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from verticil.shared.core import plugins
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.config import path_in, read_toml, toml_table
 from verticil.shared.documents.record import keys, read
@@ -366,11 +367,11 @@ def _key(names: Sequence[str]) -> str:
 
 def _structure(table: Table, schema: Schema) -> StructureRule:
     table.only(*keys(StructureRule, but=("custom",)), *_OF_CUSTOM)
-    if table.has("method") and table.value(str, "method") == "kipps":
+    if table.has("method") and (method := table.value(str, "method")) in plugins.names("verticil.generators"):
         table.fail(
             "method",
-            "got 'kipps', a generator that needs the raw rows of a whole table, expected a method that learns a structure",
-            hint="its owner alone can have it: verticil synthesize TABLE --method kipps",
+            f"got '{method}', a generator that needs the raw rows of a whole table, expected a method that learns a structure",
+            hint=f"its owner alone can have it: verticil synthesize TABLE --method {method}",
         )
     # A study that tunes the genetic algorithm means it.
     method = table.choice("method", vocabulary.METHODS, "genetic" if table.has("genetic") else "auto")

@@ -1,0 +1,1 @@
+"""``verticil reproduce``: the papers' experiments on the command line, theirs beside ours."""
