@@ -17,7 +17,16 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "deploy" / "docs" / "adding.md").read_text(encoding="utf-8")
 PATCHES = dict(re.findall(r"<!-- example: ([\w ]+) -->\n```diff\n(.*?)```", PAGE, re.DOTALL))
 PROGRAMS = dict(re.findall(r"<!-- shows: ([\w ]+) -->\n```python\n(.*?)```", PAGE, re.DOTALL))
-FILES = {"scheme": 4, "search": 3, "estimator": 2, "rpc": 5, "study key": 4, "release format": 2, "kind of privacy event": 4, "metric": 2}
+FILES = {
+    "scheme": 4,
+    "search": 3,
+    "estimator": 2,
+    "rpc": 5,
+    "study key": 4,
+    "release format": 2,
+    "kind of privacy event": 4,
+    "metric": 2,
+}
 """How many files a newcomer edits at most."""
 GENERATED = {"rpc": 1}
 """Files that a program writes: counted, and made here by that program."""
