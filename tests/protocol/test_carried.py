@@ -31,9 +31,9 @@ from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
 from verticil.miner.storage.audit import MinerAudit
 from verticil.party.airgap import exchange as site_desk
-from verticil.party.backup import backup, restore
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.daemon import run_party
+from verticil.party.operator.backup import backup, restore
 from verticil.party.operator.commands import approve, deny, status
 from verticil.party.operator.reports import revoke, verify_audit
 from verticil.party.site import Site as OpenSite

@@ -21,12 +21,12 @@ from support import PATIENCE_SECONDS
 from verticil.cli.main import main
 from verticil.miner.config import load_miner
 from verticil.miner.service.node import MinerNode
-from verticil.party.backup import backup, restore, seal, unseal
 from verticil.party.config import load_party
 from verticil.party.daemon import run_party
 from verticil.party.dataset.blinding import BlindingState
 from verticil.party.dataset.releases import Release
 from verticil.party.operator import commands, reports
+from verticil.party.operator.backup import backup, restore, seal, unseal
 from verticil.party.operator.purging import purge
 from verticil.party.protocol.reconciliation.columns import proven
 from verticil.party.site import Site

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from support import PATIENCE_SECONDS
-from verticil.party.backup import BETWEEN_PEERS, backup, restore
 from verticil.party.config import load_party
 from verticil.party.daemon import run_party
+from verticil.party.operator.backup import BETWEEN_PEERS, backup, restore
 from verticil.party.policy.ledger_rows import LedgerRow
 from verticil.party.site import Site
 from verticil.shared.core.errors import PeerFault, Refusal

@@ -23,9 +23,9 @@ import pytest
 import rfc8785
 
 from verticil.cli.main import main
-from verticil.party.backup import backup, is_just_restored
 from verticil.party.config import load_party
 from verticil.party.dataset.releases import Release
+from verticil.party.operator.backup import backup, is_just_restored
 from verticil.party.operator.commands import init_party
 from verticil.party.policy.ledger_rows import LedgerRow
 from verticil.party.protocol.randomization import enter_in_ledger

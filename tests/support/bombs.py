@@ -23,10 +23,10 @@ import pyarrow as pa
 from pyarrow import ipc, parquet
 
 from verticil.cli.main import main
-from verticil.party.backup import _Reader
 from verticil.party.dataset.sources.open_source import header, read_parts
 from verticil.party.dataset.sources.server import Server
 from verticil.party.dataset.sources.source_table import DatasetRule
+from verticil.party.operator.backup import _Reader
 from verticil.party.operator.limits import _LIMIT, read_limits
 from verticil.pki.request import _LIMIT_BYTES, read_request
 from verticil.shared.core.errors import VerticilError, from_code

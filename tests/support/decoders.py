@@ -23,12 +23,12 @@ from google.protobuf.message import DecodeError
 from support.knowledge import GRAPH
 from support.releases import random_mixture, random_records, with_joint, with_posterior
 from verticil.miner.config import load_miner
-from verticil.party import backup as custody
 from verticil.party.audit.log import AuditLog, Event, What
-from verticil.party.backup import read_head
 from verticil.party.config import load_party
 from verticil.party.dataset.keyfile import read_key
 from verticil.party.dataset.linkage import common_from_bitmap
+from verticil.party.operator import backup as custody
+from verticil.party.operator.backup import read_head
 from verticil.party.operator.limits import publish, read_limits
 from verticil.party.policy.approval import content_of
 from verticil.party.policy.decision_store import ApproverKey
@@ -297,7 +297,7 @@ def make_decoders(
         return list(envelope.read_frames(path, what=b"w", recipient=to, sender=sender, name="x", sizes=sizes))
 
     return {
-        "party.backup.read_head": Decoder(
+        "party.operator.backup.read_head": Decoder(
             lambda data: read_head(io.BytesIO(data), "backup"),
             b"".join(custody.seal([b"state"], "a passphrase", {"party": "clinic"}, cost=2)),
         ),
@@ -520,7 +520,7 @@ def _of_carried(folder: Path, key: SigningKey, now: dt.datetime) -> dict[str, De
 
 
 NAMES = (
-    "party.backup.read_head",
+    "party.operator.backup.read_head",
     "shared.federation.transport.sealing.open_sealed",
     "shared.masked.round.envelope.read_frames",
     "shared.masked.round.envelope.read_signed",

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from support import PATIENCE_SECONDS
-from verticil.party.backup import backup, restore
 from verticil.party.config import load_party
 from verticil.party.daemon import run_party
+from verticil.party.operator.backup import backup, restore
 from verticil.party.policy.ledger import Ledger
 from verticil.party.policy.ledger_rows import LedgerRow
 from verticil.party.storage.database import Database

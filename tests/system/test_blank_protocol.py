@@ -19,8 +19,8 @@ import pytest
 from support.blank_protocol.register import register_all
 from support.blank_protocol.rounds import FOLDER
 from support.blank_protocol.study import EPSILON, KIND, NAME, BlankRounds
-from verticil.party.backup import backup, restore
 from verticil.party.config import load_party
+from verticil.party.operator.backup import backup, restore
 from verticil.party.protocol.node.registry import PROTOCOLS as PARTY_PROTOCOLS
 from verticil.party.site import Site as PartySite
 from verticil.shared.core.errors import GateFailed, Misuse, PeerFault

@@ -22,8 +22,8 @@ import pytest
 from support import archives
 from support.kept_answers import stands
 from verticil.cli.main import main
-from verticil.party.backup import restore
 from verticil.party.config import load_party
+from verticil.party.operator.backup import restore
 from verticil.party.site import Site
 from verticil.party.storage.database import SCHEMA_VERSION
 from verticil.shared.mechanisms.share_noise import ROUNDED, ShareNoise, share_key

@@ -19,10 +19,10 @@ from verticil.cli.main import main
 from verticil.party.config import PartyConfig, load_party
 from verticil.party.dataset.releases import Column, Release
 from verticil.party.limits.policy import Policy, objections
-from verticil.party.metrics import _accounts
 from verticil.party.operator import limits
 from verticil.party.operator.check import check
 from verticil.party.operator.commands import init_party, status
+from verticil.party.operator.metrics import _accounts
 from verticil.party.operator.page import view
 from verticil.party.operator.pending_studies import show
 from verticil.party.operator.reports import ledger

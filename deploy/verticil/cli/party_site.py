@@ -358,7 +358,7 @@ def backup(
     form: FormatOption = Format.text,
 ) -> None:
     """Secret, keys, ledger, audit log and configuration in one encrypted file. The daemon may run. The tables are not in it."""
-    from verticil.party.backup import backup as make
+    from verticil.party.operator.backup import backup as make
 
     made = make(site_of(config), out, _passphrase(passphrase_file, twice=True))
     if emit(made, form=form):
@@ -380,7 +380,7 @@ def restore(
     form: FormatOption = Format.text,
 ) -> None:
     """Make a site's folder again. What was sent since the backup its ledger does not know: the daemon asks the miner."""
-    from verticil.party.backup import restore as make
+    from verticil.party.operator.backup import restore as make
 
     made = make(file, folder, _passphrase(passphrase_file, twice=False), audit_log=audit_log)
     if emit(made, form=form):

@@ -33,12 +33,12 @@ from collections.abc import AsyncGenerator, Callable
 
 import verticil.party.protocol.shipped.registrations  # noqa: F401  # pyright: ignore[reportUnusedImport]  # the registry's entries
 from verticil.party.audit.log import Event, What, note_configuration
-from verticil.party.backup import BETWEEN_PEERS, is_just_restored
 from verticil.party.config import PartyConfig, require_marked_authority
 from verticil.party.dataset.sources.packages import require_package
 from verticil.party.dataset.sources.reading import Stop, stopped_by
-from verticil.party.metrics import party_gauges
 from verticil.party.operator import commands
+from verticil.party.operator.backup import BETWEEN_PEERS, is_just_restored
+from verticil.party.operator.metrics import party_gauges
 from verticil.party.operator.people import look_at_people
 from verticil.party.protocol.between.artifact_store import ArtifactStore
 from verticil.party.protocol.between.context import PeerContext, lacking_packages
