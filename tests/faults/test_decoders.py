@@ -56,6 +56,7 @@ EXEMPT: Mapping[str, str] = {
     "shared.release.formats.posterior.read_networks": "reads with read and with model_json.read",
     "shared.numerics.knowledge.reading.read_knowledge": "reads a part of what read_study parsed",
     "cli.commands.load": "loads a command of the project",
+    "shared.core.plugins.load": "loads what an installed package of the project names in its entry points",
     "api.release.load": "reads with verify_release, model_json and study.canonical",
     "api.study.read": "reads with read_study_text, which is read_study",
     "reproduce.experiment.read_texts": "pandas parses the CSV; each data set checks its columns",

@@ -8,6 +8,7 @@ import pytest
 
 import verticil.party.protocol.shipped.registrations  # noqa: F401  (the registry's entries)
 from verticil.curator.reconciliation import EVIDENCE
+from verticil.gan import accounting
 from verticil.party.protocol.node.registry import PROTOCOLS
 from verticil.party.protocol.reconciliation.reconciler import kinds_without_evidence
 from verticil.shared.privacy import events
@@ -23,7 +24,7 @@ class Planted(PrivacyEvent):
 def unreconciled() -> tuple[str, ...]:
     """The kinds that no protocol and no owner of a whole table speaks of."""
     evidence = [load().reconciler.evidence for load in PROTOCOLS]
-    return kinds_without_evidence(events.kind_names(), [*evidence, EVIDENCE])
+    return kinds_without_evidence(events.kind_names(), [*evidence, EVIDENCE, accounting.EVIDENCE])
 
 
 def test_every_kind_of_event_is_reconciled_and_a_planted_one_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,5 +38,5 @@ def test_every_kind_of_event_is_reconciled_and_a_planted_one_is_noticed(monkeypa
 
 
 def test_nobody_speaks_of_a_kind_that_is_not_there() -> None:
-    for evidence in [*(load().reconciler.evidence for load in PROTOCOLS), EVIDENCE]:
+    for evidence in [*(load().reconciler.evidence for load in PROTOCOLS), EVIDENCE, accounting.EVIDENCE]:
         assert evidence.keys() <= set(events.kind_names())

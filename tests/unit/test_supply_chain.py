@@ -82,6 +82,15 @@ def test_a_lock_holds_what_the_project_asks_for(name: str, extras: tuple[str, ..
     assert wrong == []
 
 
+def test_the_lock_of_the_ci_holds_what_the_experiments_need() -> None:
+    text = (ROOT / "deploy" / "experiments" / "pyproject.toml").read_text(encoding="utf-8")
+    asked = [Requirement(one) for one in tomllib.loads(text)["project"]["dependencies"]]
+    found = locked("ci")
+    others = [one for one in asked if one.name != "verticil"]
+    assert {one.name for one in others} == {"matplotlib", "scikit-learn"}
+    assert [str(one) for one in others if not one.specifier.contains(found.get(canonicalize_name(one.name), "0"))] == []
+
+
 def test_a_line_without_a_hash_or_with_a_host_is_found() -> None:
     whole = (LOCKS / "build.txt").read_text(encoding="utf-8")
     packages(whole)

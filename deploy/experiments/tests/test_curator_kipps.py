@@ -105,9 +105,12 @@ def test_what_a_study_says_of_other_methods_is_read_here_too(
 
 
 @pytest.mark.parametrize("option", ["--compare", "--strict"])
-def test_what_needs_a_network_does_not_go_with_a_generator(clinic: Path, option: str) -> None:
+def test_what_needs_a_network_does_not_go_with_a_generator(
+    clinic: Path, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     called = [str(clinic / "people.csv"), "--study", str(clinic / "study.toml"), "--method", "kipps", option]
     assert main(["synthesize", *called]) == 2
+    assert f"{option} does not go with --method kipps" in " ".join(capsys.readouterr().err.split())
     assert not (clinic / "verticil-curator").exists()
 
 

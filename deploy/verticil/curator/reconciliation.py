@@ -34,11 +34,10 @@ EVIDENCE: Final = dict.fromkeys(
         "exact-statistics",
         "pure-mechanism",
         "privbayes",
-        "generator-training",
     ),
     _RELEASE,
 )
-"""Kind of event -> where its proof lies, for people."""
+"""Kind of event -> where its proof lies, for people; a package that adds a kind says it itself."""
 
 
 def check_releases(folder: Path, ledger: Ledger, *, authority: bytes) -> None:

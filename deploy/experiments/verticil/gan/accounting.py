@@ -27,6 +27,11 @@ from verticil.shared.privacy.events import EventKind, PlannedEvent, PrivacyEvent
 from verticil.shared.study.document import Study
 
 SHARE_OF_COUNTS: Final = 0.1
+EVIDENCE: Final = {
+    "generator-training": "nowhere: records and statement are not signed, so a folder that is set back forgets the charge; the "
+    "same training again is the same draw"
+}
+"""Kind of event -> where its proof lies outside of the owner's folder, for people."""
 _LEAST, _LARGEST = 0.3, 1000.0
 _NEAR: Final = 1e-4  # relative, of the search for sigma
 
