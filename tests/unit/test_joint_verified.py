@@ -13,7 +13,8 @@ from support.releases import random_mixture, random_records, with_joint
 from verticil.shared.core.errors import GateFailed
 from verticil.shared.documents.json_document import parse
 from verticil.shared.numerics.model.joint import WeightedRecords
-from verticil.shared.release import bundle, records
+from verticil.shared.release import records
+from verticil.shared.release.folder import writing
 from verticil.shared.release.formats import joint
 from verticil.shared.release.verification import _check_documents
 from verticil.shared.synthesis.joint_records import joint_codes
@@ -89,15 +90,15 @@ def refusal(folder: Path) -> str:
 
 
 def test_a_whole_release(content, tmp_path):
-    assert refusal(bundle.write_release(tmp_path / "honest", content)) == ""
+    assert refusal(writing.write_release(tmp_path / "honest", content)) == ""
     codes, frame = records.released_records(content.network, content.study, content.n_common)
     other = dataclasses.replace(content, codes=codes, synthetic=frame)
-    said = refusal(bundle.write_release(tmp_path / "other", other))
+    said = refusal(writing.write_release(tmp_path / "other", other))
     assert "the synthetic records were not drawn from the joint model" in said
 
 
 def test_both_files_say_the_same(content, tmp_path):
-    folder = bundle.write_release(tmp_path / "release", content)
+    folder = writing.write_release(tmp_path / "release", content)
     written = (folder / joint.FILE).read_bytes()
     (folder / joint.FILE).write_bytes(written.replace(b"0.", b"0.0", 1))
     assert refusal(folder) == f"{joint.FILE}: it is not the joint model of model.json"
@@ -118,7 +119,7 @@ def test_a_study_of_the_network_has_none(content, tmp_path, monkeypatch):
         content.study, release=dataclasses.replace(content.study.release, sample_from="network")
     )
     planted = dataclasses.replace(content, study=study, effective_digest=canonical.digest(study).hex())
-    assert refusal(bundle.write_release(tmp_path / "release", planted)) == (
+    assert refusal(writing.write_release(tmp_path / "release", planted)) == (
         "model.json: joint: the study's records come from the network"
     )
 
@@ -139,12 +140,12 @@ def test_how_much_records_are_said_to_come_from_each_is_what_is_there(release_co
     for share, text in said.items():
         facts = {"sampled_from": {"joint": share, "network": 1 - share}}
         made = dataclasses.replace(mixed if share else plain, joint_facts=facts)
-        folder = bundle.write_release(tmp_path / text, made)
+        folder = writing.write_release(tmp_path / text, made)
         assert refusal(folder) == ""
         assert text in (folder / "report.html").read_text(encoding="utf-8")
         other = dataclasses.replace(plain if share else mixed, joint_facts=facts)
-        assert "of the joint model" in refusal(bundle.write_release(tmp_path / f"{text}, planted", other))
+        assert "of the joint model" in refusal(writing.write_release(tmp_path / f"{text}, planted", other))
         short = dataclasses.replace(made, joint_facts={"sampled_from": {"joint": share, "network": 1.1 - share}})
-        assert "expected two shares of 1" in refusal(bundle.write_release(tmp_path / f"{text}, short", short))
+        assert "expected two shares of 1" in refusal(writing.write_release(tmp_path / f"{text}, short", short))
     decided = dataclasses.replace(release_content, joint_facts={"sampled_from": {"joint": 0.0, "network": 1.0}})
-    assert "it is not open" in refusal(bundle.write_release(tmp_path / "decided", decided))
+    assert "it is not open" in refusal(writing.write_release(tmp_path / "decided", decided))
