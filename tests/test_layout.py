@@ -524,11 +524,11 @@ REGISTRIES = (
     "shared/verticil/shared/study/peer.py",
     "shared/verticil/shared/study/protocols.py",
     "shared/verticil/shared/release/protocols.py",
-    "party/verticil/party/protocol/node/registry.py",
+    "party/verticil/party/protocol/shipped/registrations.py",
 )
 PAPERS = ("deploy/experiments/verticil/experiments/", "deploy/experiments/verticil/reproduce/")
 """They print a paper's tables of the paper's two models, and carry out no study."""
-MODEL_NAMES = frozenset({"central", "peer"})
+MODEL_NAMES = frozenset({"central", "peer", "masked"})
 
 
 def branches_on_the_model(source: str) -> list[str]:
@@ -562,7 +562,7 @@ def branches_on_the_model(source: str) -> list[str]:
                 bad = is_model(subject) or any(map(names_one, values))
             case ast.Dict(keys=keys):
                 names = {key.value for key in keys if isinstance(key, ast.Constant)}
-                bad = "central" in names or (bool(names) and names <= MODEL_NAMES)
+                bad = "central" in names or names == {"peer"} or (len(names) > 1 and names <= MODEL_NAMES)
             case ast.Subscript(slice=index) | ast.Call(func=ast.Attribute(attr="get"), args=[index, *_]):
                 bad = is_model(index)
             case _:
@@ -589,6 +589,7 @@ def test_nothing_outside_the_registries_branches_on_the_model() -> None:
         "if model is Model.peer:\n    pass",
         'if study.model in ("central", "count"):\n    pass',
         'if name in {"peer"}:\n    pass',
+        'if study.model == "masked":\n    pass',
         'match study.model:\n    case "central":\n        pass',
         'match model:\n    case "peer":\n        pass',
         'TABLE = {"central": 1, "peer": 2}',

@@ -209,6 +209,8 @@ def test_a_restore_ends_a_study_whose_rounds_may_have_begun(
         (record,) = site.state.studies()
     assert record.failure is not None
     assert "restored from a backup" in record.failure.message
+    assert any(rounds_of(clinic, record.digest.hex()))
+    assert rounds_of(tmp_path / "clinic", record.digest.hex()) == []  # no backup holds a message of a round
 
 
 def test_its_rules_are_asked_for(study: Path) -> None:
