@@ -453,7 +453,7 @@ def test_feature_38_a_study_that_changes_while_answers_are_written_is_in_the_bun
         async with at_work(made, tmp_path / "sticks") as ferry:
             digest = await ferry.submit(study(tmp_path))
             await ferry.until(digest, lambda record, _: len(record.approvals) == 2)  # nothing else changes it meanwhile
-            service = ferry.node.carried
+            service = ferry.node.offline
             answer, asked = service.Poll, []
 
             async def poll(identity: Any, request: Any) -> Any:

@@ -507,7 +507,7 @@ async def test_files_that_are_carried_take_no_part_in_a_masked_study_but_may_den
     ):
         entries.add(carried_pb2.CarriedEntry(report=report))
     session = federation.node.session
-    refusals = await replay(InMemoryCoordinator(federation.node.carried, north.identity), entries, session)
+    refusals = await replay(InMemoryCoordinator(federation.node.offline, north.identity), entries, session)
     assert [(item.what, item.error.code) for item in refusals] == [("approval", "STUDY_UNSUPPORTED")]
     assert "its tables are masked" in refusals[0].error.message
     assert (await masked.state(digest))[0] is State.DENIED

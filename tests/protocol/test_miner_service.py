@@ -1011,7 +1011,7 @@ async def test_a_release_that_is_published_while_it_is_put_into_a_bundle_is_left
                 await party.upload(digest, unit)
         north = federation.party("north")
         await north.until(digest, lambda task: bool(task.review_manifest_sha256))
-        service, signature = federation.node.carried, federation.node.store.study(digest).release / "manifest.sig"
+        service, signature = federation.node.offline, federation.node.store.study(digest).release / "manifest.sig"
         coordinator, answer = InMemoryCoordinator(service, north.identity), service.GetRelease
 
         def last(who: Identity, request: common_pb2.GetReleaseRequest) -> AsyncIterator[common_pb2.ReleasePart]:

@@ -22,12 +22,12 @@ from typing import Final
 
 from cryptography import x509
 
-from verticil.miner.airgap.exchange import Exchange
-from verticil.miner.airgap.local_control import LocalControl
+from verticil.miner.airgap import local_control as _local_control  # noqa: F401  # pyright: ignore[reportUnusedImport]  # its task
 from verticil.miner.config import MinerConfig, load_miner
 from verticil.miner.scheduler.learning import SpawnedLearning
 from verticil.miner.service.metrics import miner_gauges
 from verticil.miner.service.node import MinerNode
+from verticil.miner.service.tasks import TASKS
 from verticil.miner.storage.audit import MinerAudit
 from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.core.vitals import Vitals, require_room
@@ -111,7 +111,6 @@ async def run_miner(
     )
     node = MinerNode.open(config, credentials, executor, seed_derived=seed_derived, accept_older=accept_older)
     metrics, refusals, audit = Metrics(), Refusals(), MinerAudit(config.state_directory)
-    desk = Exchange(config, node, audit=audit)
     followed = FollowedCredentials(credentials, config.federation)
     metrics.read(
         functools.partial(
@@ -140,8 +139,10 @@ async def run_miner(
         audit.record("refused", at, who=line.who, detail=line.detail)
 
     async with node, contextlib.AsyncExitStack() as ending:
-        window = asyncio.create_task(LocalControl(desk, config.state_directory).run(), name="window")
-        compiling = asyncio.create_task(executor.compile_first(), name="compiling")
+        beside = {
+            asyncio.create_task(executor.compile_first(), name="compiling"),
+            *(asyncio.create_task(TASKS.named(name)(config, node, audit), name=name) for name in TASKS.names),
+        }
         try:
             ending.callback(_note_knowledge, audit, node)
             look = functools.partial(_note, audit, followed, node)
@@ -157,9 +158,9 @@ async def run_miner(
             _log.info("stopping")
         finally:
             node.changes.close()
-            window.cancel()
-            compiling.cancel()
-            await asyncio.wait({window, compiling})
+            for task in beside:
+                task.cancel()
+            await asyncio.wait(beside)
             await server.stop(grace_seconds=grace_seconds)
 
 

@@ -1,7 +1,7 @@
 """``verticil miner import``, ``export`` and ``close``: files that are carried, and what else the operator has the daemon do.
 
 Promises
-- What a bundle asks for is done by the service that answers calls (`MinerNode.carried`), under the identity of the certificate
+- What a bundle asks for is done by the service that answers calls (`MinerNode.offline`), under the identity of the certificate
   that signed the bundle; access is checked as for a call (`InMemoryCoordinator`). Nothing is done before the whole file is
   verified. What the service refuses is kept for the party's next answer; it stops nothing else.
 - A bundle counts as taken in when the journal names it; a kill or a full disk before leaves what was committed, and importing the
@@ -262,7 +262,7 @@ class Exchange:
     # ---- pieces
 
     def _as(self, identity: Identity) -> InMemoryCoordinator:
-        return InMemoryCoordinator(self._node.carried, identity, federation=self._config.federation.name)
+        return InMemoryCoordinator(self._node.offline, identity, federation=self._config.federation.name)
 
     def _folder(self, party: str) -> Path:
         folder = self._config.state_directory / "carried" / party

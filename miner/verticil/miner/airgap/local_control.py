@@ -27,6 +27,7 @@ from verticil.miner.airgap.exchange import Exchange
 from verticil.miner.config import MinerConfig
 from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
+from verticil.miner.service.tasks import TASKS
 from verticil.miner.storage.audit import MinerAudit
 from verticil.shared.core.errors import Misuse, PeerFault, VerticilError, from_code
 from verticil.shared.documents.json_document import Json
@@ -208,3 +209,11 @@ async def handle_offline(config: MinerConfig, request: ControlRequest) -> Answer
         return await handle(Exchange(config, node, audit=MinerAudit(config.state_directory)), request)
     finally:
         node.close()
+
+
+async def _serve_beside(config: MinerConfig, node: MinerNode, audit: MinerAudit) -> None:
+    """Do in the daemon what commands ask for."""
+    await LocalControl(Exchange(config, node, audit=audit), config.state_directory).run()
+
+
+TASKS.register("carried files", _serve_beside)

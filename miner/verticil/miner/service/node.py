@@ -161,8 +161,8 @@ class MinerNode:
             )
 
         self.coordinator = serving(presence)
-        # The same rules and facts. Leases of its own: a party whose files are carried here is not online.
-        self.carried = serving(Presence(monotonic=monotonic))
+        # The same rules and facts, for calls that come over no line. Leases of its own: who calls so is not online.
+        self.offline = serving(Presence(monotonic=monotonic))
         self.control = Control(
             self.session,
             self.submissions,
