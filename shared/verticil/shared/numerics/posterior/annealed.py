@@ -22,7 +22,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from verticil.shared.core.arrays import Floats, Ints
 from verticil.shared.numerics.posterior import unblinding
@@ -111,7 +110,7 @@ class AnnealedState:
     def probabilities(self, level: int) -> Floats:
         """(chains, graphs), by each chain's estimates up to a level."""
         value = self.at_level(level)[self.kinds].T + self.prior
-        share: Floats = np.exp(value - logsumexp(value, axis=1, keepdims=True))
+        share: Floats = np.exp(value - np.logaddexp.reduce(value, axis=1, keepdims=True))
         return share
 
     def waiting(self) -> tuple[int, tuple[int, ...]]:
@@ -125,7 +124,7 @@ class AnnealedState:
         if level == 0:
             return tuple(range(int(self.kinds.max()) + 1))
         before = self.at_level(level - 1)
-        pooled = logsumexp(before, axis=1) - math.log(before.shape[1])
+        pooled = np.logaddexp.reduce(before, axis=1) - math.log(before.shape[1])
         reach = pooled + 3 * before.std(axis=1)
         return tuple(np.flatnonzero(reach >= pooled.max() - _MARGIN).tolist())
 
@@ -241,7 +240,7 @@ class AnnealedGraphs:
         """
         plain, level = self._plain, state.waiting()[0]
         share, n = state.probabilities(level), plain.kept
-        pooled = logsumexp(state.at_level(level), axis=1)[state.kinds] - math.log(self.chains) + state.prior
+        pooled = np.logaddexp.reduce(state.at_level(level), axis=1)[state.kinds] - math.log(self.chains) + state.prior
         places = np.empty((self.chains, n), dtype=np.int64)
         generators = [np.random.default_rng([state.seed, len(self.levels), c]) for c in range(self.chains)]
         for c, rng in enumerate(generators):

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln
 
 from verticil.shared.core.arrays import Floats, Ints
 
@@ -119,7 +119,7 @@ class _Particles:
             mass = np.broadcast_to(family.pseudo + family.surrogate, (n, *family.surrogate.shape))
             # Gamma(a) = Gamma(a + 1) U^(1/a), in logs: a may be a hundredth
             logs = np.log(rng.standard_gamma(mass + 1)) + np.log(1 - rng.random(mass.shape)) / mass
-            self.logs.append(logs - logsumexp(logs, axis=1 + family.child, keepdims=True))
+            self.logs.append(logs - np.logaddexp.reduce(logs, axis=1 + family.child, keepdims=True))
         self.renew()
 
     def renew(self) -> None:
@@ -283,16 +283,17 @@ def anneal(
     n = chains * particles
     swarm = _Particles(released, channels, families, n, rng)
     evidence = np.full(chains, sum(family.evidence() for family in families))
-    stage, log_weight = np.zeros(chains), np.zeros((chains, particles))
+    stage, log_weight = np.zeros(chains), np.full((chains, particles), -math.log(particles))
     while (stage < 1).any():
         height = swarm.height().reshape(chains, particles)
         for c in range(chains):
-            weight = np.exp(log_weight[c] - logsumexp(log_weight[c]))
+            weight = np.exp(log_weight[c])
             step = _step(height[c], weight, 1 - stage[c])
             stage[c] = 1.0 if step >= 1 - stage[c] else stage[c] + step
-            evidence[c] += logsumexp(step * height[c], b=weight)
             log_weight[c] += step * height[c]
-            log_weight[c] -= logsumexp(log_weight[c])
+            total = np.logaddexp.reduce(log_weight[c])
+            evidence[c] += total
+            log_weight[c] -= total
         weight = np.exp(log_weight)
         few = 1 / (weight**2).sum(axis=1) < _RESAMPLED * particles
         if few.any():
