@@ -6,7 +6,12 @@ weigh, and a bell shape about the mode has too little there.
 
 `by_augmentation`: graph and true counts drawn in turn, in plain numpy, many chains at a time (Tanner & Wong 1987).
 
-Each says how far two halves of its work differ, so that a reference that has not settled is none.
+`by_annealing`: p(Y | G) by the product's `anneal`, with more work than the product gives it; `tests/unit/test_annealing.py` holds
+that to closed forms and to `by_importance`.
+
+Each says how far two halves of its work differ, so that a reference that has not settled is none; importance sampling also
+where the weights of a graph that counts have too long a tail (Vehtari, Simpson, Gelman, Yao & Gabry 2024: k above .7): halves
+can agree there, and both be too small.
 """
 
 from __future__ import annotations
@@ -18,12 +23,15 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from verticil.shared.core.arrays import Floats
+from verticil.shared.numerics.posterior.annealing import AnnealedFamily, anneal
 
 Parents = tuple[int, ...]
 """A mask of parents for each variable."""
 
 _SCALES, _SHARES = (1.0, 0.5, 0.15), (0.5, 0.3, 0.2)
 _BATCH = 4000
+LONG_TAIL = 0.7
+_COUNTS = 0.01  # probability of a graph from which on its weights are looked at
 
 
 def graphs(d: int = 3) -> list[Parents]:
@@ -76,23 +84,98 @@ def by_importance(
     """
     every, rng = graphs(released.ndim), np.random.default_rng(seed)
     true = corrected(released, channels)
-    left = []
-    for v, channel in enumerate(channels):
-        margin = true.sum(axis=tuple(u for u in range(true.ndim) if u != v)) / true.sum()
-        share = (margin[:, None] * channel**2 / np.maximum(margin @ channel, 1e-300)).sum() - 1
-        left.append(share / (len(channel) - 1))
-    known: dict[object, list[float]] = {}
+    left = [_left(true, v, channel) for v, channel in enumerate(channels)]
+    known: dict[object, tuple[float, float, float]] = {}
     for graph in every:
         key = equivalence(graph) if score == "bdeu" else graph
         if key not in known:
-            known[key] = [_evidence(released, channels, graph, score, true, left, draws // 2, rng) for _ in range(2)]
-    halves = np.array([known[equivalence(graph) if score == "bdeu" else graph] for graph in every]).T
+            weights = _weights(released, channels, graph, score, true, left, draws, rng)
+            first, second = (logsumexp(half) - np.log(draws // 2) for half in np.array_split(weights, 2))
+            known[key] = (float(first), float(second), tail_of(weights))
+    *halves, tails = np.array([known[equivalence(graph) if score == "bdeu" else graph] for graph in every]).T
     each = [np.exp(half - logsumexp(half)) for half in halves]
     whole = logsumexp(halves, axis=0)
-    return np.exp(whole - logsumexp(whole)), float(0.5 * np.abs(each[0] - each[1]).sum())
+    probability = np.exp(whole - logsumexp(whole))
+    if tails[probability > _COUNTS].max() > LONG_TAIL:
+        return probability, 1.0
+    return probability, float(0.5 * np.abs(each[0] - each[1]).sum())
 
 
-def _evidence(
+def tail_of(log_weights: Floats) -> float:
+    """The shape k of the generalised Pareto distribution of the largest weights (Zhang & Stephens 2009)."""
+    ranked = np.sort(np.exp(log_weights - log_weights.max()))
+    n = int(min(0.2 * len(ranked), 3 * np.sqrt(len(ranked))))
+    above = ranked[-n:] - ranked[-n - 1]
+    above = above[above > 0]
+    if (n := len(above)) < 5:
+        return 0.0 if np.ptp(ranked) < 1e-12 else np.inf
+    places = 1 - np.sqrt((30 + int(np.sqrt(n))) / (np.arange(30 + int(np.sqrt(n))) + 0.5))
+    rates = 1 / above[-1] + places / (3 * above[int(n / 4 + 0.5) - 1])
+    shapes = np.log1p(-rates[:, None] * above).mean(axis=1)
+    fits = n * (np.log(-rates / shapes) - shapes - 1)
+    share = np.exp(fits - logsumexp(fits))
+    return float((n * np.log1p(-float(share @ rates) * above).mean() + 5) / (n + 10))
+
+
+def by_annealing(released: Floats, channels: Sequence[Floats], score: str, *, seed: int) -> tuple[Floats, float]:
+    """The same by annealing with two chains, at two efforts; what it says of itself is the most that either pair differs by."""
+    every, true = graphs(released.ndim), corrected(released, channels)
+    left = [_left(true, v, channel) for v, channel in enumerate(channels)]
+    names = [equivalence(graph) if score == "bdeu" else graph for graph in every]
+    found = {name: (np.zeros(2), np.zeros(2)) for name in names}
+    waiting = dict(zip(names, every, strict=True))
+    for level, (particles, sweeps) in enumerate(((50, 1), (100, 3), (200, 5))):
+        for name, graph in waiting.items():
+            families = _families(graph, true, left, score)
+            made = anneal(
+                released,
+                channels,
+                families,
+                chains=2,
+                particles=particles,
+                sweeps=sweeps,
+                rng=np.random.default_rng([seed, level]),
+            )
+            found[name] = (found[name][1], made.evidence)
+        best = max(value[1].mean() for value in found.values())
+        waiting = {
+            name: graph
+            for name, graph in waiting.items()
+            if found[name][1].max() + 3 * abs(float(np.diff(found[name][1])[0])) > best - 9
+        }
+    for name in found.keys() - waiting.keys():
+        found[name] = (found[name][1], found[name][1])
+    before, now = (np.array([found[name][place] for name in names]) for place in (0, 1))
+    each = [np.exp(value - logsumexp(value)) for value in (*now.T, logsumexp(now, axis=1), logsumexp(before, axis=1))]
+    apart = max(0.5 * np.abs(a - b).sum() for a, b in (each[:2], each[2:]))
+    return each[2], float(apart)
+
+
+def _left(true: Floats, v: int, channel: Floats) -> float:
+    """What the randomization leaves of a column's contrasts."""
+    margin = true.sum(axis=tuple(u for u in range(true.ndim) if u != v)) / true.sum()
+    share = (margin[:, None] * channel**2 / np.maximum(margin @ channel, 1e-300)).sum() - 1
+    return float(share / (len(channel) - 1))
+
+
+def _families(graph: Parents, true: Floats, left: Sequence[float], score: str) -> list[AnnealedFamily]:
+    made: list[AnnealedFamily] = []
+    for v, mask in enumerate(graph):
+        members = [u for u in range(true.ndim) if mask >> u & 1 or u == v]
+        table = true.sum(axis=tuple(u for u in range(true.ndim) if u not in members), keepdims=True)
+        surrogate = np.prod([left[u] for u in members]) * table
+        made.append(
+            AnnealedFamily(
+                child=v,
+                parents=tuple(u for u in members if u != v),
+                pseudo=1 / table.size if score == "bdeu" else 1.0,
+                surrogate=surrogate,
+            )
+        )
+    return made
+
+
+def _weights(
     released: Floats,
     channels: Sequence[Floats],
     graph: Parents,
@@ -101,7 +184,8 @@ def _evidence(
     left: Sequence[float],
     draws: int,
     rng: np.random.Generator,
-) -> float:
+) -> Floats:
+    """The logarithms of the weights of some draws."""
     d, parts = released.ndim, []
     for start in range(0, draws, _BATCH):
         m = min(_BATCH, draws - start)
@@ -124,7 +208,7 @@ def _evidence(
             log_shares += theta[(slice(None), *(slice(None) if u in members else None for u in range(d)))]
         likelihood = (np.log(np.maximum(_pushed(np.exp(log_shares), channels), 1e-300)) * released).reshape(m, -1)
         parts.append(likelihood.sum(axis=1) + log_prior - logsumexp(log_q, axis=0, b=np.array(_SHARES)[:, None]))
-    return float(logsumexp(np.concatenate(parts)) - np.log(draws))
+    return np.concatenate(parts)
 
 
 def _dirichlet(mass: Floats, theta: Floats) -> Floats:

@@ -30,6 +30,7 @@ from verticil.miner.learning.search.protocol import (
     run_search,
 )
 from verticil.shared.numerics.model.constraints import Constraints
+from verticil.shared.numerics.posterior.annealed import AnnealedGraphs, can_be_annealed
 from verticil.shared.numerics.posterior.chains import Chains, Checkpoint
 from verticil.shared.numerics.posterior.influence import edges_moved, most_moved
 from verticil.shared.numerics.posterior.parent_sets import ParentSets, parent_sets
@@ -85,8 +86,9 @@ def sampled_graphs(
 ) -> Sampled:
     """Sample graphs, and find their consensus.
 
-    Randomized columns whose joint table is small are sampled together with their true counts (`posterior.released`), others by
-    the scores of all sets of parents.
+    Of few randomized columns the released counts are given: where graphs are few, too, each graph's probability is estimated
+    (`posterior.annealed`), else graphs are sampled together with true counts (`posterior.released`). Others are sampled by the
+    scores of all sets of parents.
 
     Args:
         scores: of families.
@@ -113,10 +115,16 @@ def sampled_graphs(
     else:
         sets = sets_of(None, problem, pairs, study, interruption)
         laid_out = released_counts(*joint, sets, local_score(study.structure.score))
-        together = ReleasedChains(
-            chains=rule.chains, steps=rule.steps, threads=_threads(), discarded=rule.burn_in, thinning=rule.thinning
-        )
-        drawn = run_chains(together, laid_out, seed, progress, interruption)
+        if can_be_annealed(sets, len(laid_out.released)):
+            annealed = AnnealedGraphs(
+                chains=rule.chains, steps=rule.steps, discarded=rule.burn_in, thinning=rule.thinning
+            )
+            drawn = run_chains(annealed, laid_out, seed, progress, interruption)
+        else:
+            together = ReleasedChains(
+                chains=rule.chains, steps=rule.steps, threads=_threads(), discarded=rule.burn_in, thinning=rule.thinning
+            )
+            drawn = run_chains(together, laid_out, seed, progress, interruption)
         sample = drawn.sample
         moved = edges_moved(sample.edge_probability, sets)
     result = consensus(sample, problem, seed=study.structure.seed)

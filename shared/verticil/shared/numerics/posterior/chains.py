@@ -250,8 +250,8 @@ class Chains:
         """Return how many graphs of each chain are kept after so many steps."""
         return max((done - self.burn_in) // self.every, 0)
 
-    def sample_of(self, kept: Sequence[Kept], n_variables: int, done: int) -> GraphSample:
-        """Return the graphs that were kept in so many steps, chain by chain.
+    def sample_of(self, kept: Sequence[Kept], n_variables: int, done: int, *, change: float = 0.0) -> GraphSample:
+        """Return the graphs that were kept in so many steps, chain by chain; `change`: see `GraphSample`.
 
         Raises:
             ValueError: there are fewer than four of each chain.
@@ -264,6 +264,7 @@ class Chains:
             steps=done,
             burn_in=self.burn_in,
             every=self.every,
+            change=change,
         )
 
     def _tables(self, sets: ParentSets) -> Tables:

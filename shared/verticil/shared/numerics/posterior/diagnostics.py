@@ -33,7 +33,7 @@ class Diagnostics:
     Attributes:
         r_hat: the largest R-hat of the graphs' log weight and of the links that are least sure; 1 where nothing varies, infinite
             where only chains differ.
-        edge_difference: the largest difference of an edge's share in one chain from its share in all.
+        edge_difference: the largest difference of an edge's share in one chain from its share in all, or since less effort.
         effective_size: the smallest bulk size of the same, graphs.
         tail_size: the tail size of the log weight, graphs.
         agree: whether `r_hat` is at most `MOST_R_HAT` and `edge_difference` below `MOST_DIFFERENCE`, of at least two chains.

@@ -37,6 +37,7 @@ class GraphSample:
         steps: steps of each chain, those before the first graph among them.
         burn_in: steps of each chain before its first graph.
         every: steps from one graph to the next.
+        change: how much more effort has changed an edge's probability, at most; it counts as a difference between chains.
         diagnostics: whether the chains agree.
         edge_probability: (d, d), ``[parent, child]``, the share of the graphs that have the edge.
         edge_error: (d, d), the Monte-Carlo standard error of it, from the means of parts of the chains.
@@ -52,6 +53,7 @@ class GraphSample:
     steps: int
     burn_in: int
     every: int
+    change: float = 0.0
     diagnostics: Diagnostics = field(init=False)
     edge_probability: Floats = field(init=False)
     edge_error: Floats = field(init=False)
@@ -81,7 +83,7 @@ class GraphSample:
         within = means.reshape(-1, d, d).var(axis=0, ddof=1) / (chains * batches)
         between = shares.var(axis=0, ddof=1) / chains if chains > 1 else np.zeros((d, d))
         traces = self.log_weight.reshape(chains, n)
-        difference = float(np.abs(shares - probability).max())
+        difference = max(float(np.abs(shares - probability).max()), self.change)
         followed = [traces, *_least_sure(by_chain, probability + probability.T)]
         r_hat = max(map(rank_r_hat, followed))
         derived = {

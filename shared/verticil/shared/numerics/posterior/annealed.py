@@ -1,0 +1,330 @@
+"""Graphs of few variables drawn by how probable each makes the released counts (`annealing`), with true counts.
+
+Graphs that say the same about independence are alike under BDeu (Heckerman, Geiger & Chickering 1995): one of a class is
+annealed. Effort grows from level to level (`_LEVELS`); a class goes on to the next one unless it is too improbable to count: its
+estimates, raised by three times what they differ by between chains, lie `_MARGIN` nats below the best. Too little effort makes
+an estimate too small, and how much so shows in the next level. It ends where no edge's probability has changed by more
+than `_SETTLED` since the level before, nor differs by more between chains, or where the work of `steps` is done.
+
+Each chain draws graphs by its own estimates, all with the same number of steps. So chains that do not agree show what the
+estimates leave open, and the change since the level before counts as such a difference (`Diagnostics.edge_difference`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verticil.shared.core.arrays import Floats, Ints
+from verticil.shared.numerics.posterior import unblinding
+from verticil.shared.numerics.posterior.annealing import AnnealedFamily, anneal
+from verticil.shared.numerics.posterior.chains import Chains, Checkpoint
+from verticil.shared.numerics.posterior.exact import acyclic, edges_of
+from verticil.shared.numerics.posterior.parent_sets import Masks, ParentSets
+from verticil.shared.numerics.posterior.released import Released, ReleasedSample
+
+MOST_GRAPHS: Final = 25
+"""All of three variables."""
+LEAST_CELLS: Final = 25
+"""Of the joint table: of smaller ones chains over graphs and true counts (`released`) are right and take fewer seconds."""
+MOST_CELLS: Final = 128
+"""Of the joint table: three variables of five categories."""
+_LEVELS: Final = ((25, 1), (100, 1), (100, 4), (200, 8), (400, 16))
+"""Particles of each chain, and sweeps between two stages."""
+_MARGIN: Final = 7.0
+_SETTLED: Final = 0.02
+_WORK: Final = 40_000.0
+"""Cells that moves may look at for each step of a study: 20,000 steps are about half a minute."""
+_BESIDE: Final = 33  # cells that a move's other work is worth
+_DRAWN: Final = 1000
+_MOST_DRAWN: Final = 2**24  # cells of true counts that are kept
+
+
+def can_be_annealed(sets: ParentSets, cells: int) -> bool:
+    """Whether graphs are few, and the joint table of all columns is neither tiny nor large."""
+    if not LEAST_CELLS <= cells <= MOST_CELLS or math.prod(np.diff(sets.starts).tolist()) > MOST_GRAPHS**2:
+        return False
+    return len(list(itertools.islice(_graphs(sets), MOST_GRAPHS + 1))) <= MOST_GRAPHS
+
+
+def _graphs(sets: ParentSets) -> Iterator[tuple[int, ...]]:
+    return acyclic([sorted(sets.of(v)[0].tolist()) for v in range(sets.n_variables)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Estimate:
+    """One class of graphs, annealed at one level.
+
+    Attributes:
+        kind: which class.
+        level: which level.
+        evidence: (chains,) nats.
+        work: cells that its moves looked at.
+    """
+
+    kind: int
+    level: int
+    evidence: Floats
+    work: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AnnealedState:
+    """What is annealed so far. Its arrays are never written again.
+
+    Attributes:
+        problem: what is sampled.
+        seed: the seed.
+        graphs: (graphs, d), uint64, all that the sets can make.
+        prior: (graphs,) the logarithm of each one's prior.
+        kinds: (graphs,): the class of each.
+        estimates: in the order in which they were made.
+        true: (classes, chains, q, C), int32: true counts given the released ones and a graph of each class.
+    """
+
+    problem: Released
+    seed: int
+    graphs: Masks
+    prior: Floats
+    kinds: Ints
+    estimates: tuple[Estimate, ...]
+    true: NDArray[np.int32]
+
+    def at_level(self, level: int) -> Floats:
+        """(classes, chains): the newest estimates up to a level."""
+        n = int(self.kinds.max()) + 1
+        newest = np.full((n, self.true.shape[1]), -np.inf)
+        for each in self.estimates:
+            if each.level <= level:
+                newest[each.kind] = each.evidence
+        return newest
+
+    def probabilities(self, level: int) -> Floats:
+        """(chains, graphs), by each chain's estimates up to a level."""
+        value = self.at_level(level)[self.kinds].T + self.prior
+        share: Floats = np.exp(value - np.logaddexp.reduce(value, axis=1, keepdims=True))
+        return share
+
+    def waiting(self) -> tuple[int, tuple[int, ...]]:
+        """The level of the newest estimate, and the classes that are still to be annealed at it."""
+        level = self.estimates[-1].level if self.estimates else 0
+        done = {each.kind for each in self.estimates if each.level == level}
+        return level, tuple(kind for kind in self.worth_it(level) if kind not in done)
+
+    def worth_it(self, level: int) -> tuple[int, ...]:
+        """The classes that count at a level."""
+        if level == 0:
+            return tuple(range(int(self.kinds.max()) + 1))
+        before = self.at_level(level - 1)
+        pooled = np.logaddexp.reduce(before, axis=1) - math.log(before.shape[1])
+        reach = pooled + 3 * before.std(axis=1)
+        return tuple(np.flatnonzero(reach >= pooled.max() - _MARGIN).tolist())
+
+    def change(self, level: int) -> float:
+        """How much an edge's probability has changed since the level before, at most; 1 at the first."""
+        if level == 0:
+            return 1.0
+        edges = edges_of(self.graphs).reshape(len(self.graphs), -1)
+        now, before = (self.probabilities(each).mean(axis=0) @ edges for each in (level, level - 1))
+        return float(np.abs(now - before).max())
+
+    def apart(self, level: int) -> float:
+        """How much an edge's probability by a chain differs from that by all, at most."""
+        each = self.probabilities(level) @ edges_of(self.graphs).reshape(len(self.graphs), -1)
+        return float(np.abs(each - each.mean(axis=0)).max())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnealedGraphs:
+    """How graphs are sampled; the methods are those of `chains.Chains`, for `Released` counts.
+
+    Attributes:
+        chains: how many.
+        steps: how much work there may be, in the steps of other chains.
+        discarded, thinning: as of `chains.Chains`; they say how many graphs are kept.
+    """
+
+    chains: int = 4
+    steps: int = 20_000
+    discarded: int | None = None
+    thinning: int | None = None
+    levels: tuple[tuple[int, int], ...] = field(default=_LEVELS, repr=False)
+
+    @property
+    def _plain(self) -> Chains:
+        return Chains(chains=self.chains, steps=self.steps, discarded=self.discarded, thinning=self.thinning)
+
+    def start(self, problem: Released, seed: int) -> AnnealedState:
+        """The graphs, and no estimate of any."""
+        sets = problem.layout.sets
+        graphs = np.array(list(_graphs(sets)), dtype=np.uint64)
+        weight = [dict(zip(*(array.tolist() for array in sets.of(v)), strict=True)) for v in range(sets.n_variables)]
+        prior = np.array([sum(weight[v][mask] for v, mask in enumerate(graph)) for graph in graphs.tolist()])
+        alike = problem.layout.score == "bdeu"
+        known: dict[object, int] = {}
+        kinds = [known.setdefault(_said_by(graph) if alike else tuple(graph), len(known)) for graph in graphs.tolist()]
+        cells = len(problem.released)
+        q = max(min(_DRAWN // self.chains, _MOST_DRAWN // (len(known) * self.chains * cells)), 4)
+        return AnnealedState(
+            problem=problem,
+            seed=seed,
+            graphs=graphs,
+            prior=prior,
+            kinds=np.array(kinds, dtype=np.int64),
+            estimates=(),
+            true=np.zeros((len(known), self.chains, q, cells), dtype=np.int32),
+        )
+
+    def step(self, state: AnnealedState) -> AnnealedState:
+        """One class of graphs at one level."""
+        level, waiting = state.waiting()
+        if not waiting:
+            level += 1
+            waiting = state.worth_it(level)
+        kind, problem = waiting[0], state.problem
+        rng = np.random.default_rng([state.seed, level, kind])
+        particles, sweeps = self.levels[level]
+        shape, d = tuple(problem.layout.n_states.tolist()), len(problem.layout.n_states)
+        families = _families(problem, state.graphs[state.kinds == kind][0].tolist())
+        made = anneal(
+            problem.released.reshape(shape).astype(np.float64),
+            [problem.channels[v, : shape[v], : shape[v]] for v in range(d)],
+            families,
+            chains=self.chains,
+            particles=particles,
+            sweeps=sweeps,
+            rng=rng,
+        )
+        true = state.true.copy()
+        stream = rng.integers(0, 2**63, size=1, dtype=np.uint64)
+        n_states, drawn = problem.layout.n_states, np.zeros(len(problem.released), dtype=np.int64)
+        for c in range(self.chains):
+            for i, p in enumerate(rng.choice(np.arange(particles), size=true.shape[2], p=made.weight[c]).tolist()):
+                unblinding.share_out(problem.released, made.shares[c, p], n_states, problem.channels, stream, drawn)
+                true[kind, c, i] = drawn
+        work = made.moves * self.chains * particles * (len(problem.released) + _BESIDE)
+        new = Estimate(kind=kind, level=level, evidence=made.evidence, work=float(work))
+        return dataclasses.replace(state, estimates=(*state.estimates, new), true=true)
+
+    def progress(self, state: AnnealedState) -> float:
+        """Share of the work that is done; 1 where it is enough."""
+        level, waiting = state.waiting()
+        done = sum(each.work for each in state.estimates)
+        if not waiting:
+            settled = level > 0 and max(state.change(level), state.apart(level)) <= _SETTLED
+            if settled or level + 1 == len(self.levels) or done + self._ahead(state, level) > _WORK * self.steps:
+                return 1.0
+        return min(done / (_WORK * self.steps), 0.99)
+
+    def _ahead(self, state: AnnealedState, level: int) -> float:
+        """The work of the next level; the second one is always done."""
+        if level == 0:
+            return -math.inf
+        effort = [particles * sweeps for particles, sweeps in self.levels]
+        last = {each.kind: each.work / effort[each.level] for each in state.estimates}
+        return sum(last[kind] for kind in state.worth_it(level + 1)) * effort[level + 1]
+
+    def result(self, state: AnnealedState) -> ReleasedSample:
+        """Graphs drawn by the estimates so far, and true counts with some of them. The log weight is that of the graph.
+
+        Raises:
+            ValueError: fewer than four of each chain are kept.
+        """
+        plain, level = self._plain, state.waiting()[0]
+        share, n = state.probabilities(level), plain.kept
+        pooled = np.logaddexp.reduce(state.at_level(level), axis=1)[state.kinds] - math.log(self.chains) + state.prior
+        places = np.empty((self.chains, n), dtype=np.int64)
+        generators = [np.random.default_rng([state.seed, len(self.levels), c]) for c in range(self.chains)]
+        for c, rng in enumerate(generators):
+            places[c] = rng.choice(len(state.graphs), size=n, p=share[c])
+        sample = plain.sample_of(
+            [(state.graphs[places], pooled[places])],
+            state.graphs.shape[1],
+            self.steps,
+            change=state.change(level),
+        )
+        apart = max(math.ceil(n * self.chains / max(_DRAWN, 2 * self.chains)), 1)
+        numbers = np.arange(apart - 1, n, apart)
+        shape = tuple(state.problem.layout.n_states.tolist())
+        true = np.stack(
+            [
+                state.true[state.kinds[places[c, numbers]], c, rng.integers(0, state.true.shape[2], len(numbers))]
+                for c, rng in enumerate(generators)
+            ]
+        )
+        draws = np.arange(self.chains)[:, None] * n + numbers
+        return ReleasedSample(sample=sample, draws=draws.reshape(-1), true=true.reshape(-1, *shape))
+
+    def checkpoint(self, state: AnnealedState) -> Checkpoint:
+        """The state as arrays; ``search`` says which settings and which counts it is of."""
+        made = state.estimates
+        return {
+            "search": np.frombuffer(self._mark(state.problem), dtype=np.uint8),
+            "seed": np.array(state.seed),
+            "kinds": np.array([each.kind for each in made], dtype=np.int64),
+            "levels": np.array([each.level for each in made], dtype=np.int64),
+            "evidence": np.array([each.evidence for each in made]).reshape(-1, self.chains),
+            "work": np.array([each.work for each in made], dtype=np.float64),
+            "true": state.true,
+        }
+
+    def resume(self, problem: Released, checkpoint: Checkpoint) -> AnnealedState:
+        """The state that a checkpoint was made of.
+
+        Raises:
+            ValueError: it is of other settings or other counts, or incomplete.
+        """
+        names = ("search", "seed", "kinds", "levels", "evidence", "work", "true")
+        if missing := [name for name in names if name not in checkpoint]:
+            raise ValueError(f"the checkpoint lacks {', '.join(missing)}")
+        if checkpoint["search"].tobytes() != self._mark(problem):
+            raise ValueError("the checkpoint is of other settings or other counts")
+        rows = zip(*(checkpoint[name] for name in ("kinds", "levels", "evidence", "work")), strict=True)
+        return dataclasses.replace(
+            self.start(problem, int(checkpoint["seed"].astype(np.int64))),
+            estimates=tuple(
+                Estimate(kind=int(kind), level=int(level), evidence=evidence.astype(np.float64), work=float(work))
+                for kind, level, evidence, work in rows
+            ),
+            true=checkpoint["true"].astype(np.int32),
+        )
+
+    def _mark(self, problem: Released) -> bytes:
+        return hashlib.sha256(repr(self).encode() + problem.digest()).digest()
+
+
+def _families(problem: Released, graph: list[int]) -> list[AnnealedFamily]:
+    """The families of a graph, with the surrogate counts of the chains."""
+    layout = problem.layout
+    sets, shape = layout.sets, layout.n_states.tolist()
+    made: list[AnnealedFamily] = []
+    for v, mask in enumerate(graph):
+        place = int(sets.starts[v]) + sets.of(v)[0].tolist().index(mask)
+        key = int(layout.whole[place])
+        members = layout.members[layout.spans[key] : layout.spans[key + 1]].tolist()
+        table = problem.surrogate[layout.places[key] : layout.places[key + 1]]
+        made.append(
+            AnnealedFamily(
+                child=v,
+                parents=tuple(u for u in members if u != v),
+                pseudo=float(layout.pseudo[place]),
+                surrogate=table.reshape([k if u in members else 1 for u, k in enumerate(shape)]),
+            )
+        )
+    return made
+
+
+def _said_by(graph: list[int]) -> object:
+    """Links and colliders: graphs that share both say the same about independence (Verma & Pearl 1990)."""
+    parents = [[u for u in range(len(graph)) if mask >> u & 1] for mask in graph]
+    links = frozenset((min(u, v), max(u, v)) for v, own in enumerate(parents) for u in own)
+    pairs = ((v, pair) for v, own in enumerate(parents) for pair in itertools.combinations(own, 2))
+    return links, frozenset((v, pair) for v, pair in pairs if pair not in links)
