@@ -30,10 +30,9 @@ from verticil.miner.rules.rounds import Sealing
 from verticil.miner.scheduler.learning import InlineLearning
 from verticil.miner.service.node import MinerNode
 from verticil.party import daemon
-from verticil.party.operator import backup
 from verticil.party.config import load_party
 from verticil.party.dataset.perturb import codebook_digest, perturb_numpy, record_tags, unit_key
-from verticil.party.operator import reports
+from verticil.party.operator import backup, reports
 from verticil.party.policy.ledger import Ledger
 from verticil.party.protocol.between import context
 from verticil.party.protocol.masked.round_charge import PARTIES, ROWS
