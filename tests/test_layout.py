@@ -743,13 +743,13 @@ def package_of(module: str, packages: Collection[str]) -> str:
 def imported_packages(project: Imports) -> dict[str, set[str]]:
     """Package -> packages whose modules its own import: at the top, in a function, or for types alone."""
     packages = {parent for module in project for parent in [module.rpartition(".")[0]] if parent in project}
-    found: dict[str, set[str]] = {}
+    imported: dict[str, set[str]] = {}
     for module, targets in project.items():
         real = {target for target in targets if target in project and target not in ROOTS}
         nearest = {target for target in real if not any(other.startswith(target + ".") for other in real)}
         own = package_of(module, packages)
-        found.setdefault(own, set()).update({package_of(target, packages) for target in nearest} - {own})
-    return found
+        imported.setdefault(own, set()).update({package_of(target, packages) for target in nearest} - {own})
+    return imported
 
 
 def test_no_pair_of_packages_below_a_room_imports_each_other(project: dict[str, frozenset[str]]) -> None:

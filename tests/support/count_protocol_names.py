@@ -79,18 +79,18 @@ def reasons(source: str, protocol: ProtocolNames) -> Iterator[str]:
                     whole = f"{module}.{item.name}"
                     if protocol.owns(module) or protocol.owns(whole) or item.name in protocol.questions:
                         yield f"line {node.lineno}: imports {whole}"
-            case ast.Attribute(value=ast.Call() | ast.Name(id="protocol"), attr=asked):
-                if asked in protocol.questions:
-                    yield f"line {node.lineno}: asks .{asked}"
+            case ast.Attribute(value=ast.Call() | ast.Name(id="protocol"), attr=attribute):
+                if attribute in protocol.questions:
+                    yield f"line {node.lineno}: asks .{attribute}"
             case ast.Compare(left=left, comparators=others):
                 if any(_is_name(side, protocol.name) for side in (left, *others)):
                     yield f"line {node.lineno}: compares with '{protocol.name}'"
             case ast.MatchValue(value=value):
                 if _is_name(value, protocol.name):
                     yield f"line {node.lineno}: matches '{protocol.name}'"
-            case ast.Call(func=ast.Name(id=called) | ast.Attribute(attr=called), args=[first, *_]):
-                if called in {"register", "register_release", "named"} and _is_name(first, protocol.name):
-                    yield f"line {node.lineno}: {called}('{protocol.name}')"
+            case ast.Call(func=ast.Name(id=function) | ast.Attribute(attr=function), args=[first, *_]):
+                if function in {"register", "register_release", "named"} and _is_name(first, protocol.name):
+                    yield f"line {node.lineno}: {function}('{protocol.name}')"
             case _:
                 pass
 
@@ -122,7 +122,7 @@ def files_that_name(protocol: ProtocolNames, modules: Mapping[str, str]) -> dict
     outside = {
         module: list(reasons(source, protocol)) for module, source in modules.items() if not protocol.owns(module)
     }
-    return {module: found for module, found in outside.items() if found}
+    return {module: places for module, places in outside.items() if places}
 
 
 def main() -> None:
@@ -131,8 +131,8 @@ def main() -> None:
     for protocol in (MODEL_ONE, MODEL_THREE):
         files = files_that_name(protocol, modules)
         print(f"{protocol.name}: {len(files)} files outside of its packages")
-        for module, found in files.items():
-            print(f"  {module}: {'; '.join(found)}")
+        for module, places in files.items():
+            print(f"  {module}: {'; '.join(places)}")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.blank_protocol.release import BlankRelease
-from support.blank_protocol.rounds import FOLDER, BlankRoundsOpen, after_restore, discard, files_of
+from support.blank_protocol.rounds import FOLDER, OpenRounds, after_restore, discard, files_of
 from support.blank_protocol.run import BlankStudy
 from support.blank_protocol.study import KIND, NAME, Blank
 from verticil.party.protocol.node.registry import PartyProtocol, ProtocolFolder
@@ -25,7 +25,7 @@ def register_all() -> None:
             between_parties=BlankStudy,
             reconciler=Reconciler(evidence={KIND.name: "nobody keeps a proof of it"}),
             serves={"GetPseudonyms", "ListMasked", "GetMasked", "GetParameters", "GetSignature"},
-            rounds=BlankRoundsOpen,
+            rounds=OpenRounds,
             folder=ProtocolFolder(name=FOLDER, files=files_of, discard=discard, after_restore=after_restore),
         ),
     )

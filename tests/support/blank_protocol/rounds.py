@@ -79,7 +79,7 @@ class StudyMessages:
         return [*whole, False].index(False)
 
 
-class BlankRoundsOpen(MessageRounds):
+class OpenRounds(MessageRounds):
     """The rounds that peers may ask for, by effective digest."""
 
     def __init__(self) -> None:

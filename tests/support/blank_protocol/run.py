@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from support.blank_protocol.plan import BlankFacts, Step, plan
 from support.blank_protocol.release import STATEMENT_BYTES, Taken, assemble, read_statement
-from support.blank_protocol.rounds import FOLDER, BlankRoundsOpen, StudyMessages, content, discard, files_of
+from support.blank_protocol.rounds import FOLDER, OpenRounds, StudyMessages, content, discard, files_of
 from support.blank_protocol.study import NAME, planned_event
 from verticil.party.protocol.between.artifact_store import Kind
 from verticil.party.protocol.between.context import PeerStudyContext
@@ -39,11 +39,11 @@ class BlankStudy(BetweenStudy[BlankFacts]):
         rounds = 0
         if common.common and not record.failure and self.node.me in common.statements:
             messages = self._messages()
-            self.between.rounds_of(BlankRoundsOpen).open(record.task.effective_digest, messages)
+            self.between.rounds_of(OpenRounds).open(record.task.effective_digest, messages)
             rounds = messages.whole_rounds(common.parties)
-        known = {field.name: getattr(common, field.name) for field in fields(common)}
-        left = common.leftovers or bool(files_of(state_directory, self.digest))
-        return BlankFacts(**{**known, "leftovers": left}, rounds=rounds)
+        facts = {field.name: getattr(common, field.name) for field in fields(common)}
+        has_leftovers = common.leftovers or bool(files_of(state_directory, self.digest))
+        return BlankFacts(**{**facts, "leftovers": has_leftovers}, rounds=rounds)
 
     def next_step(self, facts: BlankFacts) -> Plan:
         """See `BetweenStudy.next_step`."""
@@ -87,8 +87,8 @@ class BlankStudy(BetweenStudy[BlankFacts]):
             signed = context.node.signing_key.sign(encode(statement)).SerializeToString(deterministic=True)
             basis = hashlib.sha256(context.effective_digest + common_sha256).digest()
             noise = hashlib.sha256(NAME.encode()).digest()
-            drawn = statistics(context, holding, planned.event, basis=basis, noise=noise)
-            store_shared(context, drawn, kind=Kind.STATEMENT, name=context.me, content=signed, recipient=EVERYONE)
+            releases = statistics(context, holding, planned.event, basis=basis, noise=noise)
+            store_shared(context, releases, kind=Kind.STATEMENT, name=context.me, content=signed, recipient=EVERYONE)
 
         await context.node.heavily(charge)
 
@@ -103,9 +103,9 @@ class BlankStudy(BetweenStudy[BlankFacts]):
 
 async def _fetch(context: PeerStudyContext, messages: StudyMessages, number: int, name: str) -> None:
     """Get a peer's message of a round, and keep it when it is the one that the protocol has there."""
-    asked = peer_pb2.ListMaskedRequest(effective_digest=context.effective_digest, have=range(number - 1))
+    request = peer_pb2.ListMaskedRequest(effective_digest=context.effective_digest, have=range(number - 1))
     what, index = f"its message of round {number}", number - 1
-    reply = await context.peers.ask(name, lambda peer: peer.list_masked(asked), what=what)
+    reply = await context.peers.ask(name, lambda peer: peer.list_masked(request), what=what)
     if index not in reply.index:
         raise WaitedForError(f"waiting for '{name}': {what}")
 
