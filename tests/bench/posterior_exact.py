@@ -95,7 +95,9 @@ def measure(cell: dict[str, object], steps: int, draws: int, sweeps: int) -> dic
         exact, apart, way = plain(counts, score), 0.0, "sum"
     else:
         way = "importance"
-        exact, apart = by_importance(counts, channels, score, draws=draws if k < 5 else draws // 10, seed=1)
+        exact, apart = by_importance(
+            counts, channels, score, draws=draws if k < 5 else draws // 10, seed=1, by_tails=True
+        )
         if apart > SURE and d == 3:
             other = by_annealing(counts, channels, score, seed=1)
             if other[1] < apart:

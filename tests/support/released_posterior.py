@@ -7,11 +7,11 @@ weigh, and a bell shape about the mode has too little there.
 `by_augmentation`: graph and true counts drawn in turn, in plain numpy, many chains at a time (Tanner & Wong 1987).
 
 `by_annealing`: p(Y | G) by the product's `anneal`, with other efforts and seeds, until two efforts agree;
-`tests/unit/test_annealing.py` holds that to closed forms and to `by_importance`.
+`tests/unit/test_annealing.py` holds that to closed forms and to `by_augmentation`.
 
-Each says how far two halves of its work differ, so that a reference that has not settled is none; importance sampling also
-where the weights of a graph that counts have too long a tail (Vehtari, Simpson, Gelman, Yao & Gabry 2024: k above .7): halves
-can agree there, and both be too small.
+Each says how far two halves of its work differ, so that a reference that has not settled is none. Importance sampling, if it is
+asked, is none either where the weights of a graph that counts have too long a tail (Vehtari, Simpson, Gelman, Yao & Gabry 2024:
+k above .7): halves can agree there, and both be too small.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def corrected(released: Floats, channels: Sequence[Floats]) -> Floats:
 
 
 def by_importance(
-    released: Floats, channels: Sequence[Floats], score: str, *, draws: int, seed: int
+    released: Floats, channels: Sequence[Floats], score: str, *, draws: int, seed: int, by_tails: bool = False
 ) -> tuple[Floats, float]:
     """The probability of each graph of `graphs`, and the total variation between the two halves of the draws.
 
@@ -82,6 +82,7 @@ def by_importance(
         score: ``bdeu`` or ``dirichlet``; graphs are alike before any data.
         draws: of each graph; with BDeu of each class of graphs that say the same.
         seed: of the proposals.
+        by_tails: where the weights of a graph that counts have a long tail, the second value is 1.
     """
     every, rng = graphs(released.ndim), np.random.default_rng(seed)
     true = corrected(released, channels)
@@ -97,7 +98,7 @@ def by_importance(
     each = [np.exp(half - logsumexp(half)) for half in halves]
     whole = logsumexp(halves, axis=0)
     probability = np.exp(whole - logsumexp(whole))
-    if tails[probability > _COUNTS].max() > LONG_TAIL:
+    if by_tails and tails[probability > _COUNTS].max() > LONG_TAIL:
         return probability, 1.0
     return probability, float(0.5 * np.abs(each[0] - each[1]).sum())
 
