@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from support.released_posterior import by_importance, graphs
+from support.released_posterior import by_augmentation, graphs
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.estimation.design import ColumnUnit, as_design, family_design
 from verticil.shared.numerics.posterior.parent_sets import ParentSets, parent_sets
@@ -80,7 +80,7 @@ def test_graphs_have_their_probability_and_a_run_that_goes_on_leaves_the_same() 
     assert (drawn.true.sum(axis=(1, 2, 3)) == COUNTS.sum()).all()
     sample = drawn.sample
     assert np.array_equal(sample.parents, repeated.sample.parents)
-    exact, apart = by_importance(COUNTS.astype(float), [CHANNEL.probabilities] * 3, "bdeu", draws=20_000, seed=1)
+    exact, apart = by_augmentation(COUNTS.astype(float), [CHANNEL.probabilities] * 3, "bdeu", sweeps=1000, seed=1)
     ours = [(sample.parents == np.array(graph, dtype=np.uint64)).all(axis=1).mean() for graph in graphs()]
     assert 0.5 * np.abs(np.array(ours) - exact).sum() <= 0.03 + apart
     with pytest.raises(ValueError, match="other settings or other counts"):
