@@ -132,6 +132,7 @@ CODES: Final[dict[str, tuple[str, int]]] = {
     "FILES_EXHAUSTED": ("DataFault", 1),
     "STATE_LOCKED": ("DataFault", 1),
     "STATE_CORRUPT": ("DataFault", 1),
+    "STATE_UNSUPPORTED": ("DataFault", 1),
     "STATE_READ_ONLY": ("DataFault", 1),
     "CATALOGUE_OLDER": ("DataFault", 1),
     "SECRET_MISSING": ("DataFault", 1),
@@ -175,7 +176,9 @@ CODES: Final[dict[str, tuple[str, int]]] = {
     "DEADLINE_PASSED": ("PeerFault", 5),
     # gates
     "RELEASE_INVALID": ("GateFailed", 6),
+    "RELEASE_UNSUPPORTED": ("GateFailed", 6),
     "BACKUP_INVALID": ("GateFailed", 6),
+    "BACKUP_UNSUPPORTED": ("GateFailed", 6),
     "BUNDLE_INVALID": ("GateFailed", 6),
     "BUNDLE_OUT_OF_ORDER": ("GateFailed", 6),
     "RELEASE_UNTRUSTED": ("GateFailed", 6),
