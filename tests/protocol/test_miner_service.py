@@ -668,7 +668,7 @@ async def test_versions_are_exchanged(federation: Federation) -> None:
     async with federation.node:
         north = federation.party("north")
         reply = await north.wire.hello(common_pb2.HelloRequest(protocol_version=2, software_version="0"))
-        assert (reply.federation, reply.protocol_version) == ("trial", 1)
+        assert (reply.federation, reply.protocol_version) == ("trial", 2)
         assert await refused(north.wire.hello(common_pb2.HelloRequest(protocol_version=4))) == "VERSION_UNSUPPORTED"
 
 
