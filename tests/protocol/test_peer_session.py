@@ -962,7 +962,7 @@ categories = ["few", "many"]
 
 
 async def test_rules_approve_between_peers_what_their_codebooks_cover_and_no_more(make):
-    noisy = STUDY + '[share]\nnoise = "gaussian"\nepsilon = 1.5\ndelta = 1e-6\n'
+    noisy = STUDY + '[share]\nnoise = "discrete-gaussian"\nepsilon = 1.5\ndelta = 1e-6\n'
     federation = make(approval="rules", policy=RULES + CODEBOOK, study=noisy)
     federation.load()
     federation.open()

@@ -42,7 +42,7 @@ CELLS = {
     "central with noisy tables": Cell("central", frozenset({"randomized-column", "noisy-tables"}), TABLES, AHEAD),
     "peer": Cell("peer", frozenset({"randomized-column", "exact-statistics"}), GIVEN),
     "peer with rounded noise": Cell(
-        "peer", frozenset({"randomized-column", "gaussian-counts"}), SHARE + 'noise = "gaussian"\n', AHEAD
+        "peer", frozenset({"randomized-column", "gaussian-counts"}), SHARE + 'noise = "discrete-gaussian"\n', AHEAD
     ),
     "peer with discrete noise": Cell(
         "peer", frozenset({"randomized-column", "discrete-gaussian-counts"}), SHARE + 'noise = "discrete-gaussian"\n'

@@ -13,15 +13,33 @@ import pytest
 from support.releases import content_of, release_study_of_two
 from verticil.cli.main import main
 from verticil.party.backup import restore, seal
-from verticil.shared.core.errors import GateFailed
+from verticil.shared.core.errors import GateFailed, Misuse
+from verticil.shared.documents.record import canonical_json
 from verticil.shared.federation.identity.authority import create_authority, issue
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.signing import SigningKey
 from verticil.shared.release.bundle import sign_release, write_release
 from verticil.shared.release.formats import model_json
 from verticil.shared.release.verification import verify_release
+from verticil.shared.study import canonical
+from verticil.shared.study.reading import read_study
 
 WORDS = "four words of passphrase"
+PEERS = """\
+schema = 1
+id = "example"
+purpose = "test"
+model = "peer"
+expires = 2099-12-31
+party = [{ name = "clinic" }, { name = "insurer" }]
+linkage = { minimum_common_records = 100 }
+variable = [
+  { party = "clinic", name = "smoker", categories = ["no", "yes"] },
+  { party = "insurer", name = "claims", categories = ["none", "some"] },
+]
+randomization_default = { scheme = "symmetric", epsilon = 3.0 }
+structure = { method = "tree" }
+"""
 
 
 def backup_of(database: bytes) -> bytes:
@@ -92,3 +110,23 @@ def test_a_model_of_before_1_0_0_is_refused_by_itself(tmp_path: Path) -> None:
     with pytest.raises(GateFailed, match=r"model\.json: of before version 1\.0\.0") as caught:
         model_json.read(json.dumps(document).encode())
     assert caught.value.code == "RELEASE_UNSUPPORTED"
+
+
+@pytest.mark.parametrize("noise", ['noise = "gaussian"\n', ""], ids=["by name", "by default"])
+def test_a_study_with_the_noise_of_before_1_0_0_is_refused_with_what_to_write(
+    noise: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a file and in canonical form, where that noise was the one that a study named by naming none."""
+    study = tmp_path / "study.toml"
+    study.write_text(PEERS + f"[share]\n{noise}epsilon = 1.0\ndelta = 1e-6\n")
+    assert main(["study", "check", str(study)]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert 'noise = "discrete-gaussian"' in told
+    study.write_text(PEERS + '[share]\nnoise = "discrete-gaussian"\nepsilon = 1.0\ndelta = 1e-6\n')
+    document = json.loads(canonical.to_bytes(read_study(study)))
+    document["share"].pop("noise")
+    document["share"] |= {"noise": "gaussian"} if noise else {}
+    with pytest.raises(Misuse, match=r"before 1\.0\.0") as caught:
+        canonical.from_bytes(canonical_json(document), wire=False)
+    assert (caught.value.code, caught.value.exit_code) == ("STUDY_UNSUPPORTED", 2)
+    assert 'write noise = "discrete-gaussian"' in caught.value.hint

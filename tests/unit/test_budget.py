@@ -332,7 +332,11 @@ def between_peers(study: Study, *, epsilon: float, delta: float) -> Study:
         parents=tuple((name, edges.get(name, ())) for name in names),
     )
     return dataclasses.replace(
-        study, id="peers", model="peer", structure=structure, share=ShareRule(epsilon=epsilon, delta=delta)
+        study,
+        id="peers",
+        model="peer",
+        structure=structure,
+        share=ShareRule(epsilon=epsilon, delta=delta, noise="discrete-gaussian"),
     )
 
 

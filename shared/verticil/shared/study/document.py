@@ -18,11 +18,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final, Literal
 
+from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.json_document import Json
 from verticil.shared.documents.record import LATER, Key, read_fields, write
 from verticil.shared.documents.table import Table
 from verticil.shared.mechanisms.privacy import Breach
-from verticil.shared.mechanisms.share_noise import KINDS, ROUNDED
+from verticil.shared.mechanisms.share_noise import DISCRETE, NOISE_WORDS
 from verticil.shared.numerics.estimation.design import ColumnUnit
 from verticil.shared.numerics.estimation.estimators import ESTIMATORS
 from verticil.shared.numerics.knowledge.rules import Knowledge
@@ -289,6 +290,16 @@ class LeftOut:
     missing: Absence
 
 
+def _read_noise(raw: object, table: Table, name: str) -> str:
+    if raw == "gaussian":
+        raise Misuse(
+            "STUDY_UNSUPPORTED",
+            f"{table.source}: {table.path(name)}: 'gaussian' is noise of programs before 1.0.0, which this version does not draw",
+            hint=f'write noise = "{DISCRETE}", under a new id: its epsilon is proved for the whole numbers that are drawn',
+        )
+    return table.one_of(raw, name, (DISCRETE,))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareRule:
     """What is done to a party's own statistics before it shares parameters; Model I only (methods.md section 4, Model I-DP).
@@ -297,18 +308,18 @@ class ShareRule:
         epsilon, delta: of the noise that each party adds to the counts behind everything it shares; None: no noise, and what is
             shared is an exact function of the party's own raw data.
         minimum_count: a parameter that rests on fewer people is replaced by a backed-off value; 0: none is.
-        noise: of which kind (`verticil.shared.mechanisms.share_noise`); the rounded Gaussian's name where there is none.
+        noise: its name, ``"discrete-gaussian"`` (`verticil.shared.mechanisms.share_noise`); None: there is none.
     """
 
     epsilon: float | None = None
     delta: float | None = None
     minimum_count: int = 0
-    noise: Annotated[str, Key(later=True, choices=tuple(KINDS))] = ROUNDED
+    noise: Annotated[str | None, Key(later=True, read=_read_noise)] = None
 
     @property
     def noise_words(self) -> str:
-        """The kind of noise, for people."""
-        return KINDS[self.noise].words
+        """Name the noise for people; empty: there is none."""
+        return "" if self.noise is None else NOISE_WORDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
