@@ -190,8 +190,8 @@ CODES: Final[dict[str, tuple[str, int]]] = {
 }
 """Code -> (family, exit code). Codes are never renamed or reused; `INTERRUPTED` (exit 130) is Ctrl-C and has no class.
 
-``DATA_VALUE_OUTSIDE`` and ``DATA_ID_DUPLICATE`` are sent by earlier versions only; here they are the names of remarks of ``party
-check``, and so is ``DATA_CATEGORY_UNSEEN`` of a party's table."""
+Of a party's table ``DATA_VALUE_OUTSIDE``, ``DATA_ID_DUPLICATE`` and ``DATA_CATEGORY_UNSEEN`` are the names of remarks of ``party
+check``."""
 
 _FAMILIES: Final[dict[str, type[VerticilError]]] = {
     c.family: c for c in (Misuse, DataFault, Refusal, PeerFault, GateFailed, InternalFault)

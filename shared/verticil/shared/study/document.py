@@ -1,7 +1,7 @@
 """The study as a value, and as a document: every default filled in, every label written out, every matrix quantized.
 
 The fields are the keys of its canonical form (`record`), and of a study's file but for what `reading` resolves. So a key is added
-here: a field with a default, ``Annotated[TYPE, LATER]``, in the class of its table. It is read from both forms, written, and
+here: a field with a default, ``Annotated[TYPE, OPTIONAL]``, in the class of its table. It is read from both forms, written, and
 enters the digests only of studies that use it. Besides it needs a rule (`rules`), its use, and a line for people.
 
 `reading` makes it from TOML, `canonical` turns it into the bytes that cross the wire and whose SHA-256 is the study's digest.
@@ -20,7 +20,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.json_document import Json
-from verticil.shared.documents.record import LATER, Key, read_fields, write
+from verticil.shared.documents.record import OPTIONAL, Key, read_fields, write
 from verticil.shared.documents.table import Table
 from verticil.shared.mechanisms.privacy import Breach
 from verticil.shared.mechanisms.share_noise import DISCRETE, NOISE_WORDS
@@ -142,16 +142,16 @@ class StructureRule:
     forbidden: Annotated[tuple[tuple[str, str], ...], Key(form=_EDGES)] = ()
     genetic: GeneticRule = GeneticRule()
     parents: Annotated[
-        tuple[tuple[str, tuple[str, ...]], ...] | None, Key(later=True, form='[["child", ["parent", ..]], ..]')
+        tuple[tuple[str, tuple[str, ...]], ...] | None, Key(optional=True, form='[["child", ["parent", ..]], ..]')
     ] = None
     tiers: Annotated[
-        tuple[tuple[str, ...], ...], Key(later=True, form='one list for each tier, [["first", ..], ["later", ..]]')
+        tuple[tuple[str, ...], ...], Key(optional=True, form='one list for each tier, [["first", ..], ["later", ..]]')
     ] = ()
-    custom: Annotated[CustomRule | None, LATER] = None
-    prefer: Annotated[str, Key(later=True, choices=PREFERENCES)] = PREFERENCES[0]
-    order: Annotated[OrderRule, LATER] = OrderRule()
-    hill_climb: Annotated[HillClimbRule, LATER] = HillClimbRule()
-    minimum_strength: Annotated[float | None, LATER] = None
+    custom: Annotated[CustomRule | None, OPTIONAL] = None
+    prefer: Annotated[str, Key(optional=True, choices=PREFERENCES)] = PREFERENCES[0]
+    order: Annotated[OrderRule, OPTIONAL] = OrderRule()
+    hill_climb: Annotated[HillClimbRule, OPTIONAL] = HillClimbRule()
+    minimum_strength: Annotated[float | None, OPTIONAL] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,10 +180,10 @@ class PosteriorRule:
     alpha: float = 1.0
     data_sets: int = 5
     statistics: Annotated[tuple[tuple[str, ...], ...], Key(form='[["chi-square", "one", "other"], ..]')] = ()
-    missing: Annotated[str, Key(later=True, choices=MISSING)] = MISSING[0]
-    within_bins: Annotated[str, Key(later=True, choices=WITHIN_BINS)] = WITHIN_BINS[0]
-    burn_in: Annotated[int | None, LATER] = None
-    thinning: Annotated[int | None, LATER] = None
+    missing: Annotated[str, Key(optional=True, choices=MISSING)] = MISSING[0]
+    within_bins: Annotated[str, Key(optional=True, choices=WITHIN_BINS)] = WITHIN_BINS[0]
+    burn_in: Annotated[int | None, OPTIONAL] = None
+    thinning: Annotated[int | None, OPTIONAL] = None
 
 
 Tables = tuple[tuple[str, tuple[tuple[float, ...], ...]], ...]
@@ -213,11 +213,11 @@ class ParameterRule:
     """
 
     estimator: Annotated[str, Key(choices=ESTIMATORS)] = "em"
-    prior_count: Annotated[float | None, LATER] = None
+    prior_count: Annotated[float | None, OPTIONAL] = None
     interval_level: float = 0.95
-    prior: Annotated[str | None, Key(later=True, choices=PRIORS)] = None
+    prior: Annotated[str | None, Key(optional=True, choices=PRIORS)] = None
     """``dirichlet``, with the estimator inverse only: `prior_count` is its parameter alpha in every cell (`study.prior`)."""
-    prior_tables: Annotated[Tables, Key(later=True, read=_read_tables, write=_write_tables)] = ()
+    prior_tables: Annotated[Tables, Key(optional=True, read=_read_tables, write=_write_tables)] = ()
     """Alpha of some variables' families, by name in schema order: a row for all configurations of parents, or one for each."""
 
     def in_order_of(self, names: tuple[str, ...]) -> ParameterRule:
@@ -250,10 +250,10 @@ class ReleaseRule:
     """
 
     synthetic_records: Annotated[int | None, Key(read=_read_records)] = None
-    sampling: Annotated[Sampling, LATER] = "systematic"
+    sampling: Annotated[Sampling, OPTIONAL] = "systematic"
     seed: int = 1
-    pairs: Annotated[tuple[tuple[str, str], ...], Key(later=True, form='[["one", "other"], ..]')] = ()
-    sample_from: Annotated[Source | None, LATER] = None
+    pairs: Annotated[tuple[tuple[str, str], ...], Key(optional=True, form='[["one", "other"], ..]')] = ()
+    sample_from: Annotated[Source | None, OPTIONAL] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +275,7 @@ class QuorumRule:
     """
 
     deadline_seconds: int
-    minimum: Annotated[int | None, Key(name="min", later=True)] = None
+    minimum: Annotated[int | None, Key(name="min", optional=True)] = None
 
 
 Absence = Literal["approval", "denial", "linkage"]
@@ -314,7 +314,7 @@ class ShareRule:
     epsilon: float | None = None
     delta: float | None = None
     minimum_count: int = 0
-    noise: Annotated[str | None, Key(later=True, read=_read_noise)] = None
+    noise: Annotated[str | None, Key(optional=True, read=_read_noise)] = None
 
     @property
     def noise_words(self) -> str:
@@ -334,7 +334,7 @@ class TablesRule:
     epsilon: float
     delta: float
     three_way: Annotated[
-        tuple[tuple[str, str, str], ...], Key(later=True, form='[["one", "another", "a third"], ..]')
+        tuple[tuple[str, str, str], ...], Key(optional=True, form='[["one", "another", "a third"], ..]')
     ] = ()
 
 
@@ -457,18 +457,18 @@ class Study:
     schema: Annotated[Schema, Key(name="variables", read=_read_schema, write=_write_schema)]
     units: tuple[Unit, ...]
     structure: StructureRule
-    posterior: Annotated[PosteriorRule, LATER] = PosteriorRule()
-    privbayes: Annotated[PrivBayesRule, LATER] = field(default_factory=PrivBayesRule)
+    posterior: Annotated[PosteriorRule, OPTIONAL] = PosteriorRule()
+    privbayes: Annotated[PrivBayesRule, OPTIONAL] = field(default_factory=PrivBayesRule)
     parameters: ParameterRule = ParameterRule()
     release: ReleaseRule = ReleaseRule()
-    breach: Annotated[Breach | None, LATER] = None
-    share: Annotated[ShareRule | None, LATER] = None
-    tables: Annotated[TablesRule | None, LATER] = None
-    masked: Annotated[MaskedRule | None, LATER] = None
-    quorum: Annotated[QuorumRule | None, LATER] = None
-    publish: Annotated[PublishRule | None, Key(later=True, read=_read_publish, write=_write_publish)] = None
-    knowledge: Annotated[Knowledge | None, LATER] = None
-    left_out: Annotated[tuple[LeftOut, ...], LATER] = ()
+    breach: Annotated[Breach | None, OPTIONAL] = None
+    share: Annotated[ShareRule | None, OPTIONAL] = None
+    tables: Annotated[TablesRule | None, OPTIONAL] = None
+    masked: Annotated[MaskedRule | None, OPTIONAL] = None
+    quorum: Annotated[QuorumRule | None, OPTIONAL] = None
+    publish: Annotated[PublishRule | None, Key(optional=True, read=_read_publish, write=_write_publish)] = None
+    knowledge: Annotated[Knowledge | None, OPTIONAL] = None
+    left_out: Annotated[tuple[LeftOut, ...], OPTIONAL] = ()
     reviewed: Annotated[bool, Key(beside=True)] = field(default=True, compare=False)
 
     @property
