@@ -441,8 +441,8 @@ PLANTED = {
         "primitive",
     ),
     "a table of mechanisms": (
-        "from verticil.shared.mechanisms.share_noise import KINDS as kinds\n"
-        "def said(rule, n): return kinds[rule.noise].sigma(1.0, 1e-6, n)",
+        "from verticil.shared.mechanisms.discrete_gaussian import discrete_sigma as made\n"
+        "def said(rule, n): return {'noise': made}[rule.noise](1.0, 1e-6, n)",
         "primitive",
     ),
     "a calibration": (

@@ -35,7 +35,8 @@ from verticil.shared.documents.json_document import Json, Node
 from verticil.shared.documents.record import decode, encode
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.transport.fetch import fetch_bytes
-from verticil.shared.mechanisms.share_noise import DISCRETE, KINDS, ShareNoise, share_key
+from verticil.shared.mechanisms.discrete_gaussian import discrete_sigma
+from verticil.shared.mechanisms.share_noise import DISCRETE, ShareNoise, share_key
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import Family, Marginal, Network
 from verticil.shared.privacy import events
@@ -59,7 +60,7 @@ from verticil.wire.v1 import common_pb2, peer_pb2
 NAME = "counting"
 EPSILON, DELTA = 1.0, 1e-6
 """Of one party's number, for the replacement of one person: it may change by one."""
-SIGMA = KINDS[DISCRETE].sigma(EPSILON, DELTA, 1)
+SIGMA = discrete_sigma(EPSILON, DELTA, 1)
 _LIMIT = 65_536
 
 
@@ -316,13 +317,12 @@ async def state_number(context: PeerStudyContext) -> None:
     def state() -> None:
         key = share_key(
             context.node.site.site_secret,
-            DISCRETE,
             effective_digest=context.effective_digest,
             structure_sha256=b"",
             common_sha256=common_sha256,
             data_fingerprint=data_fingerprint(holding),
         )
-        noise = ShareNoise(noise=DISCRETE, key=key, epsilon=EPSILON, delta=DELTA, n_tables=1)
+        noise = ShareNoise(key=key, epsilon=EPSILON, delta=DELTA, n_tables=1)
         count = Count(
             party=context.me,
             effective_sha256=context.effective_digest,
