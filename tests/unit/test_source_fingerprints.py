@@ -13,7 +13,7 @@ import pytest
 from support.documents import FEDERATION, PEOPLE, party_toml
 from verticil.party.config import load_party
 from verticil.party.dataset.person_keys import KEY_BYTES, PersonMacs
-from verticil.party.dataset.releases import Release
+from verticil.party.dataset.releases import Release, origins_of
 from verticil.party.dataset.source_fingerprints import SourceFingerprints
 from verticil.party.dataset.table import TextColumn
 from verticil.party.limits.policy import Policy
@@ -227,3 +227,11 @@ def test_a_release_is_read_back_with_its_texts(folder: Path, release_study: Stud
         release = age_of(site, release_study)
     assert len(release.source_fingerprint) == 32
     assert Release.from_json(release.to_json()) == release
+
+
+def test_data_are_those_of_before_only_with_the_same_codes_and_texts(folder: Path, release_study: Study) -> None:
+    with Site.open(load_party(folder / "party.toml")) as site:
+        (then,) = origins_of({0: age_of(site, release_study)}, 40).values()
+    assert then.has_data_of(dataclasses.replace(then, n_records=41))
+    assert not then.has_data_of(dataclasses.replace(then, fingerprint="aa"))
+    assert not then.has_data_of(dataclasses.replace(then, source_fingerprint="aa"))
