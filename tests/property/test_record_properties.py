@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from verticil.shared.core.errors import Misuse, PeerFault
-from verticil.shared.documents.record import LATER, Count, Key, Sha256, Within, decode, encode, keys, read, write
+from verticil.shared.documents.record import OPTIONAL, Count, Key, Sha256, Within, decode, encode, keys, read, write
 from verticil.shared.documents.table import Table
 
 
@@ -53,8 +53,8 @@ class Everything:
     rows: tuple[tuple[int, ...], ...] = ()
     last: Part | None
     inner: Annotated[Option, Key(inline=True)] = Option()
-    tiers: Annotated[tuple[tuple[str, ...], ...], LATER] = ()
-    option: Annotated[Option, LATER] = Option()
+    tiers: Annotated[tuple[tuple[str, ...], ...], OPTIONAL] = ()
+    option: Annotated[Option, OPTIONAL] = Option()
 
 
 AT = dt.datetime(2026, 11, 21, 10, 4, 5, tzinfo=dt.UTC)

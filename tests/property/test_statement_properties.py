@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 
 import numpy as np
@@ -11,12 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from verticil.shared.mechanisms.gaussian import (
-    analytic_delta,
-    analytic_sigma,
-    rounded_gaussian_thresholds,
-    whole_numbers,
-)
+from verticil.shared.mechanisms.gaussian import analytic_delta, analytic_sigma
 from verticil.shared.release.statement import parse_statement, statement_body
 
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.just(math.nan)
@@ -42,23 +36,6 @@ def test_every_double_survives(case, cells, error):
     read = parse_statement(statement_body(dataclasses.replace(statement, families=(age, changed)), study), study)
     np.testing.assert_array_equal(read.families[1].estimate, changed.estimate)
     np.testing.assert_array_equal(read.families[1].standard_error, changed.standard_error)
-
-
-@settings(max_examples=40, deadline=None)
-@given(sigma=st.floats(0.5, 60.0))
-def test_thresholds_are_symmetric_and_ascend(sigma):
-    thresholds = rounded_gaussian_thresholds(sigma)
-    assert all(low <= high for low, high in itertools.pairwise(thresholds))
-    assert all(abs(low + high - 2**128) <= 1 for low, high in zip(thresholds, thresholds[::-1], strict=True))
-
-
-@settings(max_examples=40, deadline=None)
-@given(sigma=st.floats(0.5, 60.0), first=st.integers(0, 2**64 - 1), second=st.integers(0, 2**64 - 1))
-def test_a_draw_is_the_number_of_thresholds_passed(sigma, first, second):
-    thresholds = rounded_gaussian_thresholds(sigma)
-    (drawn,) = whole_numbers(np.array([[first, second]], dtype=np.uint64), sigma)
-    u = first * 2**64 + second
-    assert drawn == sum(threshold <= u for threshold in thresholds) - len(thresholds) // 2
 
 
 @settings(max_examples=80, deadline=None)

@@ -49,7 +49,7 @@ from verticil.shared.federation.transport.server import RpcServer
 from verticil.wire.v1 import common_pb2, coordinator_pb2
 
 LOOK_SECONDS = 5.0
-HELLO = common_pb2.HelloRequest(protocol_version=1)
+HELLO = common_pb2.HelloRequest(protocol_version=2)
 
 
 class Coordinator:
@@ -61,7 +61,7 @@ class Coordinator:
 
     async def Hello(self, identity: Identity, request: common_pb2.HelloRequest) -> common_pb2.HelloReply:
         self.begun += 1
-        return common_pb2.HelloReply(protocol_version=1, federation=identity.federation)
+        return common_pb2.HelloReply(protocol_version=2, federation=identity.federation)
 
     async def Poll(self, identity: Identity, request: coordinator_pb2.PollRequest) -> coordinator_pb2.PollReply:
         self.parked.set()

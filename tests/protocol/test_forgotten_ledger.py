@@ -33,7 +33,7 @@ from verticil.party.site import Site
 from verticil.party.storage.database import Database
 from verticil.party.storage.studies import Artifact
 from verticil.shared.core.errors import Refusal
-from verticil.shared.privacy.events import RandomizedColumn
+from verticil.shared.privacy.events import ExactStatistics, RandomizedColumn
 from verticil.shared.storage import durable
 from verticil.shared.study.reading import read_study
 from verticil.simulation.in_process import run_federation, run_peers
@@ -407,7 +407,7 @@ def test_an_old_backup_and_the_log_of_the_lost_state_give_the_whole_ledger(
     shutil.rmtree(again)
 
 
-def test_lines_of_the_program_before_are_charged_to_every_data_set_that_they_can_be_of(spent: Spent) -> None:
+def test_lines_whose_row_cannot_be_read_are_charged_to_every_data_set_that_they_can_be_of(spent: Spent) -> None:
     charged = spent.spent()
     rows = spent.rows()
     made, previous = b"", "0" * 64
@@ -427,6 +427,8 @@ def test_lines_of_the_program_before_are_charged_to_every_data_set_that_they_can
         columns = {row.variables for row in rows} - {("smoker", "sex")}
         assert site.ledger.columns_sent(digest) == columns  # what the miner tells to have of them is known
         assert site.audit.verify().n_lines == len(lines(spent))
+        is_shared = any(line["event"] == "shared" for line in lines(spent))
+        assert any(isinstance(row.event, ExactStatistics) for row in site.ledger.rows()) is is_shared
 
 
 def test_init_makes_no_database_beside_traces_of_one_and_finishes_one_that_was_broken_off(

@@ -59,7 +59,7 @@ async def test_feature_07_it_serves_each_role_its_own_writes_down_whom_it_refuse
         analyst, party = connection(folder, "anna", port), connection(folder, "north", port)
         await check_health(analyst)
         assert not (await GrpcControl(analyst).list_studies(control_pb2.ListStudiesRequest())).studies
-        hello = await GrpcCoordinator(party).hello(common_pb2.HelloRequest(protocol_version=1))
+        hello = await GrpcCoordinator(party).hello(common_pb2.HelloRequest(protocol_version=2))
         assert hello.federation == "trial"
         for call in (
             GrpcControl(party).list_studies(control_pb2.ListStudiesRequest()),

@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import datetime as dt
 import itertools
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -524,24 +523,3 @@ def test_the_first_end_stays(catalogue: Catalogue) -> None:
         first = known.structure.body if known.structure else known.failure.message.encode() if known.failure else b""
         assert (first, known.structure is None or known.failure is None) == (b"first", True)
     assert table.unfinished() == ()
-
-
-def test_a_catalogue_of_the_first_version_gets_the_tables(tmp_path: Path) -> None:
-    path = tmp_path / "catalogue.sqlite"
-    before = Catalogue(path)
-    before.add_study(b"d" * 32, study_id="s", proposal=b"p", submitter="anna", at="2026-11-21")
-    before.close()
-    connection = sqlite3.connect(path)
-    connection.executescript(
-        "DROP TABLE score; DROP TABLE scored_study; DROP TABLE revocation; DROP TABLE deletion; DROP TABLE review;"
-        "DROP TABLE countersignature; DROP TABLE commitment; DROP TABLE blinded; DROP TABLE declined; DROP TABLE sub_model;"
-        "DROP TABLE void_approval; DROP TABLE party_certificate; DROP TABLE closure; DROP TABLE forgotten;"
-        "DROP INDEX study_by_submitter;"
-        "PRAGMA user_version = 1;"
-    )
-    connection.close()
-    after = Catalogue(path)
-    assert after.digests() == (b"d" * 32,)
-    assert after.scores.put(b"e" * 32, b"{}", expires=NOW.date(), party="north", scores=[1, 2**40])
-    assert after.scores.scores(b"e" * 32) == {"north": [1, 2**40]}
-    after.close()

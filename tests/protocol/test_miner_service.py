@@ -501,7 +501,7 @@ async def test_feature_21_online_is_true(federation: Federation) -> None:
     """A lease is as old as the last thing that arrived; what is left of an earlier session neither keeps nor ends it."""
 
     async def greet(party: Party, session: int) -> common_pb2.HelloReply:
-        return await party.wire.hello(common_pb2.HelloRequest(protocol_version=1, session=session))
+        return await party.wire.hello(common_pb2.HelloRequest(protocol_version=2, session=session))
 
     async def poll(party: Party, epoch: int, *, wait: int = 0) -> coordinator_pb2.PollReply:
         known = [coordinator_pb2.KnownStudy(study_digest=digest, version=version)]
@@ -667,8 +667,8 @@ async def test_feature_36_room_is_refused_up_front_and_promised_once(tmp_path: P
 async def test_versions_are_exchanged(federation: Federation) -> None:
     async with federation.node:
         north = federation.party("north")
-        reply = await north.wire.hello(common_pb2.HelloRequest(protocol_version=1, software_version="0"))
-        assert (reply.federation, reply.protocol_version) == ("trial", 1)
+        reply = await north.wire.hello(common_pb2.HelloRequest(protocol_version=2, software_version="0"))
+        assert (reply.federation, reply.protocol_version) == ("trial", 2)
         assert await refused(north.wire.hello(common_pb2.HelloRequest(protocol_version=4))) == "VERSION_UNSUPPORTED"
 
 

@@ -177,7 +177,7 @@ def fails(code: str, *texts: str) -> Iterator[None]:
 
 
 def hello() -> common_pb2.HelloRequest:
-    return common_pb2.HelloRequest(protocol_version=1, software_version="0.1.0")
+    return common_pb2.HelloRequest(protocol_version=2, software_version="0.1.0")
 
 
 # --- who speaks to whom -------------------------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ from verticil.shared.federation.transport.authorization import ROLES, RefusedCal
 from verticil.shared.federation.transport.client import client_channel
 from verticil.shared.federation.transport.interface import Binding
 from verticil.shared.federation.transport.server import RpcServer
+from verticil.shared.federation.transport.version import PROTOCOL_KEY, PROTOCOL_VERSION
 from verticil.wire.v1 import control_pb2, coordinator_pb2, peer_pb2
 
 SERVICES: list[ServiceDescriptor] = [
@@ -132,7 +133,7 @@ async def outcome(channel: grpc.aio.Channel, path: str, method: MethodDescriptor
         channel, f"{kind}_{'stream' if method.server_streaming else 'unary'}"
     )
     request: object = iter([b""]) if method.client_streaming else b""
-    call = make(path)(request, timeout=PATIENCE_SECONDS)
+    call = make(path)(request, timeout=PATIENCE_SECONDS, metadata=((PROTOCOL_KEY, str(PROTOCOL_VERSION)),))
     try:
         if method.server_streaming:
             await anext(aiter(call))  # type: ignore[call-overload]

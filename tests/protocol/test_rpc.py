@@ -64,7 +64,7 @@ class Miner:
     async def Hello(self, identity: Identity, request: common_pb2.HelloRequest) -> common_pb2.HelloReply:
         self.callers.append(identity.uri)
         return common_pb2.HelloReply(
-            protocol_version=1, software_version=request.software_version, federation=identity.federation
+            protocol_version=2, software_version=request.software_version, federation=identity.federation
         )
 
     async def Poll(self, identity: Identity, request: coordinator_pb2.PollRequest) -> coordinator_pb2.PollReply:
@@ -282,7 +282,7 @@ async def party(
 
 
 def hello() -> common_pb2.HelloRequest:
-    return common_pb2.HelloRequest(protocol_version=1, software_version="0.1.0")
+    return common_pb2.HelloRequest(protocol_version=2, software_version="0.1.0")
 
 
 def failure(code: str) -> coordinator_pb2.ReportRequest:

@@ -42,11 +42,11 @@ CELLS = {
     "central": Cell("central", frozenset({"randomized-column"})),
     "central with noisy tables": Cell("central", frozenset({"randomized-column", "noisy-tables"}), TABLES, AHEAD),
     "peer": Cell("peer", frozenset({"randomized-column", "exact-statistics"}), GIVEN),
-    "peer with rounded noise": Cell(
-        "peer", frozenset({"randomized-column", "gaussian-counts"}), SHARE + 'noise = "gaussian"\n', AHEAD
-    ),
-    "peer with discrete noise": Cell(
-        "peer", frozenset({"randomized-column", "discrete-gaussian-counts"}), SHARE + 'noise = "discrete-gaussian"\n'
+    "peer with noise": Cell(
+        "peer",
+        frozenset({"randomized-column", "discrete-gaussian-counts"}),
+        SHARE + 'noise = "discrete-gaussian"\n',
+        AHEAD,
     ),
     "masked": Cell("masked", frozenset({"randomized-column", "masked-tables", "linkage"}), TABLES),
     "masked, clocks set back": Cell(

@@ -29,7 +29,14 @@ from verticil.shared.federation.transport.client import Connection, GrpcControl,
 from verticil.shared.federation.transport.errors_on_wire import ERROR_KEY, from_detail
 from verticil.shared.federation.transport.interface import Binding
 from verticil.shared.federation.transport.server import RpcServer
-from verticil.shared.federation.transport.version import PROTOCOL_KEY, PROTOCOL_VERSION, agree, answer_hello, greet
+from verticil.shared.federation.transport.version import (
+    FIRST_VERSION,
+    PROTOCOL_KEY,
+    PROTOCOL_VERSION,
+    agree,
+    answer_hello,
+    greet,
+)
 from verticil.wire.v1 import common_pb2, control_pb2
 
 N = PROTOCOL_VERSION
@@ -40,12 +47,10 @@ def request(version: int) -> common_pb2.HelloRequest:
     return common_pb2.HelloRequest(protocol_version=version)
 
 
-def answering(version: int, *, strict: bool = False) -> object:
-    """A node of some version; one of version 1 insists on its own, as releases before this one do."""
+def answering(version: int) -> object:
+    """A node of some version."""
 
     async def hello(asked: common_pb2.HelloRequest) -> common_pb2.HelloReply:
-        if strict and asked.protocol_version != version:
-            raise PeerFault("VERSION_UNSUPPORTED", f"protocol version {asked.protocol_version}, expected {version}")
         return answer_hello(asked, federation="fed", lease_seconds=1, at=NOW, ours=version)
 
     return hello
@@ -76,13 +81,12 @@ async def test_feature_30_n_minus_2_and_beyond_are_refused_naming_both(caller: i
     assert caught.value.exit_code == 5
 
 
-async def test_feature_30_a_release_that_insists_on_its_version_is_spoken_to_in_it() -> None:
-    old = answering(1, strict=True)
-    reply = await greet(old, who="the miner", at=lambda: NOW, ours=2)  # type: ignore[arg-type]
-    assert reply.protocol_version == 1
-    with pytest.raises(VerticilError) as caught:
-        await greet(old, who="the miner", at=lambda: NOW, ours=3)  # type: ignore[arg-type]
-    assert caught.value.code == "VERSION_UNSUPPORTED"
+async def test_feature_30_a_node_of_before_1_0_0_is_refused_on_either_side() -> None:
+    for caller, answers in ((FIRST_VERSION, FIRST_VERSION - 1), (FIRST_VERSION - 1, FIRST_VERSION)):
+        with pytest.raises(VerticilError) as caught:
+            await greet(answering(answers), who="the miner", at=lambda: NOW, ours=caller)  # type: ignore[arg-type]
+        assert caught.value.code == "VERSION_UNSUPPORTED"
+    assert agree(FIRST_VERSION, ours=FIRST_VERSION + 1) == FIRST_VERSION
 
 
 async def test_feature_30_a_caller_refuses_what_it_does_not_speak_too() -> None:
@@ -148,11 +152,10 @@ async def test_feature_30_control_calls_of_other_versions(tmp_path: Path, monkey
         return None
 
     try:
-        assert await told() is None  # version 1 told none
-        for version in (N - 1, N, N + 1):
+        for version in (N, N + 1):
             assert await told((PROTOCOL_KEY, str(version))) is None
-        for wrong in (str(N - 2), str(N + 2), "two", "", "9" * 40):
-            error = await told((PROTOCOL_KEY, wrong))
+        for wrong in (None, str(N - 1), str(N + 2), "two", "", "9" * 40):
+            error = await told(*(() if wrong is None else ((PROTOCOL_KEY, wrong),)))
             assert error is not None
             assert (error.code, f"version {N}" in error.message) == ("VERSION_UNSUPPORTED", True)
         line = Connection(f"localhost:{port}", credentials(tmp_path, "lee"))
@@ -169,8 +172,8 @@ async def test_feature_30_control_calls_of_other_versions(tmp_path: Path, monkey
 
 
 def test_the_rule_is_symmetric() -> None:
-    for ours in range(1, 5):
-        for theirs in range(1, 5):
+    for ours in range(FIRST_VERSION, FIRST_VERSION + 4):
+        for theirs in range(FIRST_VERSION, FIRST_VERSION + 4):
             if abs(ours - theirs) <= 1:
                 assert agree(theirs, ours=ours) == agree(ours, ours=theirs) == min(ours, theirs)
             else:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
-from support import PATIENCE_SECONDS, archives
+from support import PATIENCE_SECONDS
 from support.ports import free_port
 from verticil.shared.documents.config import RELAY, load_federation
 from verticil.shared.federation.identity.pki import load_credentials
@@ -583,57 +582,18 @@ def make_module_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
         nodes.stop()
 
 
-DATA = Path(__file__).resolve().parents[1] / "data"
-
-
-def _unpacked(model: str, root: Path, version: str = "before") -> Provisioned:
-    archives.unpack(DATA / version / f"{model}.tar.xz", root)
-    for secret in (*root.glob("*/pki/*"), *root.glob("*/secrets/*"), *root.glob("*/state/site.secret")):
-        os.chmod(secret, 0o600)
-    recorded = json.loads((DATA / version / "recorded.json").read_text(encoding="utf-8"))[model]
-    parties = {party: root / party for party in ("clinic", "insurer")}
-    if "shown" not in recorded or model == "central":  # parameters that were charged are sent as they lie in the spool
-        for node in parties.values():
-            shutil.rmtree(node / "state" / "spool")
-    return Provisioned(
-        root=root,
-        miner=root / "miner",
-        parties=parties,
-        analyst=root / "analyst",
-        ca_certificate=root / "analyst" / "ca.crt",
-        ca_sha256=recorded["ca_sha256"],
-        peers=recorded.get("addresses", {}),
-    )
-
-
-@pytest.fixture(scope="session")
-def unpack_before() -> Callable[..., Provisioned]:
-    """Unpack a federation of a version before, but for the spools of columns: what was in them is randomized again."""
-    return _unpacked
-
-
 @pytest.fixture
-def take_over() -> Iterator[Callable[[Provisioned], Processes]]:
-    """Run the nodes of a federation that lies there already; one with peers gets ports that are free now."""
-    taken: list[Processes] = []
+def take_over() -> Iterator[Callable[[Provisioned], Nodes]]:
+    """Run the nodes of a federation with a miner that lies there already."""
+    taken: list[Nodes] = []
 
-    def take(made: Provisioned) -> Processes:
-        study = made.analyst / "study.toml"
-        if not made.peers:
-            taken.append(Nodes(made, study))
-            return taken[-1]
-        peers = Peers(made, study)
-        taken.append(peers)
-        peers.addresses = addresses_for(made.parties)
-        for party, node in made.parties.items():
-            config = node / "party.toml"
-            config.write_text(config.read_text().replace(made.peers[party], peers.addresses[party]))
-        peers.reach()
-        return peers
+    def take(made: Provisioned) -> Nodes:
+        taken.append(Nodes(made, made.analyst / "study.toml"))
+        return taken[-1]
 
     yield take
-    for processes in taken:
-        processes.stop()
+    for nodes in taken:
+        nodes.stop()
 
 
 @pytest.fixture(scope="session")

@@ -116,7 +116,7 @@ def test_with_masked_tables_the_parties_images_and_the_key_service_differ_and_no
     }
     assert services["keys"]["command"][-2:] == ["--model", "masked"]
     assert {(services[name]["image"], services[name]["build"]["target"]) for name in PARTIES} == {
-        ("verticil-peer:0.1.0", "peer")
+        ("verticil-peer:1.0.0", "peer")
     }
     images = {
         name: service["image"].split(":")[0] for name, service in written(PARTIES, role="peer")["services"].items()

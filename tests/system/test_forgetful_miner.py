@@ -1,10 +1,12 @@
 """A miner that has lost facts says so: it does not start, the doctor and the parties know, and there is a way back.
 
-The miner is one of the commit before, killed in the middle of a study, some of its facts still in ``catalogue.sqlite-wal``.
+The miner was killed in the middle of a study, some of its facts still in ``catalogue.sqlite-wal``.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import shutil
 import sqlite3
 import time
@@ -25,17 +27,57 @@ from verticil.party.operator.commands import status
 from verticil.party.operator.pending_studies import inbox
 from verticil.party.site import Site
 from verticil.shared.core.errors import DataFault
+from verticil.shared.documents.config import load_federation
 from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.study.states import State
-from verticil.simulation.provision import Provisioned
+from verticil.simulation.provision import Provisioned, set_endpoint
 from verticil.wire.v1 import common_pb2
 
-Unpack = Callable[[str, Path], Provisioned]
+
+@pytest.fixture(scope="module")
+def stopped(make_module_nodes: Callable[..., Any], slow_proxy: type) -> Provisioned:
+    """A federation whose nodes were killed when the miner had the clinic's columns, and none of the insurer's."""
+    nodes = make_module_nodes("stopped")
+    made = nodes.made
+    port = nodes.start_miner()
+    with slow_proxy(port) as proxy:
+        nodes.point_to(port)
+        name = load_federation(made.analyst / "federation.toml").name
+        set_endpoint(made.parties["insurer"], name, f"127.0.0.1:{proxy.port}", ca_sha256=made.ca_sha256)
+        for party in made.parties:
+            nodes.start_party(party)
+        digest = nodes.submit()
+        nodes.wait(digest, lambda study: all(party.pseudonyms_complete for party in study.parties))
+        proxy.held = lambda: bool(units_from(made.miner, 3))
+        proxy.bytes_per_second = RATE  # the common list is still to be computed, confirmed and randomized
+        found = nodes.wait(digest, lambda study: study.parties[0].units_received == 3)
+        for name in ("miner", *made.parties):
+            nodes.kill(name)
+    assert found.state == common_pb2.STUDY_STATE_UPLOADING, "the insurer was too fast"
+    return made
+
+
+def units_from(miner: Path, first: int) -> list[tuple[int]]:
+    """The units, from `first` on, whose columns the miner has."""
+    uri = f"file:{miner / 'state' / 'catalogue.sqlite'}?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True, timeout=10)) as catalogue:
+        return catalogue.execute("SELECT unit FROM stored_column WHERE unit >= ?", (first,)).fetchall()
 
 
 @pytest.fixture
-def made(unpack_before: Unpack, tmp_path: Path) -> Provisioned:
-    return unpack_before("central", tmp_path / "federation")
+def made(stopped: Provisioned, tmp_path: Path) -> Provisioned:
+    root = tmp_path / "federation"
+    shutil.copytree(stopped.root, root)
+    config = root / "miner" / "miner.toml"
+    config.write_text(re.sub(r'"127\.0\.0\.1:\d+"', '"127.0.0.1:0"', config.read_text()))
+    return dataclasses.replace(
+        stopped,
+        root=root,
+        miner=root / "miner",
+        parties={party: root / party for party in stopped.parties},
+        analyst=root / "analyst",
+        ca_certificate=root / stopped.ca_certificate.relative_to(stopped.root),
+    )
 
 
 def flip(path: Path) -> None:
@@ -48,6 +90,9 @@ def lose_catalogue(state: Path) -> None:
     for path in state.glob("catalogue.sqlite*"):
         path.unlink()
 
+
+RATE = 3000
+"""Bytes per second from the insurer to the miner, until its first column is there."""
 
 LOSSES: dict[str, Callable[[Path], None]] = {
     "a lost log": lambda state: (state / "catalogue.sqlite-wal").unlink(),

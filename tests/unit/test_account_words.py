@@ -297,7 +297,7 @@ def test_the_monitoring_sees_each_account(folder: Path) -> None:
 def test_limits_of_everybody_are_published_and_held_against_a_study(
     folder: Path, release_study: Study, drawn: Published, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of one study; a limit that is not stated is no key, and readers of the version before pass over the new ones."""
+    """Of one study; a limit that is not stated is no key."""
 
     def published(lines: str) -> tuple[dict[str, object], Policy]:
         wide = configured(folder, lines, per_column=30.0, per_study=30.0)

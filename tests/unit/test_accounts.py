@@ -375,8 +375,6 @@ def test_a_release_with_noise_on_tables_states_its_accounts_and_no_smaller_ones(
             verification._check_privacy(node, study, dag)
         columns[key] = honest
     accounts = document.pop("accounts")
-    with pytest.raises(GateFailed, match="accounts: missing"):
+    with pytest.raises(GateFailed, match="'accounts' is missing"):
         verification._check_privacy(node, study, dag)
-    rounded = dataclasses.replace(study, share=dataclasses.replace(share, noise="gaussian"))
-    verification._check_privacy(node, rounded, dag)  # as a version without accounts wrote it
     assert accounts["list"]

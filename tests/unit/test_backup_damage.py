@@ -49,16 +49,18 @@ def _flipped(data: bytes, place: int) -> bytes:
     return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
 
 
-def test_a_backup_of_an_earlier_version_opens_as_before() -> None:
+def test_a_backup_of_an_early_program_is_refused_by_name() -> None:
+    """The first programs wrote no sum into the head."""
     head = {"party": "north", "n": 2**4, "r": 8, "p": 1, "salt": "ab" * 16}
     text = rfc8785.dumps(head)
     frames = list(sealing._framed(DATA))
     cipher = sealing._cipher(WORDS, json.loads(text))
     body = [cipher.encrypt(sealing._nonce(n, last=last), frame, text) for n, (frame, last) in enumerate(frames)]
     old = b"verticil backup 1\n" + len(text).to_bytes(2, "big") + text + b"".join(body)
-    assert opened(old) == b"".join(DATA)
-    with pytest.raises(GateFailed, match="does not open with this passphrase, or was changed at its beginning"):
-        opened(old, WORDS + "!")
+    with pytest.raises(GateFailed, match=r"a backup of before version 1\.0\.0") as caught:
+        opened(old)
+    assert (caught.value.code, caught.value.exit_code) == ("BACKUP_UNSUPPORTED", 6)
+    assert "begin anew" in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -320,40 +320,6 @@ def test_a_party_toml_without_a_limit_of_delta_has_room_for_ten_studies_at_its_l
     assert load_party(path).policy.max_delta_lifetime == 5e-6
 
 
-def test_a_state_from_before_deltas_were_summed_has_them_all_when_it_is_opened(
-    folder: Path, release_study: Study
-) -> None:
-    noisy = dataclasses.replace(release_study, model="peer", share=ShareRule(epsilon=0.5, delta=3e-7))
-    script = (Path(__file__).resolve().parents[1] / "data" / "party-schema-4.sql").read_text(encoding="utf-8")
-    place = folder / "older"
-    place.mkdir()
-    digest, row = canonical.digest(noisy), "2026-01-01T00:00:00Z"
-    with closing(sqlite3.connect(place / FILE_NAME)) as made, made:
-        made.executescript(script)
-        columns = [name for _, name, *_ in made.execute("PRAGMA table_info(study)")]
-        (template,) = made.execute("SELECT * FROM study LIMIT 1").fetchall()
-        facts = dict(zip(columns, template, strict=True)) | {"digest": digest, "proposal": canonical.to_bytes(noisy)}
-        made.execute(f"INSERT INTO study VALUES ({', '.join('?' * len(facts))})", tuple(facts.values()))
-        for study, charged, basis in (
-            (digest, 0.5, b"scores"),
-            (digest, 0.0, b"parameters"),  # of the same draw
-            (b"gone", 0.5, b"forgotten"),  # its proposal is not there any more: as much as a study may by default
-            (b"exact", math.inf, b"exact"),
-        ):
-            made.execute(
-                "INSERT INTO ledger (at, study_digest, study_id, unit, variables, dataset, sources, codebook_digest,"
-                " transition_digest, secret_id, fingerprint, version_tag, epsilon, charged, recipient, artifact_sha256, size)"
-                " VALUES (?, ?, 'peers', -1, '[]', 'people', '[]', ?, x'', x'', x'', x'', 0.5, ?, 'everyone', x'', 9)",
-                (row, study, basis, charged),
-            )
-    with Database(place) as database:
-        assert Ledger(database).spent("people").delta == pytest.approx(1.3e-6)
-        query = "SELECT study_digest, charged_delta, at FROM ledger WHERE charged_delta > 0 ORDER BY charged_delta"
-        assert database.rows(query) == [(digest, 3e-7, row), (b"gone", 1e-6, row)]
-    with Database(place) as database:
-        assert len(database.rows(query)) == 2
-
-
 def between_peers(study: Study, *, epsilon: float, delta: float) -> Study:
     """`study` between the parties, with a given structure in which the other one reads every own column."""
     own, other = (study.schema.owned_by(name) for name in study.parties[:2])
@@ -366,7 +332,11 @@ def between_peers(study: Study, *, epsilon: float, delta: float) -> Study:
         parents=tuple((name, edges.get(name, ())) for name in names),
     )
     return dataclasses.replace(
-        study, id="peers", model="peer", structure=structure, share=ShareRule(epsilon=epsilon, delta=delta)
+        study,
+        id="peers",
+        model="peer",
+        structure=structure,
+        share=ShareRule(epsilon=epsilon, delta=delta, noise="discrete-gaussian"),
     )
 
 

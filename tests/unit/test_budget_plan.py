@@ -17,7 +17,7 @@ from verticil.cli.budget_text import cost_text
 from verticil.cli.main import main
 from verticil.party.config import load_party
 from verticil.party.operator.limits import limits_of as published_of
-from verticil.shared.mechanisms.gaussian import share_sigma
+from verticil.shared.mechanisms.discrete_gaussian import discrete_sigma
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import add_or_remove, cost_of, together
 from verticil.shared.privacy.accounts import PUBLIC, READERS, Cost, Limits, Reader
@@ -36,7 +36,7 @@ from verticil.shared.privacy.study_table import study_table
 from verticil.shared.study.document import ShareRule, Study
 from verticil.simulation.provision import OPEN_LIMITS, csv_site, provision
 
-NOISE = ShareRule(epsilon=0.5, delta=1e-6)
+NOISE = ShareRule(epsilon=0.5, delta=1e-6, noise="discrete-gaussian")
 TABLES = DiscreteGaussianCounts(sigma=20.0, tables=3, delta=1e-6, sensitivity=math.sqrt(6), reader="public")
 
 
@@ -135,7 +135,7 @@ def test_errors_are_those_of_the_columns_and_of_the_noise(peer_study: Callable[.
                 own = [widths[name] for name in draw.columns]
                 assert (draw.half_width_least, draw.half_width_most) == (min(own), max(own))
                 continue
-            assert draw.sigma == share_sigma(0.5, 1e-6, len(study.schema.owned_by(party.party)))
+            assert draw.sigma == discrete_sigma(0.5, 1e-6, len(study.schema.owned_by(party.party)))
             assert draw.half_width_most == pytest.approx(1.959964 * draw.sigma / 2000, rel=1e-6)
     assert budget_plan(study, 4000).parties[0].accounts == plan.parties[0].accounts
 
@@ -256,16 +256,16 @@ def test_the_text_of_a_check_says_the_plan(tmp_path: Path, capsys: pytest.Captur
         "clinic.ward: a b c d", "insurer.plan: basic gold", minimum=200, epsilon=2.5, keys='model = "peer"\n'
     )
     text += '[structure]\nmethod = "given"\n[structure.parents]\nplan = ["ward"]\n'
-    text += '[share]\nnoise = "gaussian"\nepsilon = 2.0\ndelta = 1e-9\n'
+    text += '[share]\nnoise = "discrete-gaussian"\nepsilon = 2.0\ndelta = 1e-9\n'
     (tmp_path / "study.toml").write_text(text)
     assert main(["study", "check", str(tmp_path / "study.toml"), "--n", "2000"]) == 0
     shown = capsys.readouterr().out
-    sigma = share_sigma(2.0, 1e-9, 1)
+    sigma = discrete_sigma(2.0, 1e-9, 1)
     for line in (
         "clinic                    account columns, public: epsilon 4.50, delta 1e-09 (a person added or removed",
         "1 column randomized: epsilon 2.5, of ward; for insurer; ± share",
         f"± share {196 * sigma / 2000:.2f}pp (1.96 x {sigma:.4g} / 2,000)",
-        "one person at all parties  account columns, public: epsilon 6.50, delta 2e-09",
+        "one person at all parties  account columns, public: epsilon 5.33, delta 2e-09",  # composed: less than 2.5 + 2 + 2
     ):
         assert line in shown, line
     assert main(["study", "check", str(tmp_path / "study.toml"), "--n", "2000", "--format", "json"]) == 0

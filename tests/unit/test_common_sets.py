@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ import pytest
 from verticil.party.audit.common_sets import CommonSets
 from verticil.party.audit.set_sums import count_left
 from verticil.party.dataset.person_keys import PersonMacs
-from verticil.party.dataset.perturb import record_tags
 from verticil.party.storage.database import Database
 
 SECRET = b"s" * 32
@@ -34,7 +31,7 @@ def database(tmp_path):
 
 @pytest.fixture
 def sets(database, tmp_path):
-    return CommonSets(database, tmp_path, site_secret=SECRET)
+    return CommonSets(database, tmp_path)
 
 
 def digest_of(number: int) -> bytes:
@@ -50,7 +47,7 @@ def people(sets, *numbers, text: str = "person-{}"):
 
 
 def similar(sets, number, whom, minimum=100, rule=()):
-    found = sets.similar(digest_of(number), whom, minimum=minimum, rule_of=lambda proposal: rule)
+    found = sets.similar(digest_of(number), whom, minimum=minimum)
     return [" ".join(item.study_ids) for item in found]
 
 
@@ -167,34 +164,12 @@ def test_a_set_whose_file_is_harmed_is_near_what_has_nearly_as_many_people(sets,
     assert "lost or changed" in caplog.text
 
 
-def test_a_set_of_schema_7_is_compared_by_tags_and_with_another_rule_not_at_all(sets, database, tmp_path):
-    tags = record_tags(SECRET, [f"person-{number}" for number in range(1000)])
-    former = sets.former_keys(tags)
-    (tmp_path / "common").mkdir()
-    (tmp_path / "common" / digest_of(0).hex()).write_bytes(former.tobytes())
-    sha256 = hashlib.sha256(former.tobytes()).digest()
-    database.write(
-        "INSERT INTO common_set (digest, sha256, size, near) VALUES (?, ?, 1000, '[]')", (digest_of(0), sha256)
-    )
-
-    def study(last: int, rule: tuple[str, ...]):
-        whom = people(sets, range(last))
-        return replace(whom, normalise=rule, former=lambda: sets.former_keys(tags[:last]))
-
-    rule = ("trim",)
-    assert similar(sets, 1, study(1000, rule), rule=rule) == []
-    assert similar(sets, 1, study(999, rule), rule=rule) == ["study-0"]
-    assert similar(sets, 1, study(900, rule), rule=rule) == []
-    assert similar(sets, 1, study(1000, ()), rule=rule) == ["study-0"]
-    assert similar(sets, 1, study(900, ()), rule=rule) == []
-
-
 def test_warnings_name_the_earlier_studies(sets):
     remember(sets, 0, people(sets, range(1000)))
     whom = people(sets, range(990))
-    sets.remember(digest_of(1), whom, sets.similar(digest_of(1), whom, minimum=100, rule_of=lambda proposal: ()))
+    sets.remember(digest_of(1), whom, sets.similar(digest_of(1), whom, minimum=100))
     assert sets.warnings() == {digest_of(1): ("study-0",)}
     remember(sets, 2, people(sets, range(600)))
     whom = people(sets, range(599, 1000))
-    sets.remember(digest_of(3), whom, sets.similar(digest_of(3), whom, minimum=5, rule_of=lambda proposal: ()))
+    sets.remember(digest_of(3), whom, sets.similar(digest_of(3), whom, minimum=5))
     assert sets.warnings()[digest_of(3)] == ("study-0 with study-2",)

@@ -78,7 +78,7 @@ def test_what_has_no_finite_epsilon_is_for_people(release_study, peer_study):
     assert "epsilon is infinite, which only a person may approve" in judged(RULE, study)
     peers = dataclasses.replace(RULE, parties=(), recipients=(), max_epsilon=1e9)
     assert "epsilon is infinite, which only a person may approve" in judged(peers, peer_study())
-    noisy = peer_study(share=ShareRule(epsilon=1.0, delta=1e-9))
+    noisy = peer_study(share=ShareRule(epsilon=1.0, delta=1e-9, noise="discrete-gaussian"))
     assert judged(peers, noisy) == ()
     assert judged(dataclasses.replace(peers, only_repeats=True), noisy) != ()
 

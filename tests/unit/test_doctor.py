@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import datetime as dt
 import json
 import shutil
@@ -26,7 +27,7 @@ from verticil.party.audit.log import Event, What
 from verticil.party.config import load_party
 from verticil.party.site import Site as OpenedSite
 from verticil.party.storage.database import FILE_NAME as DATABASE
-from verticil.party.storage.database import Database
+from verticil.party.storage.database import SCHEMA, Database
 from verticil.party.storage.secret import read_secret, secret_id
 from verticil.party.storage.studies import Heartbeat, PartyState
 from verticil.pki.files import write_federation
@@ -322,6 +323,10 @@ def without_table(path: Path) -> None:
     executed(path, "DROP TABLE reserved")
 
 
+def of_program_before(path: Path) -> None:
+    executed(path, "PRAGMA user_version = 8", "PRAGMA application_id = 0")
+
+
 def of_version(path: Path, version: int) -> None:
     executed(path, f"PRAGMA user_version = {version}")
 
@@ -387,6 +392,8 @@ FAULTS: list[tuple[str, Plant, str, str, int, str]] = [
     ("a damaged database", lambda s: damage(s.clinic / "state" / DATABASE), "database", "STATE_CORRUPT", 1, "restore your"),
     ("a database without a table", lambda s: without_table(s.clinic / "state" / DATABASE), "database", "STATE_CORRUPT", 1,
      "restore your backup"),
+    ("a database of before 1.0.0", lambda s: of_program_before(s.clinic / "state" / DATABASE), "database", "STATE_UNSUPPORTED", 1,
+     "begin anew"),
     ("a database of a newer version", lambda s: of_version(s.clinic / "state" / DATABASE, 99), "database", "STATE_CORRUPT", 1,
      "needs the version that wrote it"),
     ("no database", lambda s: (s.clinic / "state" / DATABASE).unlink(), "database", "STATE_CORRUPT", 1, "restore your backup"),
@@ -467,6 +474,7 @@ def test_another_protocol_version_is_found(
         (lambda site: (with_catalogue(site), damage(site.catalogue)), "catalogue", 1),
         (lambda site: (with_catalogue(site), executed(site.catalogue, "DROP TABLE denial")), "catalogue", 1),
         (lambda site: (with_catalogue(site), of_version(site.catalogue, 99)), "catalogue", 1),
+        (lambda site: (with_catalogue(site), of_program_before(site.catalogue)), "catalogue", 1),
         (lambda site: (with_catalogue(site), site.catalogue.unlink()), "catalogue", 1),
         (lambda site: (with_catalogue(site), site.change_log()), "audit log", 6),
         (lambda site: (site.home / "pki" / FILE_NAME).write_text("x"), "", 0),  # a broken list changes nothing
@@ -511,14 +519,16 @@ def test_what_is_examined_stays_as_it_was(site: Site, capsys: pytest.CaptureFixt
 
 
 def test_a_state_of_an_earlier_version_is_a_warning_and_is_left_to_the_daemon(
-    site: Site, capsys: pytest.CaptureFixture[str]
+    site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    of_version(site.clinic / "state" / DATABASE, 4)
+    planted = dataclasses.replace(SCHEMA, steps=(*SCHEMA.steps, "CREATE TABLE planted (x INTEGER);"))
+    monkeypatch.setattr("verticil.party.storage.database.SCHEMA", planted)
+    monkeypatch.setattr("verticil.party.storage.database.SCHEMA_VERSION", planted.version)
     before = everything(site.clinic)
     code, checks = examine(site.clinic / "party.toml", capsys)
     (found,) = [check for check in checks if check["check"] == "database"]
     assert (code, found["level"]) == (0, "warn")
-    assert "of version 4" in found["detail"]
+    assert "of version 1: the next command or daemon brings it to 2" in found["detail"]
     assert everything(site.clinic) == before
 
 

@@ -89,7 +89,7 @@ def peers(tmp_path, share):
 
 
 def test_shared_statistics_cost_what_their_event_costs(tmp_path):
-    noisy = figures.share_cost(peers(tmp_path, '[share]\nnoise = "gaussian"\nepsilon = 1.5\ndelta = 1e-7'))
+    noisy = figures.share_cost(peers(tmp_path, '[share]\nnoise = "discrete-gaussian"\nepsilon = 1.5\ndelta = 1e-7'))
     assert noisy == Cost(epsilon=1.5, delta=1e-7)
     exact = figures.share_cost(peers(tmp_path, "[share]\nminimum_count = 5"))
     assert exact == Cost(epsilon=math.inf)

@@ -142,7 +142,7 @@ def test_people_are_compared_with_those_of_earlier_studies(tmp_path: Path, monke
             " VALUES (?, 'one', x'', '', 0, 0, x'', x'', 0, 0, 0, '[]', '', '', 0)",
             (bytes(32),),
         )
-        sets = CommonSets(database, tmp_path, site_secret=b"s" * 32)
+        sets = CommonSets(database, tmp_path)
         few = sets.people(pairs, rows)
         monkeypatch.setattr(common_sets, "MEMORY_PEOPLE", 1 << 16)
         whom = flat(lambda: sets.people(pairs, rows))
@@ -154,7 +154,7 @@ def test_people_are_compared_with_those_of_earlier_studies(tmp_path: Path, monke
         assert flat(lambda: sets.keeps(bytes(32), whom, ()))
         everybody = sets.people(pairs)
         assert flat(lambda: count_left([whom.keys], [everybody.keys], enough=N)) == 7
-        compare = partial(sets.similar, b"1" * 32, everybody, rule_of=lambda proposal: ())
+        compare = partial(sets.similar, b"1" * 32, everybody)
         assert [item.study_ids for item in flat(lambda: compare(minimum=8))] == [("one",)]
         assert not compare(minimum=7)
 

@@ -141,7 +141,7 @@ OF_STUDY: dict[str, list[Callable[[Study], Study]]] = {
     "parameters": [with_values(parameters=ParameterRule(estimator="clip"))],
     "release": [with_values(release=ReleaseRule(seed=99))],
     "breach": [with_values(breach=None)],
-    "share": [with_values(share=ShareRule(epsilon=1.0, delta=1e-6))],
+    "share": [with_values(share=ShareRule(epsilon=1.0, delta=1e-6, noise="discrete-gaussian"))],
     "tables": [with_values(tables=TablesRule(epsilon=1.0, delta=1e-9))],
     "masked": [with_values(masked=MaskedRule(tolerate=0))],
     "quorum": [with_values(quorum=QuorumRule(deadline_seconds=99))],

@@ -276,7 +276,7 @@ def test_a_damaged_or_foreign_database_is_state_corrupt(tmp_path):
 def test_a_newer_schema_is_refused(tmp_path):
     with Database(tmp_path, create=True) as database:
         database.write("PRAGMA user_version = 99")
-    with pytest.raises(DataFault, match="schema version 99, expected at most 8"):
+    with pytest.raises(DataFault, match="schema version 99, expected at most 1"):
         Database(tmp_path)
 
 

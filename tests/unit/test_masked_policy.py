@@ -248,7 +248,8 @@ def test_published_limits_say_what_a_masked_study_may_ask(tmp_path: Path) -> Non
     assert [text.split(",")[0] for text in against(read, masked())] == [
         text.split(",")[0] for text in against(policy, masked())
     ]
-    assert not _read_masked(Table({}, source="limits"), "clinic").allow
+    with pytest.raises(Misuse, match="masked: missing"):
+        _read_masked(Table({}, source="limits"), "clinic")
 
 
 # ---- the four figures

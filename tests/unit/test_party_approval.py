@@ -194,7 +194,7 @@ def test_a_stricter_policy_after_the_approval_counts(site, release_study):
 def test_changed_or_absent_data_void(site, release_study):
     given = given_by(site)
     with pytest.raises(Refusal, match="the data of column 'age', or where they come from, changed"):
-        approval.check_data(release_study, given, {0: [b"x" * 32], 1: [bytes.fromhex(given.units[1].fingerprint)]})
+        approval.check_data(release_study, given, {0: b"x" * 32, 1: bytes.fromhex(given.units[1].fingerprint)})
     with pytest.raises(Refusal):
         approval.check_data(release_study, given, {})
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import math
-import sqlite3
 
 import numpy as np
 import pytest
@@ -18,8 +17,7 @@ from verticil.party.protocol.between.artifact_store import ArtifactStore, Item, 
 from verticil.party.protocol.between.network import Peers, all_of
 from verticil.party.protocol.planning import LostError, PeerFailedError, WaitedForError
 from verticil.party.protocol.retry import FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS, WAIT_GROWTH, Backoff
-from verticil.party.storage import database as database_module
-from verticil.party.storage.database import SCHEMA_VERSION, Database
+from verticil.party.storage.database import Database
 from verticil.party.storage.studies import PartyState, Task, stamp
 from verticil.shared.core.errors import DataFault, PeerFault, Refusal
 from verticil.shared.privacy.events import ExactStatistics, GaussianCounts
@@ -34,24 +32,6 @@ AT = dt.datetime(2026, 11, 21, 10, 2, tzinfo=dt.UTC)
 def database(tmp_path):
     with Database(tmp_path, create=True) as opened:
         yield opened
-
-
-# ---- the database
-
-
-def test_a_database_of_version_1_is_brought_up_and_keeps_its_rows(tmp_path):
-    path = tmp_path / "party.sqlite"
-    with sqlite3.connect(path) as old:
-        old.executescript(database_module.SCHEMA.steps[0])  # what version 1 wrote
-        old.execute("INSERT INTO heartbeat VALUES (1, 7, 'then', 1, '')")
-        old.execute("PRAGMA user_version = 1")
-    old.close()
-    for _ in range(2):
-        with Database(tmp_path) as opened:
-            assert opened.rows("PRAGMA user_version") == [(SCHEMA_VERSION,)]
-            assert PartyState(opened).heartbeat().pid == 7
-            assert opened.rows("SELECT * FROM peer_item") == []
-            assert opened.rows("SELECT stage_at FROM study") == []
 
 
 def test_state_moves_and_the_effective_study_is_found_by_its_digest(database):
@@ -284,7 +264,7 @@ class Nobody:
 
     async def hello(self, request):
         del request
-        return common_pb2.HelloReply(protocol_version=1, federation="trial")
+        return common_pb2.HelloReply(protocol_version=2, federation="trial")
 
     async def get_signature(self, request):
         del request

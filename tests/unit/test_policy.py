@@ -200,7 +200,7 @@ def test_the_last_day_that_is_allowed_is_allowed(release_study):
 
 @pytest.mark.parametrize(("delta", "permitted"), [(1e-6, True), (1.5e-6, False)])
 def test_the_delta_of_shared_noise_has_a_limit(peer_study, delta, permitted):
-    study = peer_study(share=ShareRule(epsilon=1.0, delta=delta))
+    study = peer_study(share=ShareRule(epsilon=1.0, delta=delta, noise="discrete-gaussian"))
     said = found(study, recipients=("miner", "registry", "insurer"), max_share_delta=1e-6)
     assert [code for code, _ in said] == ([] if permitted else ["BUDGET_EXCEEDED"])
     assert all("delta 1.5e-06 of the noise on shared parameters" in message for _, message in said)

@@ -8,7 +8,6 @@ import math
 import pytest
 
 from verticil.shared.core.errors import Refusal
-from verticil.shared.mechanisms.gaussian import analytic_delta, share_sigma
 from verticil.shared.privacy import events
 from verticil.shared.privacy.accountant import compose, cost_of, finite
 from verticil.shared.privacy.accounts import NOTHING, Account, Cost
@@ -119,21 +118,12 @@ def test_a_dry_run_names_what_there_is_no_room_for_and_charges_nothing() -> None
     assert full.dry_run(NOTHING) is None  # what costs nothing may go, however full the account is
 
 
-def test_the_noise_of_an_event_is_as_private_as_the_event_says() -> None:
-    event = GaussianCounts(epsilon=0.5, delta=3e-7, tables=7, sensitivity=math.sqrt(14))
-    assert event.tables is not None
-    assert event.sensitivity is not None
-    sigma = share_sigma(event.epsilon, event.delta, event.tables)
-    assert analytic_delta(sigma, event.epsilon, sensitivity=event.sensitivity) <= event.delta
-
-
 def test_a_study_plans_one_event_for_each_column_that_leaves_and_one_for_what_is_shared(release_study: Study) -> None:
     party = release_study.parties[0]
     columns = events.planned(release_study, party)
     assert [item.unit for item in columns] == list(release_study.units_of(party))
     assert all(type(item.event) is RandomizedColumn and item.readers == ("miner",) for item in columns)
     for rule, kind in (
-        (ShareRule(epsilon=0.5, delta=3e-7), GaussianCounts),
         (ShareRule(epsilon=0.5, delta=3e-7, noise="discrete-gaussian"), DiscreteGaussianCounts),
         (ShareRule(), ExactStatistics),
     ):

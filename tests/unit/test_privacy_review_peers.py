@@ -71,7 +71,7 @@ def _objected(study, **limits) -> list[tuple[str, str]]:
 
 def test_noise_so_small_that_it_hides_nothing_is_over_the_limit_of_a_study(peer_study):
     """The limit of a study is about everything of one person: with epsilon 20 the noisy counts are nearly the counts."""
-    study = peer_study(share=ShareRule(epsilon=20.0, delta=1e-6))
+    study = peer_study(share=ShareRule(epsilon=20.0, delta=1e-6, noise="discrete-gaussian"))
     assert share_noise(bytes(32), study, study.parties[0]).sigma < 1.0  # type: ignore[union-attr]  # there is noise
     ((code, message),) = _objected(study)
     assert code == "BUDGET_EXCEEDED"
@@ -79,7 +79,7 @@ def test_noise_so_small_that_it_hides_nothing_is_over_the_limit_of_a_study(peer_
 
 
 def test_columns_and_parameters_count_together(peer_study):
-    study = peer_study(share=ShareRule(epsilon=2.0, delta=1e-9))
+    study = peer_study(share=ShareRule(epsilon=2.0, delta=1e-9, noise="discrete-gaussian"))
     party = study.parties[0]
     columns = sum(
         math.log(float(study.units[i].transition.probabilities.max() / study.units[i].transition.probabilities.min()))
@@ -93,11 +93,11 @@ def test_columns_and_parameters_count_together(peer_study):
 
 def test_delta_has_a_limit_of_its_own(peer_study):
     """delta = 0.01 lets one person in a hundred down; no ledger sums it."""
-    study = peer_study(share=ShareRule(epsilon=1.0, delta=1e-2))
+    study = peer_study(share=ShareRule(epsilon=1.0, delta=1e-2, noise="discrete-gaussian"))
     ((code, message),) = _objected(study)
     assert (code, "delta 0.01 of the noise" in message) == ("BUDGET_EXCEEDED", True)
     assert _objected(study, max_share_delta=1e-2) == []
-    assert _objected(peer_study(share=ShareRule(epsilon=1.0, delta=1e-6))) == []
+    assert _objected(peer_study(share=ShareRule(epsilon=1.0, delta=1e-6, noise="discrete-gaussian"))) == []
 
 
 def test_limits_that_party_toml_does_not_state_are_there_all_the_same(tmp_path):
@@ -171,7 +171,7 @@ def test_a_structure_with_larger_tables_than_the_study_allows_is_refused(peer_st
 
 
 def test_the_statement_says_that_columns_come_on_top(peer_study):
-    study = peer_study(share=ShareRule(epsilon=2.0, delta=1e-6))
+    study = peer_study(share=ShareRule(epsilon=2.0, delta=1e-6, noise="discrete-gaussian"))
     dag = parse_structure(
         structure_body(canonical.digest(study), _parents(study), {"method": "given"}), study, canonical.digest(study)
     ).dag
@@ -186,7 +186,7 @@ def _content(peer_case, study):
 
 
 def test_the_report_says_what_its_figures_leave_out(peer_case, peer_study):
-    noisy = render(_content(peer_case, peer_study(share=ShareRule(epsilon=2.0, delta=1e-6))))
+    noisy = render(_content(peer_case, peer_study(share=ShareRule(epsilon=2.0, delta=1e-6, noise="discrete-gaussian"))))
     assert "The randomized columns below are not in these figures" in noisy
     exact = render(_content(peer_case, peer_study(share=ShareRule(minimum_count=60))))
     assert "what was replaced can often be worked out" in exact
@@ -196,7 +196,10 @@ def test_the_report_says_what_its_figures_leave_out(peer_case, peer_study):
     ("share", "text"),
     [
         (ShareRule(), "no bound: they are exact functions of raw data"),
-        (ShareRule(epsilon=2.0, delta=1e-6), "epsilon 2, delta 1e-06 of one person at each party, besides the columns"),
+        (
+            ShareRule(epsilon=2.0, delta=1e-6, noise="discrete-gaussian"),
+            "epsilon 2, delta 1e-06 of one person at each party, besides the columns",
+        ),
     ],
 )
 def test_the_epsilon_of_columns_is_not_shown_alone(peer_case, peer_study, tmp_path, share, text):

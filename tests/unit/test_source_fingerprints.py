@@ -13,7 +13,7 @@ import pytest
 from support.documents import FEDERATION, PEOPLE, party_toml
 from verticil.party.config import load_party
 from verticil.party.dataset.person_keys import KEY_BYTES, PersonMacs
-from verticil.party.dataset.releases import Release, seals, without_sources
+from verticil.party.dataset.releases import Release, origins_of
 from verticil.party.dataset.source_fingerprints import SourceFingerprints
 from verticil.party.dataset.sources.source_table import TextColumn
 from verticil.party.limits.policy import Policy
@@ -22,12 +22,10 @@ from verticil.party.policy.approval import review
 from verticil.party.site import Site, init_state
 from verticil.party.storage.studies import Task
 from verticil.shared.core.errors import Refusal
-from verticil.shared.documents.record import encode
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.model.schema import Missing, Variable
-from verticil.shared.privacy.accounts import NOTHING
 from verticil.shared.study import canonical
-from verticil.shared.study.approval import Approval, parse_approval
+from verticil.shared.study.approval import Approval
 from verticil.shared.study.codebook import bin_labels
 from verticil.shared.study.document import Study
 from verticil.shared.study.states import State
@@ -198,66 +196,7 @@ def approval_of(site: Site, study: Study) -> Approval:
     ).bound  # fmt: skip
 
 
-def test_an_approval_of_schema_7_holds_for_data_that_did_not_change(folder: Path, release_study: Study) -> None:
-    """Its seals are of codes alone; a second yes after the upgrade is the same yes."""
-    study = with_bins(release_study, "edge", 48)
-    digest, proposal = canonical.digest(study), canonical.to_bytes(study)
-    with Site.open(load_party(folder / "party.toml")) as site:
-        task = Task(
-            digest=digest, version=1, state=int(State.ALIGNING), proposal=proposal, effective=proposal,
-            effective_digest=digest, approved=True, pseudonyms_complete=False, alignment_confirmed=False,
-            units_received=(), failure="",
-        )  # fmt: skip
-        site.state.remember(dataclasses.replace(task, approved=False), study.id, NOW)
-        site.voting.approve(site.state.study(digest), "officer", NOW)
-        site.state.remember(dataclasses.replace(task, version=2), study.id, NOW)
-        former = seals(without_sources(releases_of(site, study)), digest, site_secret=site.site_secret)
-        given = parse_approval(site.state.study(digest).approval)
-        units = tuple(dataclasses.replace(unit, fingerprint=former[unit.index].hex()) for unit in given.units)
-        site.decisions.approve(digest, encode(dataclasses.replace(given, units=units)), NOW)
-        record = site.state.study(digest)
-        held = parse_approval(record.approval)
-
-        def check() -> None:
-            site.voting.check_data(record, held, study, holding_of(site, study))
-
-        check()
-        assert site.voting.approve(record, "officer", NOW).complete
-        assert site.state.study(digest).approval == record.approval
-        write(folder, p43="p43,43.0,yes")
-        check()  # nobody knows the texts of then
-        write(folder, p43="p43,50,yes")
-        with pytest.raises(
-            Refusal, match=r"APPROVAL_VOID: .* the data of column 'age', or where they come from, changed"
-        ):
-            check()
-
-
-def test_rows_of_schema_7_stand_for_unchanged_data_and_cost_nothing(folder: Path, release_study: Study) -> None:
-    """They have fingerprints of codes; what did not change since stays what it was, and the first new row has the texts."""
-    study = with_bins(release_study, "edge", 48)
-    with Site.open(load_party(folder / "party.toml")) as site:
-        now = age_of(site, study)
-        (former,) = without_sources({0: now}).values()
-        assert send(site, former, b"1" * 32) > 0
-        (found,) = site.ledger.assess([now], site.config.policy)
-        assert (found.charge, found.version_tag) == (NOTHING, b"")
-        assert not has_changed(site, former)
-        write(folder, p43="p43,43.0,yes")
-        assert not has_changed(site, age_of(site, study))  # nobody knows the texts of then
-        write(folder)
-        assert send(site, now, b"2" * 32) == 0.0
-        write(folder, p43="p43,43.0,yes")
-        assert has_changed(site, age_of(site, study))
-        write(folder, p43="p43,50,yes")
-        assert has_changed(site, age_of(site, study))
-        assert not has_changed(site, former)  # a column that schema 7 put into the spool
-
-
-@pytest.mark.parametrize("former", [False, True], ids=["", "with a row of schema 7"])
-def test_room_is_kept_for_changed_texts_that_are_charged_again(
-    folder: Path, release_study: Study, former: bool
-) -> None:
+def test_room_is_kept_for_changed_texts_that_are_charged_again(folder: Path, release_study: Study) -> None:
     """What was charged for the same codes from other texts is not what will be charged."""
     study = with_bins(release_study, "edge", 48)
     digest = canonical.digest(study)
@@ -271,12 +210,6 @@ def test_room_is_kept_for_changed_texts_that_are_charged_again(
             units_received=(), failure="",
         )  # fmt: skip
         site.state.remember(task, study.id, NOW)
-        if former:  # which another study sends after room was kept for this one
-            site.ledger.reserve(digest, {0: first}, policy, shared={}, drawn=True)
-            assert site.ledger.kept()["people"].epsilon == pytest.approx(first.epsilon)
-            send(site, *without_sources({0: first}).values(), b"1" * 32, policy)  # type: ignore[misc]
-            assert site.ledger.kept() == {}
-            site.database.write("DELETE FROM reserved")
         send(site, first, b"2" * 32, policy)
         site.ledger.reserve(digest, {0: first}, policy, shared={})
         assert site.ledger.kept() == {}
@@ -289,33 +222,16 @@ def test_room_is_kept_for_changed_texts_that_are_charged_again(
         assert site.ledger.kept() == {}
 
 
-def test_fresh_noise_of_schema_7_stays_and_changed_texts_get_noise_of_their_own(
-    folder: Path, release_study: Study
-) -> None:
-    study = with_bins(release_study, "edge", 48)
-    with Site.open(load_party(folder / "party.toml")) as site:
-        policy = dataclasses.replace(site.config.policy, on_data_change="fresh")
-        first = age_of(site, study)
-        send(site, *without_sources({0: first}).values(), b"1" * 32, policy)  # type: ignore[misc]
-        write(folder, p43="p43,50,yes")
-        second = age_of(site, study)
-        (former,) = without_sources({0: second}).values()
-        assert send(site, former, b"2" * 32, policy) > 0
-        assert [found.version_tag for found in site.ledger.assess([first], policy)] == [b""]
-        (found,) = site.ledger.assess([second], policy)
-        assert (found.version_tag, found.charge) == (former.fingerprint, NOTHING)
-        assert send(site, second, b"3" * 32, policy) == 0.0
-        write(folder, p43="p43,51,yes")  # in the same bin
-        third = age_of(site, study)
-        (found,) = site.ledger.assess([third], policy)
-        assert (third.fingerprint, found.version_tag) == (second.fingerprint, third.source_fingerprint)
-        assert found.charge.epsilon > 0
-
-
-def test_a_release_is_read_back_with_and_without_its_texts(folder: Path, release_study: Study) -> None:
+def test_a_release_is_read_back_with_its_texts(folder: Path, release_study: Study) -> None:
     with Site.open(load_party(folder / "party.toml")) as site:
         release = age_of(site, release_study)
     assert len(release.source_fingerprint) == 32
-    (former,) = without_sources({0: release}).values()
-    assert [Release.from_json(item.to_json()) for item in (release, former)] == [release, former]
-    assert len(former.to_json()) < len(release.to_json())
+    assert Release.from_json(release.to_json()) == release
+
+
+def test_data_are_those_of_before_only_with_the_same_codes_and_texts(folder: Path, release_study: Study) -> None:
+    with Site.open(load_party(folder / "party.toml")) as site:
+        (then,) = origins_of({0: age_of(site, release_study)}, 40).values()
+    assert then.has_data_of(dataclasses.replace(then, n_records=41))
+    assert not then.has_data_of(dataclasses.replace(then, fingerprint="aa"))
+    assert not then.has_data_of(dataclasses.replace(then, source_fingerprint="aa"))

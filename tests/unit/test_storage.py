@@ -32,8 +32,8 @@ def second(connection: sqlite3.Connection) -> None:
         connection.execute("UPDATE person SET towns = ? WHERE name = ?", (f'["{name}ville"]', name))
 
 
-ONE = Schema(steps=(FIRST,), what="a list of people")
-TWO = Schema(steps=(FIRST, second), what="a list of people")
+ONE = Schema(steps=(FIRST,), application_id=7, what="a list of people")
+TWO = Schema(steps=(FIRST, second), application_id=7, what="a list of people")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +147,7 @@ def test_a_migration_keeps_a_copy_of_the_file_as_it_was(tmp_path: Path) -> None:
         assert [person.towns for person in database.read(Person, "SELECT * FROM person")] == [()]
     with pytest.raises(DataFault, match=r"people\.sqlite: schema version 2, expected at most 1") as caught:
         Database(path, ONE)
-    assert (caught.value.code, version_of(path)) == ("STATE_CORRUPT", 2)
+    assert (caught.value.code, version_of(path, TWO)) == ("STATE_CORRUPT", 2)
 
 
 def test_a_migration_that_is_broken_off_at_any_step_is_made_by_the_next_start(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_migration_that_is_broken_off_at_any_step_is_made_by_the_next_start(tm
             with watched(break_off):
                 Database(path, TWO).close()
         except BrokenOff:
-            assert version_of(path) == (2 if passed[-1].kind == "commit" and passed[-1].moment == "after" else 1)
+            assert version_of(path, TWO) == (2 if passed[-1].kind == "commit" and passed[-1].moment == "after" else 1)
         with Database(path, TWO) as database:
             assert [person.towns for person in database.read(Person, "SELECT * FROM person")] == [("Adaville",)]
         with closing(sqlite3.connect(place / "people.sqlite.version-1")) as copy:
@@ -187,7 +187,7 @@ def test_an_old_file_that_is_only_looked_at_is_not_migrated(tmp_path: Path) -> N
     Database(path, ONE).close()
     with pytest.raises(DataFault, match="schema version 1, expected 2"):
         Database(path, TWO, read_only=True)
-    assert (version_of(path), inspect(path, TWO)) == (1, 1)
+    assert (version_of(path, TWO), inspect(path, TWO)) == (1, 1)
 
 
 def test_a_file_without_a_table_or_of_something_else_is_refused(people: Database, tmp_path: Path) -> None:

@@ -148,7 +148,9 @@ def test_sets_compounds_and_the_other_model_are_refused_by_name(study: Study, pe
         Misuse, match=r"column 'age': 'subset' releases a set of categories .* several cells of a table"
     ):
         check_tables(dataclasses.replace(study, units=(some, *study.units[1:])), source="study")
-    peers = peer_study(tables=TablesRule(epsilon=1.0, delta=1e-9), share=ShareRule(epsilon=1.0, delta=1e-9))
+    peers = peer_study(
+        tables=TablesRule(epsilon=1.0, delta=1e-9), share=ShareRule(epsilon=1.0, delta=1e-9, noise="discrete-gaussian")
+    )
     with pytest.raises(Misuse, match=r"tables: goes with the model 'central'.* got 'peer'") as caught:
         rules.check(peers, source="study")
     assert "[share]" in (caught.value.hint or "")

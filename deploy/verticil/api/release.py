@@ -207,16 +207,12 @@ class Release:
 
     @property
     def accounts(self) -> pd.DataFrame:
-        """What all of the study costs a person: a row for each account, with ``reader``, ``epsilon`` (inf: no bound), ``delta``.
-
-        None: the release is of an earlier version, which does not say it.
-        """
+        """What all of the study costs a person: a row an account, with ``reader``, ``epsilon`` (inf: no bound), ``delta``."""
         import pandas as pd
 
-        said = self.document["privacy"].get("accounts")
         rows = [
             (item["account"], item["reader"], math.inf if item["epsilon"] is None else item["epsilon"], item["delta"])
-            for item in (said["list"] if said else ())
+            for item in self.document["privacy"]["accounts"]["list"]
         ]
         return pd.DataFrame(rows, columns=pd.Index(["account", "reader", "epsilon", "delta"])).set_index("account")
 
@@ -540,13 +536,12 @@ class Release:
         """What the study cost a person, for each reader; rounded upwards."""
         from verticil.shared.privacy.figures import epsilon_words
 
-        listed = self.document["privacy"].get("accounts")
-        accounts = [(item["reader"], item["epsilon"], item["delta"]) for item in (listed["list"] if listed else ())]
-        if not accounts:  # of an earlier version
-            accounts = [("whoever reads columns", self.epsilon_per_person, 0)]
+        def delta(item: Mapping[str, Any]) -> str:
+            return f", delta {item['delta']:g}" if item["delta"] else ""
+
         said = [
-            f"{epsilon_words(epsilon)}{f', delta {delta:g}' if delta else ''} for {re.split('[:,]', reader)[0]}"
-            for reader, epsilon, delta in accounts
+            f"{epsilon_words(item['epsilon'])}{delta(item)} for {re.split('[:,]', item['reader'])[0]}"
+            for item in self.document["privacy"]["accounts"]["list"]
         ]
         return f"each person: {'; '.join(said)}"
 

@@ -26,7 +26,6 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import NormalDist
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -38,23 +37,20 @@ from verticil.attack.events import Counts
 from verticil.party.protocol.peer.learner import share_noise
 from verticil.shared.core.arrays import Floats
 from verticil.shared.mechanisms.discrete_gaussian import draw as discrete_gaussian
-from verticil.shared.mechanisms.gaussian import derived_key, share_sigma
-from verticil.shared.mechanisms.loss import GaussianLoss, epsilon_at
-from verticil.shared.mechanisms.share_noise import DISCRETE, ROUNDED, share_key
+from verticil.shared.mechanisms.gaussian import derived_key
+from verticil.shared.mechanisms.share_noise import share_key
 from verticil.shared.privacy.accountant import cost_of, numerically
 from verticil.shared.privacy.accounts import Cost
-from verticil.shared.privacy.events import DiscreteGaussianCounts, GaussianCounts, PrivacyEvent, planned
+from verticil.shared.privacy.events import DiscreteGaussianCounts, PrivacyEvent, planned
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 
 STUDY: Final = Path(__file__).with_name("tables.toml")
 SHARES: Final = {
-    "share-gaussian-1": (ROUNDED, 1.0, 1e-9),
-    "share-gaussian-8": (ROUNDED, 8.0, 1e-6),
-    "share-discrete-1": (DISCRETE, 1.0, 1e-9),
-    "share-discrete-8": (DISCRETE, 8.0, 1e-6),
+    "share-discrete-1": (1.0, 1e-9),
+    "share-discrete-8": (8.0, 1e-6),
 }
-"""Mechanism -> noise, epsilon and delta of the study's ``share``: much noise, and so little that its steps show."""
+"""Mechanism -> epsilon and delta of the study's ``share``: much noise, and so little that its steps show."""
 SAMPLED: Final = {"discrete-gaussian": (1, 1.0), "sum-of-3": (3, 3.0), "sum-of-5": (5, 3.0)}
 """Mechanism -> how many contribute noise to one table, and the parameter of each one's."""
 SAMPLED_DELTA: Final = 1e-6
@@ -106,8 +102,8 @@ def mechanisms() -> Iterator[Mechanism]:
     """Every kind of noise."""
     study = read_study(STUDY)
     assert study.share is not None
-    for name, (kind, epsilon, delta) in SHARES.items():
-        rule = dataclasses.replace(study.share, noise=kind, epsilon=epsilon, delta=delta)
+    for name, (epsilon, delta) in SHARES.items():
+        rule = dataclasses.replace(study.share, epsilon=epsilon, delta=delta)
         yield _shared(name, dataclasses.replace(study, share=rule))
     for name, (contributors, sigma) in SAMPLED.items():
         yield _sampled(name, contributors, sigma)
@@ -116,16 +112,15 @@ def mechanisms() -> Iterator[Mechanism]:
 def _shared(name: str, study: Study) -> Mechanism:
     """Of a study: what its ``share`` asks for."""
     (event,) = (item.event for item in planned(study, PARTY) if item.unit is None)
-    if isinstance(event, DiscreteGaussianCounts):
-        tables, sigma, curve = event.tables, event.sigma, curve_of(event)
-        weights = _weights(sigma, steps=False)
-    else:
-        assert isinstance(event, GaussianCounts)
-        assert event.tables is not None
-        tables, sigma = event.tables, share_sigma(event.epsilon, event.delta, event.tables)
-        curve, weights = gaussian_curve(math.sqrt(2 * tables) / sigma), _weights(sigma, steps=True)
+    assert isinstance(event, DiscreteGaussianCounts)
     return Mechanism(
-        name=name, event=event, curve=curve, noise=_noise_of(study), n_tables=tables, sigma=sigma, weights=weights
+        name=name,
+        event=event,
+        curve=curve_of(event),
+        noise=_noise_of(study),
+        n_tables=event.tables,
+        sigma=event.sigma,
+        weights=_weights(event.sigma),
     )
 
 
@@ -150,7 +145,7 @@ def _sampled(name: str, contributors: int, sigma: float) -> Mechanism:
 
     weights = np.ones(1)
     for _ in range(contributors):
-        weights = np.convolve(weights, _weights(sigma, steps=False))
+        weights = np.convolve(weights, _weights(sigma))
     return Mechanism(
         name=name,
         event=event,
@@ -162,12 +157,9 @@ def _sampled(name: str, contributors: int, sigma: float) -> Mechanism:
     )
 
 
-def _weights(sigma: float, *, steps: bool) -> Floats:
-    """Of a Gaussian rounded to whole numbers (`steps`), or of the discrete one."""
+def _weights(sigma: float) -> Floats:
+    """Of a discrete Gaussian."""
     numbers = np.arange(-math.ceil(_REACH * sigma), math.ceil(_REACH * sigma) + 1)
-    if steps:
-        normal = NormalDist(0, sigma)
-        return np.array([normal.cdf(number + 0.5) - normal.cdf(number - 0.5) for number in numbers])
     weights: Floats = np.exp(-(numbers**2) / (2 * sigma**2))
     weights /= weights.sum()
     return weights
@@ -178,24 +170,12 @@ def curve_of(event: DiscreteGaussianCounts) -> Callable[[float], float]:
     return lambda delta: numerically((event,), delta)
 
 
-def gaussian_curve(mu: float) -> Callable[[float], float]:
-    """The curve of Gaussian noise, of which the accountant knows one point: that it was calibrated for.
-
-    Args:
-        mu: sensitivity over standard deviation.
-    """
-    return lambda delta: epsilon_at((GaussianLoss(mu=mu),), delta)
-
-
 def _noise_of(study: Study) -> Noise:
-    assert study.share is not None
-    kind = study.share.noise
     effective, structure, common = (hashlib.sha256(part).digest() for part in (b"study", b"structure", b"common"))
 
     def noise(site_secret: bytes, fingerprint: bytes) -> Add:
         key = share_key(
             site_secret,
-            kind,
             effective_digest=effective,
             structure_sha256=structure,
             common_sha256=common,

@@ -294,7 +294,7 @@ async def _accepted(line: Connection, us: str, *, clock: Callable[[], dt.datetim
         await line.close()
     yield ok("accepted", f"as {us}")
     try:
-        theirs = int(told.get(PROTOCOL_KEY, "1"))
+        theirs = int(told.get(PROTOCOL_KEY, ""))
         agreed = agree(theirs, here="this node", there="the other node")
         yield ok("protocol version", f"{agreed} (this node speaks {PROTOCOL_VERSION}, the other {theirs})")
     except VerticilError as error:
@@ -491,12 +491,12 @@ def _state(config: PartyConfig) -> Iterator[Finding]:
     from verticil.party.audit.log import AuditLog
     from verticil.party.operator.commands import told_older
     from verticil.party.site import Site
-    from verticil.party.storage.database import FILE_NAME, SCHEMA_VERSION
+    from verticil.party.storage.database import FILE_NAME, SCHEMA, SCHEMA_VERSION
     from verticil.party.storage.secret import read_secret
 
     check = "database"
     try:
-        if 0 < (version := version_of(config.state_directory / FILE_NAME)) < SCHEMA_VERSION:
+        if 0 < (version := version_of(config.state_directory / FILE_NAME, SCHEMA)) < SCHEMA_VERSION:
             later = f"{FILE_NAME} is of version {version}: the next command or daemon brings it to {SCHEMA_VERSION}"
             yield warn(check, later, "make a backup first with the version of verticil that wrote it")
             return

@@ -47,7 +47,7 @@ class Spending:
 def dataset_of(state: CuratorState, name: str, fingerprint: bytes) -> str:
     """Return the name under which the very same codes were measured first, else the given one.
 
-    Rows of an earlier version have no sketch of their people; of these this is all that is known.
+    It holds also where no sketch tells whose rows they are, as of rows that were put back.
     """
     query = "SELECT dataset FROM ledger WHERE fingerprint = ? ORDER BY number LIMIT 1"
     return state.database.first(str, query, (fingerprint,)) or name

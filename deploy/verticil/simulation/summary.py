@@ -93,8 +93,7 @@ def costs_text(release: Path) -> tuple[str, ...]:
     Args:
         release: the folder of a verified release.
     """
-    accounts = _document(release)["privacy"].get("accounts")  # absent in a release of an earlier version
-    said = accounts["list"] if accounts else ()
+    said = _document(release)["privacy"]["accounts"]["list"]
     if len({(account["epsilon"], account["delta"]) for account in said}) < 2:
         return ()
     return tuple(

@@ -90,7 +90,7 @@ class Site:
             ledger=Ledger(database, config.policy.same_people),
             sketches=Sketches(database, config.state_directory),
             audit=audit,
-            common_sets=CommonSets(database, config.state_directory, site_secret=secret.value),
+            common_sets=CommonSets(database, config.state_directory),
             revocations=Revocations(database, audit, party=config.name),
             secret=secret,
             linkage_key=key,

@@ -144,7 +144,7 @@ class Presence:
 
         Args:
             party: from whom.
-            epoch: of the session that it belongs to; 0: of none, as from a party of the version before.
+            epoch: of the session that it belongs to; 0: of none.
 
         When a later session of the party has begun, the lease stays as it is.
         """

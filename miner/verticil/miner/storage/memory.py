@@ -17,7 +17,7 @@ from typing import Final
 
 from verticil.miner.storage.audit import Known, MinerAudit
 from verticil.miner.storage.catalogue import Catalogue
-from verticil.miner.storage.schema import CATALOGUE, FORGOTTEN_SINCE, SCHEMA
+from verticil.miner.storage.schema import CATALOGUE, SCHEMA
 from verticil.miner.storage.store import Store
 from verticil.shared.core.errors import DataFault
 from verticil.shared.storage.database import inspect, looking, version_of
@@ -91,13 +91,11 @@ def _look(directory: Path) -> _Memory:
 
 def _catalogue(path: Path) -> tuple[Known | None, frozenset[bytes]]:
     """What a catalogue counts, and the digests that it knows or has ended. Only reads."""
-    if not (version := version_of(path)):
+    if not version_of(path, SCHEMA):
         return None, frozenset()
     with looking(path) as opened:
         rows: list[tuple[bytes, int]] = opened.execute("SELECT digest, version FROM study").fetchall()
-        ended: list[tuple[bytes]] = []
-        if version >= FORGOTTEN_SINCE:
-            ended = opened.execute("SELECT digest FROM forgotten").fetchall()
+        ended: list[tuple[bytes]] = opened.execute("SELECT digest FROM forgotten").fetchall()
     known = Known(studies=len(rows), versions=sum(row[1] for row in rows))
     return known, frozenset([*(digest for digest, _ in rows), *(digest for (digest,) in ended)])
 

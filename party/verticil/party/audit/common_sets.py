@@ -16,10 +16,8 @@ What is compared, over all studies of this site and all of its data sets, whatev
 exactly one of two sets, and the people that are left when three are added and subtracted (`set_sums`). The very same people are
 no difference. What is not stopped: sums of more than three releases.
 
-People are recognised by their ids as the table has them. After a change of the site secret they are other people here. A set that
-the program of schema 7 remembered has keys of tags, which the rule of normalisation of its study moved: it is compared with a
-study of the same rule by these; a study of another rule with nearly as many people is taken for similar, as is one where the
-file of a set is lost.
+People are recognised by their ids as the table has them. After a change of the site secret they are other people here. Where the
+file of a set is lost, a study with nearly as many people is taken for similar.
 """
 
 from __future__ import annotations
@@ -36,9 +34,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from verticil.party.audit.set_sums import Keys, count_left
@@ -53,7 +48,6 @@ MEMORY_PEOPLE: Final = 1 << 20
 """People from which on their keys are sorted, and kept, outside memory: 8 MB."""
 
 _KEY_BYTES: Final = 8
-_BLOCK_BYTES: Final = 16
 _PEOPLE_AT_ONCE: Final = 1 << 16
 _log = logging.getLogger(__name__)
 
@@ -67,13 +61,10 @@ class CommonPeople:
     Attributes:
         keys: (n,), uint64, ascending: their loose keys, a key as often as people have it.
         exact_sum: of their exact keys, modulo 2^64.
-        normalise: the study's rule, and `former`, the keys by its tags, ascending: for sets that schema 7 remembered.
     """
 
     keys: Keys = field(repr=False)
     exact_sum: int = field(repr=False)
-    normalise: tuple[str, ...] = ()
-    former: Callable[[], Keys] = field(repr=False, default=lambda: np.empty(0, dtype=_KEY))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,19 +82,13 @@ class Similar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Set:
-    """A set as the database has it; `exact_sum` is empty where schema 7 remembered it."""
+    """A set as the database has it."""
 
     digest: bytes
     sha256: bytes
     size: int
     exact_sum: bytes
     study_id: str
-    proposal: bytes
-
-    @property
-    def is_former(self) -> bool:
-        """Whether its keys are of tags."""
-        return not self.exact_sum
 
     @property
     def place(self) -> bytes:
@@ -117,13 +102,11 @@ class CommonSets:
     Args:
         database: the site's.
         directory: the state directory.
-        site_secret: never leaves.
     """
 
-    def __init__(self, database: Database, directory: Path, *, site_secret: bytes) -> None:
+    def __init__(self, database: Database, directory: Path) -> None:
         self._database = database
         self._directory = directory / "common"
-        self._former_key = HKDF(hashes.SHA256(), 32, None, b"verticil/common-set/v1").derive(site_secret)
 
     def people(self, keys: Rows, rows: NDArray[np.int64] | None = None) -> CommonPeople:
         """Return how the site recognises some people in every study.
@@ -148,28 +131,6 @@ class CommonSets:
             ascending = self._ascending(loose(), n)
         return CommonPeople(keys=ascending, exact_sum=int(exact))
 
-    def former_keys(self, tags: NDArray[np.uint8], rows: NDArray[np.int64] | None = None) -> Keys:
-        """Return the keys by which schema 7 remembered people, ascending: 8 bytes of AES over the tag.
-
-        Args:
-            tags: (n, 14), uint8; see `verticil.party.dataset.perturb.record_tags`.
-            rows: (m,) the people; None: all.
-
-        Raises:
-            DataFault: DISK_FULL, STATE_CORRUPT.
-        """
-        n = len(tags) if rows is None else len(rows)
-        encryptor = Cipher(algorithms.AES(self._former_key), modes.ECB()).encryptor()  # noqa: S305 (a PRF of single blocks)
-
-        def hashed() -> Iterator[Rows]:
-            for part in _parts(tags, rows, n):
-                blocks = np.zeros((len(part), _BLOCK_BYTES), dtype=np.uint8)
-                blocks[:, : part.shape[1]] = part
-                words = np.frombuffer(encryptor.update(blocks.data), dtype=_KEY).reshape(-1, 2)[:, 0]
-                yield words.astype(">u8").view(np.uint8).reshape(-1, _KEY_BYTES)
-
-        return self._ascending(hashed(), n)
-
     def _ascending(self, parts: Iterator[Rows], n: int) -> Keys:
         folder = self._directory.parent
         sorter = Sorter(folder, width=_KEY_BYTES, key_bytes=_KEY_BYTES, memory_rows=min(n, MEMORY_PEOPLE))
@@ -179,27 +140,20 @@ class CommonSets:
         with disk_faults(self._directory):  # two are equal by chance in one of 37 million sets of a million
             return kept(folder if n > MEMORY_PEOPLE else None, n, map(key_numbers, sorter.blocks()), _KEY)
 
-    def similar(
-        self, digest: bytes, people: CommonPeople, *, minimum: int, rule_of: Callable[[bytes], tuple[str, ...] | None]
-    ) -> tuple[Similar, ...]:
+    def similar(self, digest: bytes, people: CommonPeople, *, minimum: int) -> tuple[Similar, ...]:
         """Return earlier studies whose people leave, with these, fewer than `minimum`, and somebody.
 
         Args:
             digest: of the study's proposal; what is remembered of it is not compared with it.
             people: who they are.
             minimum: fewest people that may be left.
-            rule_of: the rule of normalisation of a proposal, for sets that schema 7 remembered.
         """
-        remembered = self._distinct(but=digest)
+        others = self._distinct(but=digest)
         read = functools.cache(self._read)  # each file once, however many sums it is in
-        others = [item for item in remembered if not item.is_former]
-        near = [item for item in remembered if item.is_former and self._is_former_near(item, people, minimum, rule_of)]
         found = [
             Similar(digests=(item.digest,), study_ids=(item.study_id,))
-            for item in (
-                *near,
-                *(item for item in others if self._leaves_few([item], [], people, minimum=minimum, read=read)),
-            )
+            for item in others
+            if self._leaves_few([item], [], people, minimum=minimum, read=read)
         ]
         for one, two in combinations(others, 2):
             if (
@@ -231,18 +185,6 @@ class CommonSets:
         if len(added) < len(along_with) or len(subtracted) < len(against):
             return True
         return count_left([people.keys, *added], subtracted, enough=minimum) < minimum
-
-    def _is_former_near(
-        self, item: _Set, people: CommonPeople, minimum: int, rule_of: Callable[[bytes], tuple[str, ...] | None]
-    ) -> bool:
-        if abs(item.size - len(people.keys)) >= minimum:
-            return False
-        if rule_of(item.proposal) != people.normalise:
-            return True  # nothing tells whether they are the same
-        theirs, ours = self._read(item), people.former()
-        if theirs is None:
-            return True
-        return 0 < count_left([ours], [theirs], enough=minimum) < minimum
 
     def places(self) -> int:
         """Return how many distinct sets are remembered."""
@@ -294,7 +236,7 @@ class CommonSets:
         """Return each set once, with the first study that it is of, without the one of a study."""
         found = self._database.read(
             _Set,
-            "SELECT c.digest, c.sha256, c.size, c.exact_sum, s.study_id, s.proposal FROM common_set c"
+            "SELECT c.digest, c.sha256, c.size, c.exact_sum, s.study_id FROM common_set c"
             " JOIN study s USING (digest) WHERE c.digest <> ? ORDER BY c.rowid",
             (but,),
         )
@@ -307,7 +249,7 @@ class CommonSets:
         return self._directory / name.hex()
 
     def _read(self, item: _Set) -> Keys | None:
-        path = self._file(item.digest if item.is_former else item.sha256)
+        path = self._file(item.sha256)
         try:
             with path.open("rb") as file:
                 if hashlib.file_digest(file, "sha256").digest() == item.sha256:

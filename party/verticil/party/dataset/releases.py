@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from cryptography.hazmat.primitives import hashes
@@ -54,7 +54,7 @@ class Release:
         secret_id: name of the site secret.
         fingerprint: of the encoded data, independent of row order: which values are drawn.
         source_fingerprint: of ids and texts, whatever the codebook: whether the data are those of before
-            (`verticil.party.dataset.source_fingerprints`); empty: not known, as before schema 8, or of statistics.
+            (`verticil.party.dataset.source_fingerprints`); empty: of statistics, or put back without it.
         event: what is drawn.
     """
 
@@ -75,15 +75,20 @@ class Release:
 
     def to_json(self) -> str:
         """As text, for the state database."""
-        digests = (self.codebook_digest, self.transition_digest, self.secret_id, self.fingerprint)
+        digests = (
+            self.codebook_digest,
+            self.transition_digest,
+            self.secret_id,
+            self.fingerprint,
+            self.source_fingerprint,
+        )
         drawn = events.to_json(self.event)
-        later = [self.source_fingerprint.hex()] if self.source_fingerprint else []
-        return json.dumps([self.variables, self.dataset, self.sources, *(d.hex() for d in digests), drawn, *later])
+        return json.dumps([self.variables, self.dataset, self.sources, *(d.hex() for d in digests), drawn])
 
     @classmethod
     def from_json(cls, text: str) -> Release:
         """Read what `to_json` wrote."""
-        variables, dataset, sources, codebook, transition, secret, fingerprint, drawn, *later = json.loads(text)
+        variables, dataset, sources, codebook, transition, secret, fingerprint, source, drawn = json.loads(text)
         return cls(
             variables=tuple(variables),
             dataset=dataset,
@@ -92,7 +97,7 @@ class Release:
             transition_digest=bytes.fromhex(transition),
             secret_id=bytes.fromhex(secret),
             fingerprint=bytes.fromhex(fingerprint),
-            source_fingerprint=bytes.fromhex(later[0]) if later else b"",
+            source_fingerprint=bytes.fromhex(source),
             event=events.from_json(drawn),
         )
 
@@ -129,10 +134,8 @@ class Origins:
     source_fingerprint: str = ""
 
     def has_data_of(self, other: Origins) -> bool:
-        """Tell whether the values are those of another reading; by their codes, where their texts are not known."""
-        if self.source_fingerprint and other.source_fingerprint and self.source_fingerprint != other.source_fingerprint:
-            return False
-        return self.fingerprint == other.fingerprint
+        """Tell whether the values, and their texts, are those of another reading."""
+        return (self.fingerprint, self.source_fingerprint) == (other.fingerprint, other.source_fingerprint)
 
 
 def origins_of(releases: Mapping[int, Release], n_records: int) -> dict[int, Origins]:
@@ -153,18 +156,13 @@ def origins_of(releases: Mapping[int, Release], n_records: int) -> dict[int, Ori
     }
 
 
-def without_sources(releases: Mapping[int, Release]) -> dict[int, Release]:
-    """Return releases as the program of schema 7 knew them: by their codes alone."""
-    return {index: replace(release, source_fingerprint=b"") for index, release in releases.items()}
-
-
 def seals(releases: Mapping[int, Release], proposal_digest: bytes, *, site_secret: bytes) -> dict[int, bytes]:
     """What an approval says of the data of each unit: 32 bytes that change with the data and with where they come from.
 
         seal = HMAC-SHA-256(HKDF-SHA-256(site secret, info = "verticil/approval/v1" ‖ proposal digest), unit ‖ draw ‖ data)
 
     where the draw names data set, source columns, codebook (with the recode), matrix and secret, and the data are the two
-    fingerprints, or that of codes where the other is not known. Nothing can be learned from it without the site secret, not even
+    fingerprints. Nothing can be learned from it without the site secret, not even
     whether two studies saw the same data.
 
     Args:
@@ -176,7 +174,7 @@ def seals(releases: Mapping[int, Release], proposal_digest: bytes, *, site_secre
 
     def seal(index: int, release: Release) -> bytes:
         draw = [part if isinstance(part, str) else part.hex() for part in release.draw]
-        data = [release.fingerprint.hex(), *([release.source_fingerprint.hex()] if release.source_fingerprint else [])]
-        return hmac.digest(key, json.dumps([index, *draw, *data]).encode("ascii"), "sha256")
+        data = [release.fingerprint, release.source_fingerprint]
+        return hmac.digest(key, json.dumps([index, *draw, *(part.hex() for part in data)]).encode("ascii"), "sha256")
 
     return {index: seal(index, release) for index, release in releases.items()}

@@ -61,13 +61,14 @@ from verticil.party.dataset.blinding import BLINDING_KEY
 from verticil.party.protocol.node.registry import folders_of_protocols
 from verticil.party.site import Site
 from verticil.party.storage.database import FILE_NAME as DATABASE
-from verticil.party.storage.database import Database
+from verticil.party.storage.database import SCHEMA, Database
 from verticil.shared.core.errors import DataFault, GateFailed, Misuse
 from verticil.shared.core.vitals import FILE_NAME as HEALTH
 from verticil.shared.documents.config import path_in, read_toml
 from verticil.shared.documents.view import left_out
 from verticil.shared.federation.identity.pki import key_files, utc_now
 from verticil.shared.federation.membership.revocation import FILE_NAME as DENY_LIST
+from verticil.shared.storage.database import version_of
 from verticil.shared.storage.disk import write_fault
 from verticil.shared.storage.durable import rename, sync_directory, sync_file
 
@@ -255,7 +256,8 @@ def restore(file: Path, folder: Path, passphrase: str, *, audit_log: Path | None
 
     Raises:
         Misuse: FILE_EXISTS, the folder is not empty; FILE_MISSING, no backup.
-        GateFailed: BACKUP_INVALID, the passphrase, or the file was changed; AUDIT_BROKEN, `audit_log` is another one's.
+        GateFailed: BACKUP_INVALID, the passphrase, or the file was changed; BACKUP_UNSUPPORTED, a program before 1.0.0 made it;
+            AUDIT_BROKEN, `audit_log` is another one's.
         DataFault: DISK_FULL, STATE_CORRUPT.
     """
     newer = b"" if audit_log is None else _log_of(audit_log)
@@ -268,6 +270,7 @@ def restore(file: Path, folder: Path, passphrase: str, *, audit_log: Path | None
             made.mkdir(mode=0o700)
             with file.open("rb") as opened:
                 elsewhere, n_files = _unpack(unseal(opened, passphrase, file.name), made, file.name)
+            _check_state(made, file.name)
             if audit_log is not None:
                 _go_on_from(made, newer, audit_log)
             sync_directory(made)
@@ -287,6 +290,26 @@ def restore(file: Path, folder: Path, passphrase: str, *, audit_log: Path | None
         elsewhere=elsewhere,
     )
     return _noted(restored, folder, utc_now(), audit_log=audit_log is not None)
+
+
+def _check_state(made: Path, name: str) -> None:
+    """Refuse a state of before 1.0.0 before its folder is made; what else is wrong with it is found when it is opened."""
+    for database in made.rglob(DATABASE):
+        with contextlib.suppress(DataFault):
+            try:
+                version_of(database, SCHEMA)
+            except DataFault as error:
+                if error.code == "STATE_UNSUPPORTED":
+                    raise _of_before(name) from None
+                raise
+
+
+def _of_before(name: str) -> GateFailed:
+    return GateFailed(
+        "BACKUP_UNSUPPORTED",
+        f"{name}: a backup of before version 1.0.0 of verticil, which this version does not read",
+        hint=f"{SCHEMA.anew}, and the version that made the backup still restores it",
+    )
 
 
 def _log_of(path: Path) -> bytes:
@@ -478,21 +501,20 @@ def _sum(head: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _check(head: Mapping[str, object], cipher: ChaCha20Poly1305, name: str) -> bool:
-    """Whether the passphrase is known to be the right one; files of earlier versions do not say.
+def _check(head: Mapping[str, object], cipher: ChaCha20Poly1305, name: str) -> None:
+    """Check that the head is whole, and the passphrase the right one.
 
     Raises:
-        GateFailed: BACKUP_INVALID, the head was changed, or it is another passphrase.
+        GateFailed: BACKUP_INVALID, the head was changed, or it is another passphrase; BACKUP_UNSUPPORTED, it is of before 1.0.0.
     """
     if "sum" not in head:
-        return False
+        raise _of_before(name)
     if head["sum"] != _sum(head):
         raise GateFailed("BACKUP_INVALID", f"{name}: was changed in its head", hint=_ANOTHER_COPY)
     if head.get("check") != cipher.encrypt(_CHECK, b"", None).hex():
         raise GateFailed(
             "BACKUP_INVALID", f"{name}: does not open with this passphrase", hint="the file itself looks whole"
         )
-    return True
 
 
 def _cipher(passphrase: str, head: Mapping[str, object]) -> ChaCha20Poly1305:
@@ -593,13 +615,12 @@ def unseal(file: IO[bytes], passphrase: str, name: str) -> Iterator[bytes]:
 
     Raises:
         Misuse: FILE_MISSING, it is no such file.
-        GateFailed: BACKUP_INVALID, another passphrase, or (which the message tells apart, but for files of earlier versions) the
-            file was changed or cut off; what was handed out before is true but
-            not the whole.
+        GateFailed: BACKUP_INVALID, another passphrase, or (which the message tells apart) the file was changed or cut off; what
+            was handed out before is true but not the whole. BACKUP_UNSUPPORTED, it is of before 1.0.0.
     """
     head, text = read_head(file, name)
     cipher = _cipher(passphrase, head)
-    known = _check(head, cipher, name)
+    _check(head, cipher, name)
     number = 0
     frame = file.read(_FRAME + _TAG)
     while True:
@@ -608,14 +629,8 @@ def unseal(file: IO[bytes], passphrase: str, name: str) -> Iterator[bytes]:
         try:
             plain = cipher.decrypt(_nonce(number, last=last), frame, text)
         except InvalidTag:
-            if number or known:
-                raise GateFailed(
-                    "BACKUP_INVALID", f"{name}: was changed or cut off in frame {number}", hint=_ANOTHER_COPY
-                ) from None
             raise GateFailed(
-                "BACKUP_INVALID",
-                f"{name}: does not open with this passphrase, or was changed at its beginning",
-                hint="another passphrase, or another copy of the backup",
+                "BACKUP_INVALID", f"{name}: was changed or cut off in frame {number}", hint=_ANOTHER_COPY
             ) from None
         yield plain
         if last:

@@ -21,7 +21,7 @@ import rfc8785
 
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.releases import Column
-from verticil.party.limits.masked import NO_MASKS, MaskedPolicy
+from verticil.party.limits.masked import MaskedPolicy
 from verticil.party.limits.policy import Objection, Policy, objections
 from verticil.shared.core.errors import Misuse, VerticilError, from_code
 from verticil.shared.documents.json_document import Json
@@ -79,10 +79,9 @@ class Limits:
     """What is published of a policy; None among `limits`: there is no limit. `published_at`: when it was signed.
 
     ``masked`` among `limits` is what masked studies may ask for, with the names of those who may deal masks, and whose noise may
-    be counted; a document of an earlier version has none, and permits none.
+    be counted.
 
-    ``accounts`` among `limits` has what a study may cost by account; for an account that is not in it nothing may be drawn. A
-    document of an earlier version has no ``accounts``, and says nothing of them.
+    ``accounts`` among `limits` has what a study may cost by account; for an account that is not in it nothing may be drawn.
     """
 
     kind: str = _KIND
@@ -233,8 +232,6 @@ def _masked_document(policy: MaskedPolicy) -> Json:
 
 
 def _read_masked(limits: Table, party: str) -> MaskedPolicy:
-    if not limits.has("masked"):
-        return NO_MASKS
     said = limits.table("masked")
     dealers, noise = said.strings("allowed_dealers"), said.strings("noise_from")
     return MaskedPolicy(
@@ -251,8 +248,6 @@ def _read_masked(limits: Table, party: str) -> MaskedPolicy:
 
 def _account(limits: Table, reader: Reader) -> AccountLimits | None:
     unknown = Cost(epsilon=math.inf, delta=math.inf)
-    if not limits.has("accounts"):
-        return AccountLimits(study=unknown, lifetime=unknown)
     accounts = limits.table("accounts")
     if not accounts.has(reader.name):
         return None

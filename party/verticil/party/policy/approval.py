@@ -11,13 +11,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Final
 
 from verticil.party.config import PartyConfig
-from verticil.party.dataset.releases import Origins, Release, origins_of, seals, without_sources
+from verticil.party.dataset.releases import Origins, Release, origins_of, seals
 from verticil.party.limits import policy
 from verticil.party.limits.rules import RULE_PREFIX, approver_name
 from verticil.party.local_dataset import LocalDataset, columns_of, read_holding, releases_of
@@ -57,7 +57,6 @@ class Review:
         assessments: what sending would cost now, by unit; without the units that nobody can come to read.
         bound: everything that an approval of it binds to; who gives it, and when, is open.
         content: SHA-256 of that, as `content_of` finds it in an approval that was given.
-        former_content: what it was to the program of schema 7, whose seals were of codes alone.
         shared: the events of what the study shares besides columns, by data set.
         linkages: of a masked study, by data set.
         origins: where the data of each unit come from, to say later what changed.
@@ -69,7 +68,6 @@ class Review:
     assessments: Mapping[int, Assessment]
     bound: Approval
     content: bytes
-    former_content: bytes
     shared: Mapping[str, Sequence[PrivacyEvent]]
     linkages: Mapping[str, Linkage]
     origins: Mapping[int, Origins]
@@ -159,7 +157,7 @@ def review(
             people_counted_apart=bool(config.policy.same_people.apart),
         )
 
-    bound, former = bound_to(releases), bound_to(without_sources(releases))
+    bound = bound_to(releases)
     sent = [index for index in releases if index in protocol_of(study).readable(study)]
     linked = (
         dict.fromkeys(ledger.account(release.dataset) for release in releases.values()) if opens_tables(study) else ()
@@ -175,7 +173,6 @@ def review(
         assessments=dict(zip(sent, assessments, strict=True)),
         bound=bound,
         content=hashlib.sha256(encode(bound)).digest(),
-        former_content=hashlib.sha256(encode(former)).digest(),
         shared=shared,
         linkages={dataset: Linkage(mode=study.linkage.mode) for dataset in linked},
         origins=origins,
@@ -352,8 +349,7 @@ def stands(
     """
     task, study = record.task, found.study
     held = None if record.approval is None else parse_approval(record.approval)
-    contents = {found.content, found.former_content}
-    if held is not None and record.approval is not None and content_of(record.approval) in contents:
+    if held is not None and record.approval is not None and content_of(record.approval) == found.content:
         with contextlib.suppress(Refusal):
             check_giver(config.policy, study, held, voters, approvers)
             return True
@@ -381,7 +377,7 @@ def stands(
 def check_data(
     study: Study,
     approval: Approval,
-    found: Mapping[int, Collection[bytes]],
+    found: Mapping[int, bytes],
     *,
     then: Mapping[int, Origins] | None = None,
     now: Mapping[int, Origins] | None = None,
@@ -391,15 +387,13 @@ def check_data(
     Args:
         study: what was approved, for messages.
         approval: this party's approval.
-        found: `seals` of the data as they are now, one of which it has: those that the program of schema 7 made were of codes.
+        found: `seals` of the data as they are now, by unit.
         then, now: where they came from when they were approved, and come from now, to say what changed.
 
     Raises:
         Refusal: APPROVAL_VOID.
     """
-    changed = [
-        unit for unit in approval.units if unit.fingerprint not in {seal.hex() for seal in found.get(unit.index, ())}
-    ]
+    changed = [unit for unit in approval.units if unit.fingerprint != found.get(unit.index, b"").hex()]
     if not changed:
         return
     named = data_changes(then, now) if then is not None and now is not None else ()

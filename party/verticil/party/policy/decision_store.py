@@ -258,7 +258,7 @@ class DecisionStore:
         return void
 
     def noted(self, digest: bytes, content: bytes | None = None) -> Mapping[int, Origins] | None:
-        """What was noted about a content, or about the latest one; None: nothing (an earlier version approved it)."""
+        """What was noted about a content, or about the latest one; None: nothing."""
         text = self._database.first(
             str,
             "SELECT facts FROM basis WHERE digest = ? AND (? IS NULL OR content = ?) ORDER BY noted_at DESC, rowid DESC LIMIT 1",

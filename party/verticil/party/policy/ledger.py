@@ -7,8 +7,7 @@ Promises
   the same recipient again are counted beside their row: asking again and again does not fill the ledger.
 - Values that were charged once cost nothing again: same data set, source columns, codebook, matrix, site secret and version
   of the data. A version is told by ids and texts, not by codes: whether it is another one says nothing of categories or bins that
-  somebody chose. Of a row from before schema 8 the texts are not known: its version is told by codes, until there is a row with
-  texts of the same codes. Sticky noise makes a second sending of them the very same values. Anything else is charged in full.
+  somebody chose. Sticky noise makes a second sending of them the very same values. Anything else is charged in full.
 - The lifetime sum is that of the people, under whatever names their data sets were charged (`SamePeople`). A new fingerprint of
   the data, a new codebook, matrix or secret never resets it. Before anything is charged the tables' people are compared with
   those of all other accounts (`verticil.party.people.guard`), and a charge that would give people a second account is refused.
@@ -65,12 +64,11 @@ from verticil.shared.privacy.accounts import (
 )
 from verticil.shared.privacy.events import Linkage, PrivacyEvent, RandomizedColumn, kind_of
 from verticil.shared.privacy.figures import epsilon_exceeds
-from verticil.shared.storage.rows import Cell
 from verticil.shared.study.states import State
 
 _SAME_DRAW = "dataset = ? AND sources = ? AND codebook_digest = ? AND transition_digest = ? AND secret_id = ?"
 _STILL_TO_SEND: Final = (
-    f"SELECT {NAMES_OF_VALUES}, p.event FROM reserved p WHERE p.study_digest = ? AND p.event IS NOT NULL"  # noqa: S608 (constant text)
+    f"SELECT {NAMES_OF_VALUES}, p.event FROM reserved p WHERE p.study_digest = ?"  # noqa: S608 (constant text)
     f" AND (p.epsilon > 0 OR p.delta > 0) AND (p.unit IS NULL OR NOT {CHARGED_BEFORE})"
 )
 _LINKAGE: Final = events.name_of(Linkage)
@@ -144,18 +142,6 @@ def _left_of(event: PrivacyEvent, charged: Collection[str]) -> PrivacyEvent | No
     """What of a draw is to be charged where the same values were charged for these readers; None: nothing."""
     left = left_for(event.reader, charged)
     return None if left is None else replace(event, reader=left)
-
-
-def _is_of_same_data(row: Sequence[Cell], rows: Sequence[Sequence[Cell]], release: Release) -> bool:
-    """Tell whether a row of the same draw (fingerprint, that of the sources, ..) is of the same values, from the same texts.
-
-    Of a row without texts they are those of the first later row of the same codes, if there is one (`ledger_sums`).
-    """
-    fingerprint, source = row[:2]
-    if fingerprint != release.fingerprint:
-        return False
-    source = source or next((other[1] for other in rows if other[0] == fingerprint and other[1]), b"")
-    return not source or not release.source_fingerprint or source == release.source_fingerprint
 
 
 class Ledger(LedgerDraws):
@@ -437,7 +423,7 @@ class Ledger(LedgerDraws):
             f" FROM ledger WHERE {_SAME_DRAW} GROUP BY fingerprint, source_fingerprint, version_tag ORDER BY MIN(number)",
             (study_digest, *release.draw),
         )
-        same = [row for row in earlier if _is_of_same_data(row, earlier, release)]
+        same = [row for row in earlier if row[:2] == (release.fingerprint, release.source_fingerprint)]
         if same:
             version_tag = same[0][2]
             same = [row for row in same if row[2] == version_tag]

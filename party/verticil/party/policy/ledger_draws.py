@@ -37,7 +37,7 @@ class LedgerDraws(LedgerSums):
             return release
         query = (
             f"SELECT dataset FROM ledger WHERE {OF_ACCOUNT} AND {_SAME_VALUES}"  # noqa: S608 (constant text)
-            " ORDER BY fingerprint = ? AND source_fingerprint IN (x'', ?) DESC, number DESC LIMIT 1"
+            " ORDER BY fingerprint = ? AND source_fingerprint = ? DESC, number DESC LIMIT 1"
         )
         asked = (json.dumps(names), *release.draw[1:], release.fingerprint, release.source_fingerprint)
         return replace(release, dataset=self._database.first(str, query, asked) or names[0])

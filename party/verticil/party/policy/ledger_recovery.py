@@ -9,9 +9,9 @@ at the end of the log. The row is written then as the line tells it, when the st
 same bytes, sent again, cost nothing.
 
 With ``--accept-older`` the rows are written back from the lines, in one transaction together with a line that says so, which sets
-the log's anchor again. Killed anywhere in it, the next attempt does the whole. A line tells all of its row; one of an earlier
-version of the program does not tell the data set, and is charged to each that party.toml names. A log that is damaged gives what
-can be read of it, and the line says what is wrong with it.
+the log's anchor again. Killed anywhere in it, the next attempt does the whole. A line tells all of its row. A log that is damaged
+gives what can be read of it, and the line says what is wrong with it: a line whose row cannot be read is charged to each data set
+that party.toml names, and statistics in such a line are charged as if they had been exact.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from typing import Final, cast
 from verticil.party.audit.log import FILE_NAME, AuditLog, Event, What
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.releases import Release
-from verticil.party.limits.policy import SHARE_DELTA
 from verticil.party.policy.ledger import Ledger
 from verticil.party.policy.ledger_rows import PARTS
 from verticil.party.storage.database import FILE_NAME as DATABASE
@@ -38,9 +37,8 @@ from verticil.shared.core.errors import DataFault, GateFailed, Refusal
 from verticil.shared.federation.audit import DAEMON, LOG_BROKEN, TORN_LINE, entries, verify
 from verticil.shared.federation.identity.pki import utc_now
 from verticil.shared.privacy import events
-from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import Cost
-from verticil.shared.privacy.events import ExactStatistics, GaussianCounts, PrivacyEvent, RandomizedColumn
+from verticil.shared.privacy.events import ExactStatistics, PrivacyEvent, RandomizedColumn
 from verticil.shared.privacy.figures import finite_epsilon
 from verticil.shared.storage.database import disk_fault
 
@@ -63,8 +61,6 @@ _OF_A_NEW_STATE: Final = frozenset(
 )
 """What can stand in a log whose database never came to know a line of it, because each process was killed with its first.
 Everything else is said of studies that the database knows."""
-_STATISTICS_OF_5: Final = -1
-"""Stood in place of a unit in lines of version 5 of the state."""
 
 _log = logging.getLogger(__name__)
 
@@ -204,10 +200,12 @@ def _write_back(ledger: Ledger, charges: Sequence[_Charge], datasets: Collection
         said, written = charge.said, charge.said.get("ledger")
         try:
             releases, unit, version_tag, charged = _row(charge, cast("Mapping[str, object]", written))
-        except (AttributeError, KeyError, TypeError, ValueError):  # of an earlier version of the program, or damaged
-            event = _event_of_5(charge, written, is_statistics=charge.event == What.SHARED)
+        except (AttributeError, KeyError, TypeError, ValueError):  # the line is damaged
+            is_column = charge.event != What.SHARED
+            event = RandomizedColumn(epsilon=charge.epsilon) if is_column else ExactStatistics()
             releases = [_bound(charge, dataset, event) for dataset in datasets]
-            unit, version_tag, charged = None, b"", _charged_of_5(charge, event)
+            unit, version_tag = None, b""
+            charged = Cost(epsilon=charge.charged if is_column else math.inf, delta=0.0)
         for release in releases:
             ledger.put_back(
                 release,
@@ -226,13 +224,9 @@ def _write_back(ledger: Ledger, charges: Sequence[_Charge], datasets: Collection
 def _row(charge: _Charge, written: Mapping[str, object]) -> tuple[list[Release], int | None, bytes, Cost]:
     digests = {name: bytes.fromhex(cast("str", written[name])) for name in PARTS}
     sources = tuple(str(source) for source in cast("Sequence[object]", written["sources"]))
-    unit = None if written.get("unit") in (None, _STATISTICS_OF_5) else int(cast("int", written["unit"]))
-    if "event" in written:
-        event = events.from_json(json.dumps(written["event"]))
-        charged = Cost(epsilon=charge.charged, delta=float(cast("float", written.get("charged_delta", 0.0))))
-    else:
-        event = _event_of_5(charge, written, is_statistics=written["unit"] == _STATISTICS_OF_5)
-        charged = _charged_of_5(charge, event)
+    unit = None if written["unit"] is None else int(cast("int", written["unit"]))
+    event = events.from_json(json.dumps(written["event"]))
+    charged = Cost(epsilon=charge.charged, delta=float(cast("float", written.get("charged_delta", 0.0))))
     release = Release(
         variables=charge.key[1],
         dataset=str(written["dataset"]),
@@ -242,20 +236,6 @@ def _row(charge: _Charge, written: Mapping[str, object]) -> tuple[list[Release],
         **digests,
     )
     return [release], unit, bytes.fromhex(cast("str", written["version_tag"])), charged
-
-
-def _event_of_5(charge: _Charge, written: object, *, is_statistics: bool) -> PrivacyEvent:
-    """The event of a line of version 5 of the state, or of an earlier one, which tells an epsilon and a delta."""
-    if not is_statistics:
-        return RandomizedColumn(epsilon=charge.epsilon)
-    if math.isinf(charge.epsilon):
-        return ExactStatistics()
-    return GaussianCounts(epsilon=charge.epsilon, delta=_delta(written))
-
-
-def _charged_of_5(charge: _Charge, event: PrivacyEvent) -> Cost:
-    is_noise = isinstance(event, GaussianCounts) and 0 < charge.charged < math.inf
-    return Cost(epsilon=charge.charged, delta=cost_of(event).delta if is_noise else 0.0)
 
 
 def _bound(charge: _Charge, dataset: str, event: PrivacyEvent) -> Release:
@@ -287,12 +267,6 @@ def _charge(line: Mapping[str, object]) -> _Charge | None:
         epsilon=epsilon if epsilon is not None else cast("float", charged),
         charged=charged if charged is not None else cast("float", epsilon),
     )
-
-
-def _delta(written: object) -> float:
-    """Of the noise that a line speaks of; one of an earlier version of the program is taken for the largest usual one."""
-    value = cast("Mapping[str, object]", written).get("delta") if isinstance(written, Mapping) else None
-    return value if isinstance(value, float) and 0 < value < 1 else SHARE_DELTA
 
 
 def _epsilon(value: object) -> float | None:

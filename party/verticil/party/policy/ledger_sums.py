@@ -9,6 +9,7 @@ composes them, and adds the studies; room that is kept for a study under way is 
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Collection, Sequence
 from typing import Final, cast
@@ -30,21 +31,14 @@ NAMES_OF_VALUES: Final = (
     "p.dataset, p.sources, p.codebook_digest, p.transition_digest, p.secret_id, p.fingerprint, p.source_fingerprint,"
     " p.version_tag"
 )
-_SAME_CODES: Final = (
-    "{one}.dataset = {other}.dataset AND {one}.sources = {other}.sources"
-    " AND {one}.codebook_digest = {other}.codebook_digest AND {one}.transition_digest = {other}.transition_digest"
-    " AND {one}.secret_id = {other}.secret_id AND {one}.fingerprint = {other}.fingerprint"
+_SAME_DATA: Final = (
+    "l.dataset = p.dataset AND l.sources = p.sources"
+    " AND l.codebook_digest = p.codebook_digest AND l.transition_digest = p.transition_digest"
+    " AND l.secret_id = p.secret_id AND l.fingerprint = p.fingerprint AND l.source_fingerprint = p.source_fingerprint"
 )
-_SOURCE_OF_ROW: Final = (
-    "coalesce(nullif(l.source_fingerprint, x''),"  # noqa: S608 (constant text)
-    f" (SELECT n.source_fingerprint FROM ledger n WHERE {_SAME_CODES.format(one='n', other='l')}"
-    " AND n.source_fingerprint <> x'' ORDER BY n.number LIMIT 1))"
-)
-"""Of a row from before schema 8 the texts are those of the first later row of the same codes; null: there is none yet."""
 CHARGED_BEFORE: Final = (
-    f"EXISTS (SELECT 1 FROM ledger l WHERE {_SAME_CODES.format(one='l', other='p')}"  # noqa: S608 (constant text)
+    f"EXISTS (SELECT 1 FROM ledger l WHERE {_SAME_DATA}"  # noqa: S608 (constant text)
     " AND l.version_tag = p.version_tag"
-    f" AND (p.source_fingerprint = x'' OR coalesce({_SOURCE_OF_ROW}, p.source_fingerprint) = p.source_fingerprint)"
     f" AND l.reader IN ('{COLUMNS.name}', coalesce(json_extract(p.event, '$.reader'), '{COLUMNS.name}')))"
 )
 """The values that a reservation `p` is of, for the same reader or for whoever reads columns and everybody."""
@@ -70,8 +64,8 @@ def _not_counted(reader: Reader) -> str:
 
 
 def _reader_of(event: Cell) -> str:
-    """Whom an event is drawn for, of its text in a reservation; one of an earlier version has none."""
-    return COLUMNS.name if event is None else json.loads(cast("str", event)).get("reader", COLUMNS.name)
+    """Return whom an event is drawn for, of its text in a reservation."""
+    return str(json.loads(cast("str", event)).get("reader", COLUMNS.name))
 
 
 class LedgerSums:
@@ -158,7 +152,7 @@ class LedgerSums:
             reader: of the account.
         """
         asked: tuple[Cell, ...] = (int(State.PUBLISHED), study_digest)
-        reserved: dict[tuple[bytes, str], list[tuple[Cost, str | None]]] = {}
+        reserved: dict[tuple[bytes, str], list[tuple[Cost, str]]] = {}
         columns = {
             (*row[:8], _reader_of(row[10])): row for row in reversed(self._database.rows(_KEPT_COLUMNS, asked))
         }  # the same values once
@@ -170,22 +164,19 @@ class LedgerSums:
             if (*values, drawn_for) not in own and reader.sees(drawn_for):
                 cost = Cost(epsilon=cast("float", epsilon), delta=cast("float", delta))
                 place = (cast("bytes", other), self.account(cast("str", values[0])))
-                reserved.setdefault(place, []).append((cost, cast("str | None", event)))
+                reserved.setdefault(place, []).append((cost, cast("str", event)))
         found: dict[str, Cost] = {}
         for (other, dataset), items in reserved.items():
             found[dataset] = found.get(dataset, NOTHING) + self._still_to_charge(other, dataset, reader, items)
         return found
 
     def _still_to_charge(
-        self, study_digest: bytes, dataset: str, reader: Reader, items: Sequence[tuple[Cost, str | None]]
+        self, study_digest: bytes, dataset: str, reader: Reader, items: Sequence[tuple[Cost, str]]
     ) -> Cost:
-        """Of one study: what its reserved events add to those that were charged; of those of an earlier version, their sum."""
-        if sum(cost.delta > 0 for cost, _ in items) and all(event is not None for _, event in items):
-            try:
-                new = [events.from_json(event) for _, event in items if event is not None]
-                return self.adds(study_digest, dataset, reader, new)
-            except Refusal:
-                pass
+        """Of one study: what its reserved events add to those that were charged; where one is not known here, their sum."""
+        if any(cost.delta > 0 for cost, _ in items):
+            with contextlib.suppress(Refusal):
+                return self.adds(study_digest, dataset, reader, [events.from_json(event) for _, event in items])
         return finite(cost for cost, _ in items)
 
     def adds(self, study_digest: bytes, dataset: str, reader: Reader, new: Sequence[PrivacyEvent]) -> Cost:

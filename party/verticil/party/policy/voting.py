@@ -28,7 +28,7 @@ from typing import Final
 
 from verticil.party.audit.log import AuditLog, Event, What, note_configuration
 from verticil.party.config import PartyConfig, load_party
-from verticil.party.dataset.releases import origins_of, seals, without_sources
+from verticil.party.dataset.releases import origins_of, seals
 from verticil.party.limits.rules import RULE_PREFIX, Rule, approver_name
 from verticil.party.local_dataset import LocalDataset, releases_of
 from verticil.party.people.sketches import Sketches
@@ -143,14 +143,10 @@ class Voting:
         """
         releases = releases_of(self.config, approved, holding, site_secret=self.secret.value)
         releases = approval.as_drawn(releases, self.ledger)
-        sealed, former = (
-            seals(items, record.digest, site_secret=self.secret.value)
-            for items in (releases, without_sources(releases))
-        )
         approval.check_data(
             approved,
             given,
-            {index: (sealed[index], former[index]) for index in sealed},
+            seals(releases, record.digest, site_secret=self.secret.value),
             then=self.decisions.noted(record.digest, approval.content_of(record.approval or b""))
             if record.approval
             else None,

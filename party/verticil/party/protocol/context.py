@@ -23,7 +23,7 @@ import datetime as dt
 import hashlib
 import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -49,7 +49,6 @@ from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.signing import SigningKey, verify_signed
 from verticil.shared.federation.transport.authorization import EMPTY_DENY_LIST, Revocations
 from verticil.shared.study.approval import Approval, held_approval
-from verticil.shared.study.canonical import checked
 from verticil.shared.study.document import Study
 from verticil.wire.v1 import common_pb2, peer_pb2
 
@@ -418,12 +417,8 @@ class StudyContext:
         """
         site, record = self.node.site, self.record
         policy, sets = site.config.policy, site.common_sets
-        people = replace(
-            sets.people(holding.keys, rows),
-            normalise=_rule_of(record.task.proposal) or (),
-            former=lambda: sets.former_keys(holding.tags, rows),
-        )
-        similar = sets.similar(record.digest, people, minimum=policy.minimum_difference, rule_of=_rule_of)
+        people = sets.people(holding.keys, rows)
+        similar = sets.similar(record.digest, people, minimum=policy.minimum_difference)
         is_known = sets.keeps(record.digest, people, similar)
         has_room = not policy.minimum_difference or sets.has_room(people, policy.max_common_sets)
         refuses = policy.on_small_difference == "refuse"
@@ -456,14 +451,6 @@ class StudyContext:
             what=what, who=DAEMON, study=record.digest, study_id=record.study_id, sha256=common_sha256, detail=detail
         )
         node.site.audit.record(event, node.clock())
-
-
-def _rule_of(proposal: bytes) -> tuple[str, ...] | None:
-    """Return a proposal's rule of normalisation; None: it is of a version that is not read any more."""
-    try:
-        return tuple(checked(proposal).linkage.normalise)
-    except VerticilError:
-        return None
 
 
 def _named(digest: bytes, study_id: str) -> str:

@@ -264,7 +264,7 @@ def enter_in_ledger(site: Site, record: StudyRecord, item: Artifact, recipient: 
 def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: dt.datetime) -> None:
     release, again = Release.from_json(item.facts), site.ledger.sent(record.digest, item.unit, recipient, item.sha256)
     effective = record.task.decided
-    if not site.ledger.columns_sent(record.digest):  # what was randomized by an earlier version has no reservation
+    if not site.ledger.columns_sent(record.digest):  # before the first row all of it is kept, or nothing leaves
         spooled = site.state.artifacts(record.digest, record.task.effective_digest)
         reserve(site, record, effective, {unit: Release.from_json(held.facts) for unit, held in spooled.items()})
     charge_published(site, effective, record.digest, at)

@@ -132,6 +132,7 @@ CODES: Final[dict[str, tuple[str, int]]] = {
     "FILES_EXHAUSTED": ("DataFault", 1),
     "STATE_LOCKED": ("DataFault", 1),
     "STATE_CORRUPT": ("DataFault", 1),
+    "STATE_UNSUPPORTED": ("DataFault", 1),
     "STATE_READ_ONLY": ("DataFault", 1),
     "CATALOGUE_OLDER": ("DataFault", 1),
     "SECRET_MISSING": ("DataFault", 1),
@@ -175,7 +176,9 @@ CODES: Final[dict[str, tuple[str, int]]] = {
     "DEADLINE_PASSED": ("PeerFault", 5),
     # gates
     "RELEASE_INVALID": ("GateFailed", 6),
+    "RELEASE_UNSUPPORTED": ("GateFailed", 6),
     "BACKUP_INVALID": ("GateFailed", 6),
+    "BACKUP_UNSUPPORTED": ("GateFailed", 6),
     "BUNDLE_INVALID": ("GateFailed", 6),
     "BUNDLE_OUT_OF_ORDER": ("GateFailed", 6),
     "RELEASE_UNTRUSTED": ("GateFailed", 6),
@@ -187,8 +190,8 @@ CODES: Final[dict[str, tuple[str, int]]] = {
 }
 """Code -> (family, exit code). Codes are never renamed or reused; `INTERRUPTED` (exit 130) is Ctrl-C and has no class.
 
-``DATA_VALUE_OUTSIDE`` and ``DATA_ID_DUPLICATE`` are sent by earlier versions only; here they are the names of remarks of ``party
-check``, and so is ``DATA_CATEGORY_UNSEEN`` of a party's table."""
+Of a party's table ``DATA_VALUE_OUTSIDE``, ``DATA_ID_DUPLICATE`` and ``DATA_CATEGORY_UNSEEN`` are the names of remarks of ``party
+check``."""
 
 _FAMILIES: Final[dict[str, type[VerticilError]]] = {
     c.family: c for c in (Misuse, DataFault, Refusal, PeerFault, GateFailed, InternalFault)

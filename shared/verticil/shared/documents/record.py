@@ -14,12 +14,12 @@ What the type of a field says:
 - ``Path``: its text. ``bytes``: lower-case hexadecimal digits. ``date``: YYYY-MM-DD. ``datetime``: UTC, as 2026-11-21T10:00:00Z.
 - ``tuple[T, ...]``, ``tuple[A, B]``: a list. ``Mapping[str, T]``: an object. Another record: an object.
 
-``Annotated[..., Key(...)]`` says the rest: another name in the document, that the key came `later`, that the keys of a nested
+``Annotated[..., Key(...)]`` says the rest: another name in the document, that the key is `optional`, that the keys of a nested
 record stand in line with the others (`inline`), the `choices` of a text, how a mapping is a list (`by`), or reading and writing
 by functions.
 
-A key is added in one place: a field of the document's dataclass, ``Annotated[TYPE, LATER] = DEFAULT``. Documents that do not use
-it stay without it, so their bytes and digests stay; programs before it refuse the documents that do, by name. Everything else
+A key is added in one place: a field of the document's dataclass, ``Annotated[TYPE, OPTIONAL] = DEFAULT``. Documents that do not
+use it stay without it, so their bytes and digests stay; programs before it refuse the documents that do, by name. Everything else
 follows from the field: the TOML file and the canonical form read it, `encode` writes it. What is left to do is a rule for its
 value, its use, and a line for people. A class that is no document of its own (a variable, a matrix) is described with `describe`.
 """
@@ -81,7 +81,8 @@ class Key:
 
     Attributes:
         name: of the key, where it is not the field's.
-        later: the key came after the first version: it stands in a document only where the value is not the field's default.
+        optional: the key stands in a document only where the value is not the field's default, so that documents without it, and
+            their digests, stay as they are.
         inline: the keys of this nested record stand among those of the record around it; or their names, with `read` and `write`.
         choices: what a text may be; looked at when a document is read.
         by: how a mapping stands as a list of objects: the name of its key and, unless its values are records, that of the value.
@@ -91,7 +92,7 @@ class Key:
     """
 
     name: str = ""
-    later: bool = False
+    optional: bool = False
     inline: bool | tuple[str, ...] = False
     choices: Collection[str] | Callable[[], Collection[str]] = ()
     by: tuple[str, ...] = ()
@@ -101,7 +102,7 @@ class Key:
     beside: bool = False
 
 
-LATER: Final = Key(later=True)
+OPTIONAL: Final = Key(optional=True)
 _PLAIN: Final = Key()
 _DESCRIBED: Final[dict[type, Mapping[str, Key]]] = {}
 
@@ -202,7 +203,7 @@ def write(record: Any) -> dict[str, Json]:
     document: dict[str, Json] = dict(_mark(kind))
     for field in _fields(kind):
         value = getattr(record, field.name)
-        if field.said.later and value == field.default:
+        if field.said.optional and value == field.default:
             continue
         if field.inline:
             document.update(cast("dict[str, Json]", field.write(value)))
@@ -216,7 +217,7 @@ def read(kind: type[T], table: Table, *, also: Iterable[str] = (), given: Mappin
 
     Args:
         kind: its class.
-        table: the keys. In a file that people write, an absent key is the field's default; else only `later` ones may be absent.
+        table: the keys. In a file that people write, an absent key is the field's default; else only optional ones may be absent.
         also: keys that the caller reads itself.
         given: fields that are known already; their keys are unknown ones, unless they are in `also`.
 
@@ -251,10 +252,10 @@ def _values(kind: type, table: Table, known: Collection[str] = ()) -> dict[str, 
         if field.inline:
             values[field.name] = field.read(None, table, "")
         elif table.has(field.key):
-            if field.said.later and field.default is None and table.raw(field.key) is None:
+            if field.said.optional and field.default is None and table.raw(field.key) is None:
                 table.fail(field.key, "null, expected a value", hint="where there is none, the key is left out")
             values[field.name] = field.read(table.raw(field.key), table, field.key)
-        elif (table.file or field.said.later) and field.default is not MISSING:
+        elif (table.file or field.said.optional) and field.default is not MISSING:
             values[field.name] = field.default
         else:
             table.fail(field.key, "missing, expected a value")

@@ -1,18 +1,14 @@
-"""The noise on what a party shares of its own raw data between peers (Model I, `share`): two kinds, which a study names.
+"""The noise on what a party shares of its own raw data between peers (Model I, `share`): the discrete Gaussian.
 
-``discrete-gaussian``: `verticil.shared.mechanisms.discrete_gaussian`. The stated (epsilon, delta) is proved for the whole numbers
-that are drawn. ``gaussian``: the continuous Gaussian, rounded (`verticil.shared.mechanisms.gaussian`); a study that was approved
-with it keeps it, with the same draws.
+The stated (epsilon, delta) is proved for the whole numbers that are drawn (`verticil.shared.mechanisms.discrete_gaussian`).
 
 Sticky: the noise of a table is a function of a key and of the table's label, so that asking again gives nothing new. The key
-depends on the site's secret, the study, the structure, the common list, the data and the kind of noise (`share_key`): any
-change is a new draw, to be charged again. The statement is computational in AES and HKDF, as that of
-`verticil.party.dataset.perturb` is.
+depends on the site's secret, the study, the structure, the common list and the data (`share_key`): any change is a new draw, to
+be charged again. The statement is computational in AES and HKDF, as that of `verticil.party.dataset.perturb` is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,53 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verticil.shared.mechanisms import discrete_gaussian
-from verticil.shared.mechanisms.gaussian import MAX_CELLS, derived_key, rounded_gaussian, share_sigma
+from verticil.shared.mechanisms.gaussian import derived_key
 
-ROUNDED: Final = "gaussian"
 DISCRETE: Final = "discrete-gaussian"
+"""The name that a study has for it."""
+NOISE_WORDS: Final = "discrete Gaussian noise"
+"""For people, as in "there is .. on every count"."""
+MAX_CELLS: Final = 2**30
+"""Cells that one key's noise is drawn for at most."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoiseKind:
-    """A kind of noise.
-
-    Attributes:
-        words: for people, as in "there is .. on every count".
-        purpose: names it in the key.
-        sigma: (epsilon, delta, number of tables) -> the noise on each count; a ValueError says why there is none.
-        variance: of what is drawn, by sigma.
-        draw: (key, label, shape, sigma) -> the noise of a table.
-    """
-
-    words: str
-    purpose: bytes
-    sigma: Callable[[float, float, int], float]
-    variance: Callable[[float], float]
-    draw: Callable[[bytes, bytes, tuple[int, ...], float], NDArray[np.int64]]
-
-
-KINDS: Final = {
-    DISCRETE: NoiseKind(
-        words="discrete Gaussian noise",
-        purpose=b"verticil/share/discrete-gaussian/v1",
-        sigma=discrete_gaussian.discrete_sigma,
-        variance=discrete_gaussian.variance,
-        draw=discrete_gaussian.draw,
-    ),
-    ROUNDED: NoiseKind(
-        words="Gaussian noise",
-        purpose=b"verticil/share/v1",
-        sigma=share_sigma,
-        variance=lambda sigma: sigma**2 + 1 / 12,  # of the rounding (Sheppard; exact to 1e-8 at sigma >= 1)
-        draw=rounded_gaussian,
-    ),
-}
-"""By the names that a study has for them."""
+_PURPOSE: Final = b"verticil/share/discrete-gaussian/v1"
 
 
 def share_key(
     site_secret: bytes,
-    noise: str,
     *,
     effective_digest: bytes,
     structure_sha256: bytes,
@@ -75,13 +38,12 @@ def share_key(
 ) -> bytes:
     """The key of a party's share noise in one study: 32 bytes.
 
-        HKDF-SHA-256(site secret, info = the kind's `purpose` ‖ L(effective) ‖ L(structure) ‖ L(common) ‖ L(data))
+        HKDF-SHA-256(site secret, info = `_PURPOSE` ‖ L(effective) ‖ L(structure) ‖ L(common) ‖ L(data))
 
     without salt; L(x) = length of x as uint32 big-endian ‖ x.
 
     Args:
         site_secret: 32 bytes, made at ``party init``; never leaves.
-        noise: one of `KINDS`.
         effective_digest: of the effective study.
         structure_sha256: of the structure; empty while pairs are scored.
         common_sha256: of the common list.
@@ -94,8 +56,7 @@ def share_key(
         raise ValueError(f"site secret: {len(site_secret)} bytes, expected 32")
     if not (effective_digest and common_sha256 and data_fingerprint):
         raise ValueError("the study, the common list and the data must be named")
-    purpose = KINDS[noise].purpose
-    return derived_key(site_secret, purpose, effective_digest, structure_sha256, common_sha256, data_fingerprint)
+    return derived_key(site_secret, _PURPOSE, effective_digest, structure_sha256, common_sha256, data_fingerprint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,42 +64,37 @@ class ShareNoise:
     """The noise of one party in one study.
 
     Attributes:
-        noise: one of `KINDS`.
         key: 32 bytes, see `share_key`. Whoever has it can take the noise out.
         epsilon, delta: of everything that the party shares, together.
         n_tables: T, the number of tables that noise is added to.
-        sigma: of the noise on each count: the discrete Gaussian's parameter, or the standard deviation of the other before it is
-            rounded.
+        sigma: of the noise on each count: the discrete Gaussian's parameter.
 
     Raises:
-        ValueError: no such kind, or it has no sigma for these numbers; or the key is not 32 bytes.
+        ValueError: there is no sigma for these numbers, or the key is not 32 bytes.
     """
 
-    noise: str
     key: bytes
     epsilon: float
     delta: float
     n_tables: int
 
     def __post_init__(self) -> None:
-        if self.noise not in KINDS:
-            raise ValueError(f"noise '{self.noise}', expected one of {', '.join(KINDS)}")
         if len(self.key) != 32:
             raise ValueError(f"key: {len(self.key)} bytes, expected 32")
-        KINDS[self.noise].sigma(self.epsilon, self.delta, self.n_tables)
+        discrete_gaussian.discrete_sigma(self.epsilon, self.delta, self.n_tables)
 
     def __repr__(self) -> str:
-        return f"ShareNoise({self.noise}, epsilon={self.epsilon}, delta={self.delta}, n_tables={self.n_tables})"
+        return f"ShareNoise(epsilon={self.epsilon}, delta={self.delta}, n_tables={self.n_tables})"
 
     @property
     def sigma(self) -> float:
         """On each count."""
-        return KINDS[self.noise].sigma(self.epsilon, self.delta, self.n_tables)
+        return discrete_gaussian.discrete_sigma(self.epsilon, self.delta, self.n_tables)
 
     @property
     def variance(self) -> float:
         """Of the drawn noise."""
-        return KINDS[self.noise].variance(self.sigma)
+        return discrete_gaussian.variance(self.sigma)
 
     def add(self, label: bytes, counts: NDArray[np.float64]) -> NDArray[np.float64]:
         """A table with its noise.
@@ -159,5 +115,5 @@ class ShareNoise:
             )
         if not np.array_equal(np.rint(counts), counts):
             raise ValueError("the counts are no whole numbers")
-        drawn = KINDS[self.noise].draw(self.key, label, counts.shape, self.sigma)
+        drawn = discrete_gaussian.draw(self.key, label, counts.shape, self.sigma)
         return (counts.astype(np.int64) + drawn).astype(np.float64)

@@ -32,10 +32,10 @@ from typing import Any, Final, Generic, TypeVar, cast
 from verticil.shared.core import plugins
 from verticil.shared.core.errors import Refusal
 from verticil.shared.mechanisms import privacy
-from verticil.shared.mechanisms.discrete_gaussian import LEAST_SIGMA_OF_A_SUM, MOST_OF_A_SUM
+from verticil.shared.mechanisms.discrete_gaussian import LEAST_SIGMA_OF_A_SUM, MOST_OF_A_SUM, discrete_sigma
 from verticil.shared.mechanisms.gaussian import analytic_sigma
 from verticil.shared.mechanisms.loss import DiscreteGaussianLoss, GaussianLoss, Loss, delta_at, epsilon_at
-from verticil.shared.mechanisms.share_noise import DISCRETE, KINDS, ROUNDED
+from verticil.shared.mechanisms.share_noise import DISCRETE
 from verticil.shared.privacy.accounts import COLUMNS, DEALER, KNOWN, MASKED, MINER_ALONE, NOTHING, OTHERS, PUBLIC, Cost
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import measures_itself, opens_tables, protocol_of, recipients_of, sent_units
@@ -411,20 +411,17 @@ def _columns(study: Study, party: str) -> Iterable[PlannedEvent]:
             )
 
 
-def share_event(study: Study, party: str) -> GaussianCounts | DiscreteGaussianCounts | ExactStatistics:
+def share_event(study: Study, party: str) -> DiscreteGaussianCounts | ExactStatistics:
     """What sharing statistics of its own data is for a party between peers: with the study's noise, or without."""
     rule = study.share
     if rule is None or rule.epsilon is None or rule.delta is None:
         return ExactStatistics()
     tables = protocol_of(study).shared_tables(study, party)
-    if rule.noise == ROUNDED:
-        return GaussianCounts(epsilon=rule.epsilon, delta=rule.delta, tables=tables, sensitivity=math.sqrt(2 * tables))
     return DiscreteGaussianCounts(
-        sigma=KINDS[rule.noise].sigma(rule.epsilon, rule.delta, tables),
+        sigma=discrete_sigma(rule.epsilon, rule.delta, tables),
         tables=tables,
         delta=rule.delta,
         epsilon=rule.epsilon,
-        sampler=rule.noise,
         sensitivity=math.sqrt(2 * tables),
     )
 
@@ -548,12 +545,8 @@ register(
         event=GaussianCounts,
         cost=lambda event: Cost(epsilon=event.epsilon, delta=event.delta),
         words=_count_words,
-        of_study=_shared_as(GaussianCounts),
-        has_own_words=True,
+        of_study=_of_no_study,
         add_or_remove=_gaussian_add_or_remove,
-        deviation=lambda event: (
-            None if event.tables is None else KINDS[ROUNDED].sigma(event.epsilon, event.delta, event.tables)
-        ),
     )
 )
 register(

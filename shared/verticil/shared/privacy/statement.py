@@ -8,8 +8,7 @@ drew of people's data (`verticil.shared.privacy.events.further`) is listed event
 columns; a release that lists another event, or another figure, does not verify.
 
 For each reader (`verticil.shared.privacy.accounts`) the statement says what all of the study costs a person whose data are
-replaced at all parties: the accountant's figure. A release of an earlier version does not have these, and is checked by what it
-has.
+replaced at all parties: the accountant's figure.
 
 Gamma: A. Evfimievski, J. Gehrke, R. Srikant, "Limiting privacy breaches in privacy preserving data mining", PODS 2003.
 """
@@ -33,7 +32,6 @@ from verticil.shared.privacy.events import (
     column_reader,
     document,
     further,
-    kind_of,
     planned,
     words,
 )
@@ -218,7 +216,6 @@ class PrivacyStatement:
         note: what the protocol says besides.
         events: what else was drawn, of kinds that have no words of their own.
         accounts: what everything costs, for each reader that something is drawn for, or published to.
-        composed: something is drawn whose losses the accountant composes; no version without accounts could.
         masked: the four figures of a masked study, whose columns nobody reads; None: it is none.
         counted: the number of people is not public, but counted with noise.
     """
@@ -230,7 +227,6 @@ class PrivacyStatement:
     note: str
     events: tuple[EventStatement, ...] = ()
     accounts: tuple[AccountStatement, ...] = ()
-    composed: bool = False
     masked: FourFigures | None = None
     counted: bool = False
 
@@ -373,7 +369,6 @@ def privacy_statement(study: Study, dag: Dag | None = None) -> PrivacyStatement:
             EventStatement(party=party, planned=item) for party in study.parties for item in further(study, party)
         ),
         accounts=accounts_of(drawn),
-        composed=any(kind_of(event).losses is not None for event in drawn),
         masked=four_figures(study),
         counted=any(event.relation == ADD_OR_REMOVE for event in drawn),
     )

@@ -25,7 +25,7 @@ from verticil.shared.core.arrays import Floats
 from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.documents.json_document import Json
 from verticil.shared.documents.record import (
-    LATER,
+    OPTIONAL,
     Count,
     Key,
     Sha256,
@@ -93,7 +93,7 @@ def _read_flags(raw: object, table: Table, name: str) -> NDArray[np.bool_] | Non
 
 _NUMBERS: Final = Key(read=functools.partial(_array, cell=_number, kind=np.float64), write=numbers)
 _FLAGS: Final = Key(read=_read_flags, write=lambda flags: None if flags is None else flags.tolist())
-describe(Family, **dict.fromkeys(_FAMILY_TABLES, _NUMBERS), unstable=_FLAGS, replaced=_FLAGS, implied=LATER)
+describe(Family, **dict.fromkeys(_FAMILY_TABLES, _NUMBERS), unstable=_FLAGS, replaced=_FLAGS, implied=OPTIONAL)
 describe(Marginal, **dict.fromkeys((*_MARGINAL_TABLES, "model"), _NUMBERS))
 
 

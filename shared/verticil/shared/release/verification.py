@@ -105,8 +105,7 @@ class VerifiedRelease:
         simulation, seed_derived: whether it says that it was simulated, or that its noise can be computed again.
         epsilon_per_person: of all randomized columns together; None without a bound. In Model I it is a promise against their
             readers and not about the parameters.
-        accounts: what all of the study costs a person, for each reader; none: of a release of an earlier version, which does not
-            say it.
+        accounts: what all of the study costs a person, for each reader.
         revoked_later: signers whose certificates were revoked after they had signed, in words.
         files: names of all files, the manifest and its signature excepted.
         chains_agree: of a study that samples graphs: whether its chains do; None: it samples none.
@@ -154,7 +153,7 @@ class VerifiedRelease:
             "common_records": self.n_common,
             "synthetic_records": self.synthetic_records,
             "epsilon_per_person": self.epsilon_per_person,
-            **({"accounts": [item.document() for item in self.accounts]} if self.accounts else {}),
+            "accounts": [item.document() for item in self.accounts],
             "receipts": self.receipts,
             "statements": self.statements,
             "opened_tables_sha256": self.opened or None,
@@ -211,6 +210,15 @@ def _anchor_file(path: Path, most: int) -> bytes:
         raise Misuse("FILE_MISSING", f"{path}: cannot be read ({error.strerror})") from None
 
 
+def _check_program(directory: Path, version: str) -> None:
+    if version.startswith("0."):
+        raise GateFailed(
+            "RELEASE_UNSUPPORTED",
+            f"{directory}: made by verticil {printable(version)}; this version reads releases of 1.0.0 and later",
+            hint="begin anew: publish the study again with 1.0.0; what is there stays, and the version that made it verifies it",
+        )
+
+
 def verify_release(
     directory: Path,
     *,
@@ -237,7 +245,7 @@ def verify_release(
         Misuse: FILE_MISSING when there is no such folder; USAGE when `fingerprint` is not one.
         PeerFault: CERTIFICATE_INVALID, the authority did not sign the deny-list.
         GateFailed: RELEASE_INVALID when something in it does not hold; RELEASE_UNTRUSTED when all holds, but not from an anchor
-            that was given (or none was).
+            that was given (or none was); RELEASE_UNSUPPORTED, a program before 1.0.0 made it.
         DataFault: DISK_FULL, STATE_CORRUPT, the folder in which very many records wait (`synthetic.read_records`).
     """
     if not directory.is_dir():
@@ -249,6 +257,7 @@ def verify_release(
     expect(manifest["format"], MANIFEST_FORMAT)
     if manifest["version"].integer() != 1:
         manifest["version"].fail("made by a newer version of verticil")
+    _check_program(directory, manifest["software"]["version"].text())
     files = _check_files(directory, manifest)
     study, model, joint_model, posterior = _check_documents(directory, manifest)
     published = utc_time(manifest["published_at"])
@@ -320,7 +329,7 @@ def verify_release(
         simulation=manifest["simulation"].boolean(),
         seed_derived=manifest["seed_derived"].boolean(),
         epsilon_per_person=total.epsilon_per_person if total.bounded else None,
-        accounts=() if manifest["privacy"].get("accounts") is None else total.accounts,
+        accounts=total.accounts,
         revoked_later=denied.later,
         files=files,
         chains_agree=None if posterior is None else posterior.agreement.agree,
@@ -532,8 +541,7 @@ def _check_privacy(node: Node, study: Study, dag: Dag) -> None:
             figure.fail(f"got {published}, the matrices in study.json give {value}")
     for column, expected in zip(columns, statement.columns, strict=True):
         _check_column(column, expected)
-    alignment = node.get("alignment")
-    if alignment is not None and not _equal(alignment.value, dict(statement.alignment.document())):
+    if not _equal((alignment := node["alignment"]).value, dict(statement.alignment.document())):
         alignment.fail("what it says that finding the common people revealed is not what study.json gives")
     published_events = node.get("events")
     drawn = None if published_events is None else published_events.value
@@ -542,17 +550,8 @@ def _check_privacy(node: Node, study: Study, dag: Dag) -> None:
     masked = None if statement.masked is None else statement.masked.document()
     if not _equal(None if (said := node.get("masked")) is None else said.value, masked, within=_COMPOSED):
         (said or node).fail("masked: what it says of the four figures is not what study.json gives")
-    accounts = node.get("accounts")  # a release of an earlier version has none
-    if accounts is None and statement.composed:
-        node.fail("accounts: missing, expected what the study costs each person, for each reader")
-    if accounts is not None and not _equal(accounts.value, statement.accounts_document, within=_COMPOSED):
+    if not _equal((accounts := node["accounts"]).value, statement.accounts_document, within=_COMPOSED):
         accounts.fail("what it says that the study costs each person is not what study.json gives")
-
-
-_EARLIER: Final = frozenset(
-    {"masked", "two_level", "subset_size", "released", "impossible_combinations", "gamma_exact"}
-)
-"""Keys of a column that a release of an earlier version may be without."""
 
 
 def _check_column(node: Node, expected: ColumnStatement) -> None:
@@ -560,7 +559,7 @@ def _check_column(node: Node, expected: ColumnStatement) -> None:
     figures, said = expected.document(), node.object().value
     assert isinstance(figures, dict)
     assert isinstance(said, dict)
-    for name in sorted(said.keys() | (figures.keys() - _EARLIER)):
+    for name in sorted(said.keys() | figures.keys()):
         if name not in said or name not in figures or not _equal(said[name], figures[name], within=_COMPOSED):
             node.fail(f"{name}: not what the matrix in study.json gives")
 

@@ -3,7 +3,8 @@
 Promises
 - WAL with ``synchronous = FULL``: a transaction that returned is on the disk, through `verticil.shared.storage.durable`.
 - An older file is migrated when it is opened, once and in one transaction, after a copy of it was put beside it
-  (``NAME.version-N``); a file of a newer version is refused by its version, and nothing is changed.
+  (``NAME.version-N``); a file of a newer version is refused by its version, one of before 1.0.0 by its lack of an application
+  id (the number in the head of an SQLite file that says whose it is), and nothing is changed.
 - A full disk is DISK_FULL, another writer STATE_LOCKED, a place that cannot be written to STATE_READ_ONLY, and a damaged file
   STATE_CORRUPT; nothing was written then. Other errors of SQLite are mistakes in the program and pass unchanged.
 
@@ -52,17 +53,21 @@ class Schema:
     Attributes:
         steps: step i makes version i + 1 of what version i left; a new database takes all of them. A step that shipped is
             never changed.
+        application_id: stands in the head of each such file, and tells it from other files; 0 in those of before 1.0.0.
         what: the database, in words.
         disk: whose disk it lies on, in words.
         in_use: its name in messages once it is open, where they may leave the node; empty: its path.
         upgrade: what to do about an older file that may only be read.
+        anew: what to do about a file of before 1.0.0, which no step upgrades.
     """
 
     steps: Sequence[Step]
+    application_id: int
     what: str
     disk: str = "the disk"
     in_use: str = ""
     upgrade: str = "start the node: it upgrades an older state; a newer one needs the version that wrote it"
+    anew: str = "begin anew in another folder; nothing was deleted"
 
     @property
     def version(self) -> int:
@@ -80,7 +85,8 @@ class Database:
             version is an error. Nothing is made beside it (`verticil.shared.storage.disk.looking_uri`).
 
     Raises:
-        DataFault: STATE_CORRUPT (not ours, damaged, of a newer version), STATE_READ_ONLY, DISK_FULL.
+        DataFault: STATE_CORRUPT (not ours, damaged, of a newer version), STATE_UNSUPPORTED (of before 1.0.0), STATE_READ_ONLY,
+            DISK_FULL.
     """
 
     def __init__(self, path: Path, schema: Schema, *, read_only: bool = False) -> None:
@@ -116,32 +122,31 @@ class Database:
         self._where = schema.in_use or str(path)
 
     def _open(self) -> None:
+        version_in(self._connection, self.path, self._schema)  # before anything is written, be it the log's mode
         with disk_faults(self.path):
             os.chmod(self.path, 0o600)
         for pragma in ("journal_mode = WAL", "synchronous = FULL"):
             self._connection.execute(f"PRAGMA {pragma}").fetchall()
-        if self._version() == self._schema.version:
+        if version_in(self._connection, self.path, self._schema) == self._schema.version:
             return
         with self.transaction():
-            version = self._version()  # another process may have been faster
+            version = version_in(self._connection, self.path, self._schema)  # another process may have been faster
             refuse_newer(self.path, version, self._schema)
             if 0 < version < self._schema.version:
                 self._copy(version)
             for step in self._schema.steps[version:]:
                 take(step, self._connection)
+            self._connection.execute(f"PRAGMA application_id = {self._schema.application_id}")
             self._connection.execute(f"PRAGMA user_version = {self._schema.version}")
 
     def _look(self) -> None:
         self._connection.execute("PRAGMA query_only = ON")
-        if (version := self._version()) != self._schema.version:
+        if (version := version_in(self._connection, self.path, self._schema)) != self._schema.version:
             raise DataFault(
                 "STATE_CORRUPT",
                 f"{self.path}: schema version {version}, expected {self._schema.version}",
                 hint=self._schema.upgrade,
             )
-
-    def _version(self) -> int:
-        return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
 
     def _copy(self, version: int) -> None:
         """Put a copy of the file, as it is before a migration, beside it; one of an attempt that was broken off is replaced."""
@@ -385,17 +390,34 @@ def looking(path: Path) -> Generator[sqlite3.Connection]:
         raise _damaged(path, "does not have the tables that are expected") from error
 
 
-def version_of(path: Path) -> int:
-    """The version of a database's schema; 0: it is missing, of zero length, or without tables (its making was broken off).
+def version_in(opened: sqlite3.Connection, path: Path, schema: Schema) -> int:
+    """Read the version of an open database's schema; 0: it has no tables, because its making was broken off.
 
     Raises:
-        DataFault: STATE_CORRUPT, STATE_READ_ONLY: it cannot be read.
+        DataFault: STATE_UNSUPPORTED, a program before 1.0.0 made it; STATE_CORRUPT, it is another kind of file.
+    """
+    ((version,), (owner,)) = (
+        opened.execute(f"PRAGMA {name}").fetchone() for name in ("user_version", "application_id")
+    )
+    if version and not owner and schema.application_id:
+        problem = f"{path}: {schema.what} of before version 1.0.0 of verticil, which this version does not read"
+        raise DataFault("STATE_UNSUPPORTED", problem, hint=schema.anew)
+    if version and owner != schema.application_id:
+        raise _damaged(path, f"is not {schema.what}")
+    return int(version)
+
+
+def version_of(path: Path, schema: Schema) -> int:
+    """Read the version of a database's schema; 0: it is missing, of zero length, or without tables (its making was broken off).
+
+    Raises:
+        DataFault: STATE_CORRUPT, STATE_READ_ONLY: it cannot be read; STATE_UNSUPPORTED, it is of before 1.0.0.
     """
     with disk_faults(path):
         if not path.exists() or not path.stat().st_size:
             return 0
     with looking(path) as opened:
-        return int(opened.execute("PRAGMA user_version").fetchone()[0])
+        return version_in(opened, path, schema)
 
 
 def inspect(path: Path, schema: Schema) -> int:
@@ -405,9 +427,10 @@ def inspect(path: Path, schema: Schema) -> int:
         The version of its schema; 0 as in `version_of`.
 
     Raises:
-        DataFault: STATE_CORRUPT, damaged or of a newer version; STATE_READ_ONLY, it cannot be opened there.
+        DataFault: STATE_CORRUPT, damaged or of a newer version; STATE_UNSUPPORTED, of before 1.0.0; STATE_READ_ONLY, it cannot be
+            opened there.
     """
-    version = version_of(path)
+    version = version_of(path, schema)
     if path.exists() and path.stat().st_size:
         with looking(path) as opened:
             _check(opened, path, schema)

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal
-from verticil.shared.documents.record import LATER, Count, Key, Sha256, Within, decode
+from verticil.shared.documents.record import OPTIONAL, Count, Key, Sha256, Within, decode
 from verticil.shared.documents.table import Table
 from verticil.shared.mechanisms import privacy
 from verticil.shared.study import rules
@@ -93,7 +93,7 @@ class Approval:
     approver: Annotated[str, Key(read=_printed)]
     approved_at: dt.datetime
     expires: dt.date
-    people_counted_apart: Annotated[bool, LATER] = False
+    people_counted_apart: Annotated[bool, OPTIONAL] = False
 
     def declarations(self) -> dict[int, Unit]:
         """Index -> declared unit."""

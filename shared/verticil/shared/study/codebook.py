@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
-from verticil.shared.documents.record import LATER, Key, describe
+from verticil.shared.documents.record import OPTIONAL, Key, describe
 from verticil.shared.documents.table import Table
 from verticil.shared.numerics.model.schema import MAX_STATES, Missing, Variable
 from verticil.shared.study.vocabulary import MAX_TEXT, ORIGINS, fail, starts_a_formula
@@ -30,9 +30,9 @@ The joiners U+200C and U+200D are not among them: Persian and the languages of I
 describe(
     Variable,
     owner=Key(name="party"),
-    representatives=LATER,
-    means=LATER,
-    origin=Key(name="from", later=True, choices=ORIGINS),
+    representatives=OPTIONAL,
+    means=OPTIONAL,
+    origin=Key(name="from", optional=True, choices=ORIGINS),
 )
 CODEBOOK_KEYS: Final = ("categories", "bins", "integer", "representatives", "means", "outside", "other", "missing")
 

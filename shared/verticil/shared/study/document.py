@@ -1,7 +1,7 @@
 """The study as a value, and as a document: every default filled in, every label written out, every matrix quantized.
 
 The fields are the keys of its canonical form (`record`), and of a study's file but for what `reading` resolves. So a key is added
-here: a field with a default, ``Annotated[TYPE, LATER]``, in the class of its table. It is read from both forms, written, and
+here: a field with a default, ``Annotated[TYPE, OPTIONAL]``, in the class of its table. It is read from both forms, written, and
 enters the digests only of studies that use it. Besides it needs a rule (`rules`), its use, and a line for people.
 
 `reading` makes it from TOML, `canonical` turns it into the bytes that cross the wire and whose SHA-256 is the study's digest.
@@ -18,11 +18,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Final, Literal
 
+from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.json_document import Json
-from verticil.shared.documents.record import LATER, Key, Within, read_fields, write
+from verticil.shared.documents.record import OPTIONAL, Key, Within, read_fields, write
 from verticil.shared.documents.table import Table
 from verticil.shared.mechanisms.privacy import Breach
-from verticil.shared.mechanisms.share_noise import KINDS, ROUNDED
+from verticil.shared.mechanisms.share_noise import DISCRETE, NOISE_WORDS
 from verticil.shared.numerics.estimation.design import ColumnUnit
 from verticil.shared.numerics.estimation.estimators import ESTIMATORS
 from verticil.shared.numerics.knowledge.rules import Knowledge
@@ -142,16 +143,16 @@ class StructureRule:
     forbidden: Annotated[tuple[tuple[str, str], ...], Key(form=_EDGES)] = ()
     genetic: GeneticRule = GeneticRule()
     parents: Annotated[
-        tuple[tuple[str, tuple[str, ...]], ...] | None, Key(later=True, form='[["child", ["parent", ..]], ..]')
+        tuple[tuple[str, tuple[str, ...]], ...] | None, Key(optional=True, form='[["child", ["parent", ..]], ..]')
     ] = None
     tiers: Annotated[
-        tuple[tuple[str, ...], ...], Key(later=True, form='one list for each tier, [["first", ..], ["later", ..]]')
+        tuple[tuple[str, ...], ...], Key(optional=True, form='one list for each tier, [["first", ..], ["later", ..]]')
     ] = ()
-    custom: Annotated[CustomRule | None, LATER] = None
-    prefer: Annotated[str, Key(later=True, choices=PREFERENCES)] = PREFERENCES[0]
-    order: Annotated[OrderRule, LATER] = OrderRule()
-    hill_climb: Annotated[HillClimbRule, LATER] = HillClimbRule()
-    minimum_strength: Annotated[float | None, LATER, Within(0, 1)] = None
+    custom: Annotated[CustomRule | None, OPTIONAL] = None
+    prefer: Annotated[str, Key(optional=True, choices=PREFERENCES)] = PREFERENCES[0]
+    order: Annotated[OrderRule, OPTIONAL] = OrderRule()
+    hill_climb: Annotated[HillClimbRule, OPTIONAL] = HillClimbRule()
+    minimum_strength: Annotated[float | None, OPTIONAL, Within(0, 1)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,10 +181,10 @@ class PosteriorRule:
     alpha: Annotated[float, Within(0, 100)] = 1.0
     data_sets: Annotated[int, Within(1, 100)] = 5
     statistics: Annotated[tuple[tuple[str, ...], ...], Key(form='[["chi-square", "one", "other"], ..]')] = ()
-    missing: Annotated[str, Key(later=True, choices=MISSING)] = MISSING[0]
-    within_bins: Annotated[str, Key(later=True, choices=WITHIN_BINS)] = WITHIN_BINS[0]
-    burn_in: Annotated[int | None, LATER] = None
-    thinning: Annotated[int | None, LATER] = None
+    missing: Annotated[str, Key(optional=True, choices=MISSING)] = MISSING[0]
+    within_bins: Annotated[str, Key(optional=True, choices=WITHIN_BINS)] = WITHIN_BINS[0]
+    burn_in: Annotated[int | None, OPTIONAL] = None
+    thinning: Annotated[int | None, OPTIONAL] = None
 
 
 Tables = tuple[tuple[str, tuple[tuple[float, ...], ...]], ...]
@@ -213,11 +214,11 @@ class ParameterRule:
     """
 
     estimator: Annotated[str, Key(choices=ESTIMATORS)] = "em"
-    prior_count: Annotated[float | None, LATER, Within(1e-6, 1e6)] = None
+    prior_count: Annotated[float | None, OPTIONAL, Within(1e-6, 1e6)] = None
     interval_level: Annotated[float, Within(0.5, 0.9999)] = 0.95
-    prior: Annotated[str | None, Key(later=True, choices=PRIORS)] = None
+    prior: Annotated[str | None, Key(optional=True, choices=PRIORS)] = None
     """``dirichlet``, with the estimator inverse only: `prior_count` is its parameter alpha in every cell (`study.prior`)."""
-    prior_tables: Annotated[Tables, Key(later=True, read=_read_tables, write=_write_tables)] = ()
+    prior_tables: Annotated[Tables, Key(optional=True, read=_read_tables, write=_write_tables)] = ()
     """Alpha of some variables' families, by name in schema order: a row for all configurations of parents, or one for each."""
 
     def in_order_of(self, names: tuple[str, ...]) -> ParameterRule:
@@ -250,10 +251,10 @@ class ReleaseRule:
     """
 
     synthetic_records: Annotated[int | None, Key(read=_read_records), Within(1, 100_000_000)] = None
-    sampling: Annotated[Sampling, LATER] = "systematic"
+    sampling: Annotated[Sampling, OPTIONAL] = "systematic"
     seed: Annotated[int, Within(0, MAX_SAFE)] = 1
-    pairs: Annotated[tuple[tuple[str, str], ...], Key(later=True, form='[["one", "other"], ..]')] = ()
-    sample_from: Annotated[Source | None, LATER] = None
+    pairs: Annotated[tuple[tuple[str, str], ...], Key(optional=True, form='[["one", "other"], ..]')] = ()
+    sample_from: Annotated[Source | None, OPTIONAL] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +276,7 @@ class QuorumRule:
     """
 
     deadline_seconds: int
-    minimum: Annotated[int | None, Key(name="min", later=True)] = None
+    minimum: Annotated[int | None, Key(name="min", optional=True)] = None
 
 
 Absence = Literal["approval", "denial", "linkage"]
@@ -290,6 +291,16 @@ class LeftOut:
     missing: Absence
 
 
+def _read_noise(raw: object, table: Table, name: str) -> str:
+    if raw == "gaussian":
+        raise Misuse(
+            "STUDY_UNSUPPORTED",
+            f"{table.source}: {table.path(name)}: 'gaussian' is noise of programs before 1.0.0, which this version does not draw",
+            hint=f'write noise = "{DISCRETE}", under a new id: its epsilon is proved for the whole numbers that are drawn',
+        )
+    return table.one_of(raw, name, (DISCRETE,))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareRule:
     """What is done to a party's own statistics before it shares parameters; Model I only (methods.md section 4, Model I-DP).
@@ -298,18 +309,18 @@ class ShareRule:
         epsilon, delta: of the noise that each party adds to the counts behind everything it shares; None: no noise, and what is
             shared is an exact function of the party's own raw data.
         minimum_count: a parameter that rests on fewer people is replaced by a backed-off value; 0: none is.
-        noise: of which kind (`verticil.shared.mechanisms.share_noise`); the rounded Gaussian's name where there is none.
+        noise: its name, ``"discrete-gaussian"`` (`verticil.shared.mechanisms.share_noise`); None: there is none.
     """
 
     epsilon: float | None = None
     delta: float | None = None
     minimum_count: int = 0
-    noise: Annotated[str, Key(later=True, choices=tuple(KINDS))] = ROUNDED
+    noise: Annotated[str | None, Key(optional=True, read=_read_noise)] = None
 
     @property
     def noise_words(self) -> str:
-        """The kind of noise, for people."""
-        return KINDS[self.noise].words
+        """Name the noise for people; empty: there is none."""
+        return "" if self.noise is None else NOISE_WORDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,7 +335,7 @@ class TablesRule:
     epsilon: float
     delta: float
     three_way: Annotated[
-        tuple[tuple[str, str, str], ...], Key(later=True, form='[["one", "another", "a third"], ..]')
+        tuple[tuple[str, str, str], ...], Key(optional=True, form='[["one", "another", "a third"], ..]')
     ] = ()
 
 
@@ -447,18 +458,18 @@ class Study:
     schema: Annotated[Schema, Key(name="variables", read=_read_schema, write=_write_schema)]
     units: tuple[Unit, ...]
     structure: StructureRule
-    posterior: Annotated[PosteriorRule, LATER] = PosteriorRule()
-    privbayes: Annotated[PrivBayesRule, LATER] = field(default_factory=PrivBayesRule)
+    posterior: Annotated[PosteriorRule, OPTIONAL] = PosteriorRule()
+    privbayes: Annotated[PrivBayesRule, OPTIONAL] = field(default_factory=PrivBayesRule)
     parameters: ParameterRule = ParameterRule()
     release: ReleaseRule = ReleaseRule()
-    breach: Annotated[Breach | None, LATER] = None
-    share: Annotated[ShareRule | None, LATER] = None
-    tables: Annotated[TablesRule | None, LATER] = None
-    masked: Annotated[MaskedRule | None, LATER] = None
-    quorum: Annotated[QuorumRule | None, LATER] = None
-    publish: Annotated[PublishRule | None, Key(later=True, read=_read_publish, write=_write_publish)] = None
-    knowledge: Annotated[Knowledge | None, LATER] = None
-    left_out: Annotated[tuple[LeftOut, ...], LATER] = ()
+    breach: Annotated[Breach | None, OPTIONAL] = None
+    share: Annotated[ShareRule | None, OPTIONAL] = None
+    tables: Annotated[TablesRule | None, OPTIONAL] = None
+    masked: Annotated[MaskedRule | None, OPTIONAL] = None
+    quorum: Annotated[QuorumRule | None, OPTIONAL] = None
+    publish: Annotated[PublishRule | None, Key(optional=True, read=_read_publish, write=_write_publish)] = None
+    knowledge: Annotated[Knowledge | None, OPTIONAL] = None
+    left_out: Annotated[tuple[LeftOut, ...], OPTIONAL] = ()
     reviewed: Annotated[bool, Key(beside=True)] = field(default=True, compare=False)
 
     @property

@@ -21,7 +21,8 @@ from typing import Final
 
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.json_document import Json
-from verticil.shared.mechanisms.share_noise import KINDS, ROUNDED
+from verticil.shared.mechanisms.discrete_gaussian import discrete_sigma
+from verticil.shared.mechanisms.share_noise import DISCRETE, NOISE_WORDS
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.study.central import MEMBERS
 from verticil.shared.study.document import ShareRule, Study
@@ -183,12 +184,10 @@ class ShareStatement:
     """What noise covers the parameters.
 
     Attributes:
-        noise: its kind (`verticil.shared.mechanisms.share_noise`).
         epsilon, delta: of everything that one party shared.
         parties: party -> (number of its tables, sigma of the noise on each count).
     """
 
-    noise: str
     epsilon: float
     delta: float
     parties: Mapping[str, tuple[int, float]]
@@ -234,7 +233,7 @@ class PeerStatement(Statement):
         """The plain statement."""
         if self.share is None:
             return EXACT_STATEMENT
-        return NOISE_STATEMENT.replace("{noise}", KINDS[self.share.noise].words)
+        return NOISE_STATEMENT.replace("{noise}", NOISE_WORDS)
 
     def document(self) -> Json:
         """Noise, and who read what."""
@@ -244,7 +243,7 @@ class PeerStatement(Statement):
             "share": None
             if self.share is None
             else {
-                "noise": self.share.noise,
+                "noise": DISCRETE,
                 "epsilon": self.share.epsilon,
                 "delta": self.share.delta,
                 "relation": "replace one person's columns at one party; the number of common people is public",
@@ -303,13 +302,13 @@ def peer_statement(study: Study, dag: Dag) -> PeerStatement:
     share: ShareStatement | None = None
     if rule.epsilon is not None and rule.delta is not None:
         tables = {party: shared_tables(study, party) for party in study.parties}
-        sigma = KINDS[rule.noise].sigma
         share = ShareStatement(
-            noise=rule.noise,
             epsilon=rule.epsilon,
             delta=rule.delta,
             parties={
-                party: (count, sigma(rule.epsilon, rule.delta, count)) for party, count in tables.items() if count
+                party: (count, discrete_sigma(rule.epsilon, rule.delta, count))
+                for party, count in tables.items()
+                if count
             },
         )
     return PeerStatement(origins=origins, sent=sent, share=share, minimum_count=rule.minimum_count)
@@ -432,14 +431,6 @@ class Peer(Protocol):
                 hint='add [share] with noise = "discrete-gaussian", epsilon and delta; else every party must set '
                 "policy.allow_exact_parameters",
             )
-        if study.share is not None and study.share.epsilon is not None and study.share.noise == ROUNDED:
-            yield Finding(
-                severity="note",
-                code="rounded-gaussian",
-                where="share.noise",
-                message="the noise is the rounded Gaussian, which is kept for studies that were approved with it",
-                hint='in a new study say noise = "discrete-gaussian": its epsilon is proved for the whole numbers that are drawn',
-            )
         if dag is None:
             yield Finding(
                 severity="note",
@@ -496,12 +487,18 @@ def _check_share(study: Study, rule: ShareRule, *, source: str) -> None:
         missing, other = ("epsilon", "delta") if rule.epsilon is None else ("delta", "epsilon")
         fail(f"{where}.{missing}", f"missing, expected a number beside {other}: noise needs both")
     if rule.epsilon is None or rule.delta is None:
-        if rule.noise != ROUNDED:
+        if rule.noise is not None:
             fail(f"{where}.epsilon", f"missing: noise '{rule.noise}' needs an epsilon and a delta")
         return
+    if rule.noise is None:
+        raise Misuse(
+            "STUDY_UNSUPPORTED",
+            f"{where}.noise: missing beside epsilon, as in studies of before 1.0.0, whose noise this version does not draw",
+            hint=f'write noise = "{DISCRETE}", under a new id',
+        )
     check_privacy(where, rule.epsilon, rule.delta)
     for party in study.parties:
         try:
-            KINDS[rule.noise].sigma(rule.epsilon, rule.delta, shared_tables(study, party))
+            discrete_sigma(rule.epsilon, rule.delta, shared_tables(study, party))
         except ValueError as error:
             fail(where, f"party '{party}': {error}", hint="choose a larger epsilon or delta, or fewer columns")

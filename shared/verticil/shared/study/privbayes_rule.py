@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from verticil.shared.documents.record import LATER, Key
+from verticil.shared.documents.record import OPTIONAL, Key
 from verticil.shared.study.vocabulary import NEGATIVE, NEIGHBOURS
 
 
@@ -24,7 +24,7 @@ class PrivBayesRule:
             ``add-remove``, as in the paper: a person is added or removed, and the number of people is counted with noise.
     """
 
-    tau: Annotated[float | None, LATER] = None
-    negative: Annotated[str, Key(later=True, choices=NEGATIVE)] = NEGATIVE[0]
-    consistent: Annotated[bool, LATER] = True
-    neighbours: Annotated[str, Key(later=True, choices=NEIGHBOURS)] = NEIGHBOURS[0]
+    tau: Annotated[float | None, OPTIONAL] = None
+    negative: Annotated[str, Key(optional=True, choices=NEGATIVE)] = NEGATIVE[0]
+    consistent: Annotated[bool, OPTIONAL] = True
+    neighbours: Annotated[str, Key(optional=True, choices=NEIGHBOURS)] = NEIGHBOURS[0]

@@ -14,7 +14,7 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from verticil.shared.mechanisms.share_noise import DISCRETE, KINDS
+from verticil.shared.mechanisms.discrete_gaussian import discrete_sigma, variance
 from verticil.shared.study.document import Study
 
 
@@ -38,7 +38,7 @@ def tables_sigma(study: Study) -> float:
     """
     if study.tables is None:
         raise ValueError("the study asks for no noise on tables")
-    return KINDS[DISCRETE].sigma(study.tables.epsilon, study.tables.delta, len(tables_of(study)))
+    return discrete_sigma(study.tables.epsilon, study.tables.delta, len(tables_of(study)))
 
 
 def tables_deviation(study: Study) -> float:
@@ -46,7 +46,7 @@ def tables_deviation(study: Study) -> float:
 
     What is on a count in all is for the protocol to say (`study.protocols.table_deviations`): there may be several draws.
     """
-    return math.sqrt(KINDS[DISCRETE].variance(tables_sigma(study)))
+    return math.sqrt(variance(tables_sigma(study)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from verticil.shared.documents.json_document import Json
-from verticil.shared.documents.record import LATER, Key
+from verticil.shared.documents.record import OPTIONAL, Key
 from verticil.shared.documents.table import Table
 from verticil.shared.mechanisms.subset import Subset
 from verticil.shared.mechanisms.transition import Transition
@@ -111,8 +111,8 @@ class Unit:
     transition: Annotated[
         Transition | Subset, Key(inline=("matrix", "subset"), read=_read_channel, write=_write_channel)
     ]
-    two_level: Annotated[TwoLevel | None, LATER] = None
-    impossible: Annotated[tuple[tuple[int, ...], ...], LATER] = ()
+    two_level: Annotated[TwoLevel | None, OPTIONAL] = None
+    impossible: Annotated[tuple[tuple[int, ...], ...], OPTIONAL] = ()
 
     @property
     def is_compound(self) -> bool:

@@ -25,7 +25,7 @@ from verticil.miner.learning.learn import LearnResult, learn
 from verticil.party.dataset.perturb import perturb, record_tags
 from verticil.shared.core.arrays import Codes
 from verticil.shared.mechanisms.allocation import equal_contrast
-from verticil.shared.mechanisms.share_noise import DISCRETE, ShareNoise
+from verticil.shared.mechanisms.share_noise import ShareNoise
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
 from verticil.shared.numerics.estimation.design import ColumnUnit
 from verticil.shared.numerics.joint.count import from_columns
@@ -127,7 +127,7 @@ def _joint(table: Table, epsilon: float, seed: int) -> Sequence[Codes]:
         for variable, k in enumerate(n_states)
     ]
     exact = from_columns(table.columns, units, n_states, parts=1)
-    noise = ShareNoise(noise=DISCRETE, key=_key(seed), epsilon=epsilon, delta=DELTA, n_tables=len(exact.tables))
+    noise = ShareNoise(key=_key(seed), epsilon=epsilon, delta=DELTA, n_tables=len(exact.tables))
     noisy = [
         MeasuredTable(units=one.units, counts=noise.add(b"%d/%d" % one.units, one.counts), sigma=noise.variance**0.5)
         for one in exact.tables

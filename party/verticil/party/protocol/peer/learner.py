@@ -60,7 +60,6 @@ def share_noise(key: bytes, study: Study, party: str) -> ShareNoise | None:
         return None
     try:
         return ShareNoise(
-            noise=rule.noise,
             key=key,
             epsilon=rule.epsilon,
             delta=rule.delta,

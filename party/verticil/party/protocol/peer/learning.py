@@ -33,7 +33,7 @@ from verticil.shared.federation.identity.padding import padded
 from verticil.shared.federation.transport.errors_on_wire import from_detail
 from verticil.shared.federation.transport.fetch import fetch_bytes
 from verticil.shared.federation.transport.interface import Peer
-from verticil.shared.mechanisms.share_noise import ROUNDED, ShareNoise, share_key
+from verticil.shared.mechanisms.share_noise import ShareNoise, share_key
 from verticil.shared.numerics.model import artifact
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.privacy.events import share_event
@@ -315,11 +315,10 @@ async def _told_before(context: PeerStudyContext) -> bytes:
 
 def _noise(context: PeerStudyContext, holding: LocalDataset, structure_sha256: bytes) -> ShareNoise | None:
     rule = context.study.share
-    if rule is None:
+    if rule is None or rule.noise is None:
         return None
     key = share_key(
         context.node.site.site_secret,
-        rule.noise,
         effective_digest=context.effective_digest,
         structure_sha256=structure_sha256,
         common_sha256=context.common[1],
@@ -350,7 +349,7 @@ def _store_shared(
         basis, empty = _basis(context, wanted_units(study, context.me, known), known.sha256), False
         along_with = scored if learned else None
     named = ["share", None, None] if rule is None else ["share", rule.epsilon, rule.delta]
-    if rule is not None and rule.noise != ROUNDED:
+    if rule is not None and rule.noise is not None:
         named.append(rule.noise)
     noise, event = hashlib.sha256(json.dumps(named).encode()).digest(), share_event(study, context.me)
     releases = [] if empty else statistics(context, holding, event, basis=basis, noise=noise)

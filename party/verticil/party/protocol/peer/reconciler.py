@@ -1,7 +1,7 @@
 """What a party has of a peer, signed for the peer to charge: the way back for a ledger that comes from an old backup (Model I).
 
 Between peers no party keeps account for another. But each knows by digest what it was given, also after the study has ended; it
-signs that when the owner asks. One of an earlier version of the program signs nothing.
+signs that when the owner asks.
 
 A statement counts with the approval that this party itself had signed for the study, which the peer shows with it: a peer that
 lies can make a party charge what it had approved to send, once, and nothing else. The parameters prove all that is shared: its
@@ -42,7 +42,6 @@ _SHARED = (
 )
 _EVIDENCE = {
     "randomized-column": "a peer's signed statement that it has the column, by SHA-256, beside this party's approval",
-    "gaussian-counts": _SHARED,
     "discrete-gaussian-counts": _SHARED,
     "exact-statistics": _SHARED,
 }

@@ -9,7 +9,7 @@ keys are in use, after it the new ones (`verticil.shared.federation.identity.pki
 moved to their names, and the old ones kept aside with the day; if the process dies in between, the same command finishes it.
 Running daemons take it up by themselves.
 
-A site's sealing key is a file too: make it where a site of an earlier version has none, show its public half, renew it.
+A site's sealing key is a file too: make it where a site has none, show its public half, renew it.
 
 ``NAME.seal`` lies beside the node's other keys, mode 0600. A new one is made as ``NAME.next.seal`` and the one in use stays; the
 daemon takes the one that federation.toml pins (`verticil.shared.federation.transport.sealing`). When the next renewal is made,

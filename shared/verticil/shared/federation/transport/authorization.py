@@ -335,9 +335,8 @@ class Authorizer:
 
 def _check_version(context: Context) -> None:
     told = next((value for key, value in context.invocation_metadata() or () if key == PROTOCOL_KEY), None)
-    if told is not None:
-        version = int(told) if isinstance(told, str) and told.isascii() and told.isdigit() and len(told) < 6 else 0
-        agree(version, here="the answering side", there="the calling side")
+    version = int(told) if isinstance(told, str) and told.isascii() and told.isdigit() and len(told) < 6 else 0
+    agree(version, here="the answering side", there="the calling side")
 
 
 @functools.lru_cache(maxsize=256)

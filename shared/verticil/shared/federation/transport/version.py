@@ -2,11 +2,8 @@
 
 The version grows when nodes of different releases must know of each other's; the wire contract itself only adds fields. It
 is sent in Hello, where both sides settle on the lower one, and with every call of any service in its metadata, so that
-analysts and consumers are covered, too, who never say Hello. A caller that tells none is one of version 1, which did not
-yet tell.
-
-A node of version 1 insists on its own version in Hello. A newer caller that it refuses asks again in that version
-(`greet`).
+analysts and consumers are covered, too, who never say Hello. Programs before 1.0.0 spoke version 1, or told none: both are
+refused.
 """
 
 from __future__ import annotations
@@ -20,8 +17,9 @@ from typing import Final
 from verticil.shared.core.errors import PeerFault
 from verticil.wire.v1 import common_pb2
 
+FIRST_VERSION: Final = 2
+"""Of 1.0.0."""
 PROTOCOL_VERSION: Final = 2
-"""1: releases up to 0.1. 2: Hello and Poll tell the deny-list and the time."""
 PROTOCOL_KEY: Final = "verticil-protocol"
 """Metadata of every call and every answer: the version that its sender speaks."""
 TIME_KEY: Final = "verticil-time-ms"
@@ -41,11 +39,12 @@ def agree(theirs: int, *, ours: int = PROTOCOL_VERSION, here: str = "this side",
     Raises:
         PeerFault: VERSION_UNSUPPORTED, with both versions and which side is to be upgraded.
     """
-    if theirs < 1 or abs(theirs - ours) > 1:
+    if theirs < FIRST_VERSION or abs(theirs - ours) > 1:
+        also = f" (and {ours - 1})" if ours > FIRST_VERSION else ""
         older = here if theirs > ours else there
         raise PeerFault(
             "VERSION_UNSUPPORTED",
-            f"{there} speaks protocol version {theirs}, {here} version {ours} (and {max(1, ours - 1)})",
+            f"{there} speaks protocol version {theirs}, {here} version {ours}{also}",
             hint=f"upgrade verticil at {older}; a version works with itself and with the one before",
         )
     return min(theirs, ours)
@@ -93,7 +92,7 @@ async def greet(
     session: int = 0,
     ours: int = PROTOCOL_VERSION,
 ) -> common_pb2.HelloReply:
-    """Say Hello, in the version before ours if the other side insists; warn when the clocks differ.
+    """Say Hello; warn when the clocks differ.
 
     Args:
         hello: the call.
@@ -106,21 +105,14 @@ async def greet(
     Raises:
         PeerFault: VERSION_UNSUPPORTED, and what the call raises.
     """
-
-    def request(version: int) -> common_pb2.HelloRequest:
-        return common_pb2.HelloRequest(
-            protocol_version=version,
+    reply = await hello(
+        common_pb2.HelloRequest(
+            protocol_version=ours,
             software_version=metadata.version("verticil"),
             deny_list_number=deny_list_number,
             session=session,
         )
-
-    try:
-        reply = await hello(request(ours))
-    except PeerFault as fault:
-        if fault.code != "VERSION_UNSUPPORTED" or ours == 1:
-            raise
-        reply = await hello(request(ours - 1))
+    )
     agree(reply.protocol_version, ours=ours, here="this side", there=who)
     if reply.server_time_ms:
         ahead = reply.server_time_ms / 1000 - at().timestamp()

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Annotated, Final, TypeAlias
 
-from verticil.shared.documents.record import LATER
+from verticil.shared.documents.record import OPTIONAL
 from verticil.shared.numerics.model.schema import Variable
 
 MAX_RULES: Final = 1000
@@ -158,13 +158,13 @@ Item: TypeAlias = Rule | Order | Function | Groups | Refinement | SoftRule | Fla
 class Knowledge:
     """All that a study states of records: ``[knowledge]``. Of each kind in any order, functions by their places."""
 
-    rules: Annotated[tuple[Rule, ...], LATER] = ()
-    orders: Annotated[tuple[Order, ...], LATER] = ()
-    functions: Annotated[tuple[Function, ...], LATER] = ()
-    groups: Annotated[tuple[Groups, ...], LATER] = ()
-    refinements: Annotated[tuple[Refinement, ...], LATER] = ()
-    soft: Annotated[tuple[SoftRule, ...], LATER] = ()
-    flags: Annotated[tuple[Flag, ...], LATER] = ()
+    rules: Annotated[tuple[Rule, ...], OPTIONAL] = ()
+    orders: Annotated[tuple[Order, ...], OPTIONAL] = ()
+    functions: Annotated[tuple[Function, ...], OPTIONAL] = ()
+    groups: Annotated[tuple[Groups, ...], OPTIONAL] = ()
+    refinements: Annotated[tuple[Refinement, ...], OPTIONAL] = ()
+    soft: Annotated[tuple[SoftRule, ...], OPTIONAL] = ()
+    flags: Annotated[tuple[Flag, ...], OPTIONAL] = ()
 
     @property
     def items(self) -> tuple[Item, ...]:

@@ -30,7 +30,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from verticil.shared.documents.record import LATER, Count, Key, Sha256, decode
+from verticil.shared.documents.record import OPTIONAL, Count, Key, Sha256, decode
 
 Why = Literal["revoked", "ended", "retention"]
 
@@ -59,7 +59,7 @@ class Deletion:
     why: Why
     miner: str
     deleted_at: dt.datetime
-    masked: Annotated[bool, LATER] = False
+    masked: Annotated[bool, OPTIONAL] = False
 
 
 def parse_deletion(body: bytes) -> Deletion:
@@ -132,7 +132,7 @@ class PeerHolding:
     columns: Annotated[Mapping[int, Deleted], Key(by=("unit",))]
     parameters: Deleted | None
     peer: str
-    linked: Annotated[bool, LATER] = False
+    linked: Annotated[bool, OPTIONAL] = False
 
 
 def parse_peer_holding(body: bytes) -> PeerHolding:

@@ -253,13 +253,20 @@ def read(data: bytes) -> Network:
     """Read the network of a model.json back: schema, graph and all tables, as they were written.
 
     Raises:
-        GateFailed: RELEASE_INVALID, when it is not such a document or its parts do not fit together.
+        GateFailed: RELEASE_INVALID, when it is not such a document or its parts do not fit together; RELEASE_UNSUPPORTED, a
+            program before 1.0.0 made it.
     """
     root = parse(data, source="model.json")
     if (got := root["format"].text()) != FORMAT:
         root["format"].fail(f"got '{got}', expected '{FORMAT}'")
     if (version := root["version"].integer()) != VERSION:
         root["version"].fail(f"got {version}, this software reads {VERSION}")
+    if (privacy := root.get("privacy")) is not None and privacy.get("accounts") is None:
+        raise GateFailed(
+            "RELEASE_UNSUPPORTED",
+            "model.json: of before version 1.0.0 of verticil, which this version does not read",
+            hint="begin anew: publish the study again with 1.0.0; what is there stays",
+        )
     try:
         schema = Schema(variables=tuple(_read_variable(node) for node in root["variables"]))
         families = tuple(_read_family(node, schema) for node in root["families"])
