@@ -237,7 +237,7 @@ class _Compact:
         groups: list[list[_Column]] = []
         for number, kind in self._fields():
             if (number, kind) == (4, _LIST):
-                groups = [self._row_group() for _ in range(self._structures())]
+                groups = [self._row_group() for _ in range(self._list_of(_STRUCTURE))]
             else:
                 self._skip(kind, 0)
         return groups
@@ -246,7 +246,7 @@ class _Compact:
         columns: list[_Column] = []
         for number, kind in self._fields():
             if (number, kind) == (1, _LIST):
-                columns = [self._column() for _ in range(self._structures())]
+                columns = [self._column() for _ in range(self._list_of(_STRUCTURE))]
             else:
                 self._skip(kind, 1)
         return columns
@@ -273,25 +273,27 @@ class _Compact:
             name=name, n_values=numbers[5], stored=numbers[7], first_page=numbers[9], dictionary_page=numbers.get(11)
         )
 
-    def _structures(self) -> int:
-        """Read the head of a list of structures: how many they are."""
-        head = self._byte()
-        if head & 0x0F != _STRUCTURE:
-            raise ValueError("a list of something else than structures")
-        return head >> 4 if head >> 4 < 15 else self._varint()
-
     def _texts(self) -> list[bytes]:
-        head = self._byte()
-        if head & 0x0F != _BINARY:
-            raise ValueError("a list of something else than texts")
         texts: list[bytes] = []
-        for _ in range(head >> 4 if head >> 4 < 15 else self._varint()):
+        for _ in range(self._list_of(_BINARY)):
             length = self._varint()
             texts.append(self._data[self._at : self._at + length])
             self._at += length
             if self._at > len(self._data):
                 raise IndexError
         return texts
+
+    def _list_of(self, expected: int) -> int:
+        """Read the head of a list whose values have a type; return how many they are."""
+        length, kind = self._list()
+        if kind != expected:
+            raise ValueError("a list of values of another type")
+        return length
+
+    def _list(self) -> tuple[int, int]:
+        """Read the head of a list: how many values it has, and their type."""
+        head = self._byte()
+        return head >> 4 if head >> 4 < 15 else self._varint(), head & 0x0F
 
     def page(self) -> _Page:
         """Read a PageHeader: field 2 is the inflated size, 3 the stored one, 5, 7 and 8 are the headers of its kinds."""
@@ -365,13 +367,13 @@ class _Compact:
             length = self._varint()
             self._at += length
         elif kind in {9, 10}:
-            head = self._byte()
-            for _ in range(head >> 4 if head >> 4 < 15 else self._varint()):
+            length, inner = self._list()
+            for _ in range(length):
                 # A truth value takes a byte in a list, and none in a structure.
-                self._skip(3 if head & 0x0F in {1, 2} else head & 0x0F, depth + 1)
+                self._skip(3 if inner in {1, 2} else inner, depth + 1)
         elif kind == 12:
-            for _, inner in self._fields():
-                self._skip(inner, depth + 1)
+            for _, kind_of_field in self._fields():
+                self._skip(kind_of_field, depth + 1)
         else:
             raise ValueError("a type that no header has")
         if self._at > len(self._data):
