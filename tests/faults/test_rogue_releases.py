@@ -18,13 +18,14 @@ import pytest
 
 from support import publishing as deciding
 from support import rogue_miner as nodes
+from verticil.miner.learning import publication
 from verticil.miner.scheduler import scheduler
 from verticil.party.protocol.coordinated import upload
 from verticil.party.site import Site
 from verticil.shared.core.errors import PeerFault
 from verticil.shared.documents.record import canonical_json
 from verticil.shared.federation.transport.chunks import make_chunks, plain_data
-from verticil.shared.release import download, records
+from verticil.shared.release import download
 from verticil.shared.release.folder import writing
 from verticil.shared.study.states import State
 from verticil.shared.synthesis import synthesis
@@ -118,14 +119,14 @@ async def test_what_is_no_release_of_the_study_is_not_fetched(
 
 def _records(change: Callable[[Any, list[Any]], Any]) -> Callable[[pytest.MonkeyPatch], None]:
     """Other synthetic records than the network's, in every file of them."""
-    honest = records.released_records
+    honest = publication.released_records
 
     def lie(network: Any, study: Any, n_common: int, *more: Any, **keys: Any) -> Any:
         codes, _ = honest(network, study, n_common, *more, **keys)
         changed = change(network, list(codes))
         return changed, synthesis.decode(network.schema, changed, np.random.default_rng(1))
 
-    return lambda monkeypatch: monkeypatch.setattr(records, "released_records", lie)
+    return lambda monkeypatch: monkeypatch.setattr(publication, "released_records", lie)
 
 
 def _of_another_network(network: Any, codes: list[Any]) -> Any:

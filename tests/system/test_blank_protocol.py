@@ -197,11 +197,13 @@ def test_a_restore_ends_a_study_whose_rounds_may_have_begun(
         if "cannot reach" in line:
             raise Interrupted
 
+    def cut(asker: str, _asked: str, peer: Peer) -> Any:
+        """Only the clinic misses an answer, so it has written its own message when a line is reported."""
+        return Cut(peer, "get_masked") if asker == "clinic" else peer
+
     made = lay_out("restored")
     with pytest.raises(Interrupted):
-        carry_out(
-            made, study, tmp_path / "never", step=stop, wrap_peer=lambda _from, _to, peer: Cut(peer, "get_masked")
-        )
+        carry_out(made, study, tmp_path / "never", step=stop, wrap_peer=cut)
     clinic = made.parties["clinic"]
     backup(load_party(clinic / "party.toml"), tmp_path / "clinic.backup", PASSPHRASE)
     restore(tmp_path / "clinic.backup", tmp_path / "clinic", PASSPHRASE)

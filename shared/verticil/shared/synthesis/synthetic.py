@@ -234,7 +234,7 @@ def check_parquet(path: Path, schema: Schema, n_records: int) -> tuple[int, list
         _check_names(path, file.schema_arrow.names, schema)
         if file.metadata.num_rows != n_records:
             raise _invalid(path, f"says that it has {file.metadata.num_rows} records, expected {n_records}")
-        sizes = page_sizes(path, file.metadata)
+        sizes = page_sizes(path)
         texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
     if any(sizes.dense):
         raise _invalid(path, "is not encoded as the tables of releases are")

@@ -209,7 +209,7 @@ class _Opened:
 
     def _parquet_batches(self, file: parquet.ParquetFile, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Read texts as dictionaries, as they are stored: a value of megabytes can stand in a million rows."""
-        sizes: PageSizes = page_sizes(self._rule.path, file.metadata, wanted)
+        sizes: PageSizes = page_sizes(self._rule.path, wanted)
         kinds = {name: self.schema.field(name).type for name in wanted}
         types = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
         texts = [name for name, kind in kinds.items() if any(is_text(kind) for is_text in types)]

@@ -6,7 +6,10 @@ places where the library will look for it, and nothing is inflated. A dictionary
 it stays one (`verticil.party.dataset.sources.files` reads texts so); a column of values that share beginnings can be
 (DELTA_BYTE_ARRAY), and `batch_rows` says how few rows of it are read at once.
 
-Source: Apache Parquet, "File Format" (parquet.thrift: PageHeader); Apache Thrift, "Thrift Compact protocol encoding".
+The footer is read here, too: the library's own objects of a footer end the process where its parts do not fit together.
+
+Source: Apache Parquet, "File Format" (parquet.thrift: FileMetaData, PageHeader); Apache Thrift,
+"Thrift Compact protocol encoding".
 """
 
 from __future__ import annotations
@@ -14,12 +17,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from verticil.shared.documents.foreign_files.limits import FOOTER_BYTES, PAGE_BYTES, PAGES_BYTES, PART_BYTES
-
-if TYPE_CHECKING:
-    from pyarrow import parquet
 
 _HEADER_BYTES: Final = 1 << 16
 """Read at once for one header; one with long statistics takes a second read of `_LONGEST_HEADER`."""
@@ -30,6 +30,10 @@ _SHARED_BEGINNINGS: Final = 7
 _LENGTHS_FIRST: Final = 6
 """The number of the encoding DELTA_LENGTH_BYTE_ARRAY."""
 _I32: Final = 5
+_I64: Final = 6
+_BINARY: Final = 8
+_LIST: Final = 9
+_STRUCTURE: Final = 12
 _FEWEST_BYTES: Final = 8
 """No page with its header takes fewer."""
 
@@ -91,17 +95,16 @@ def footer_problem(path: Path) -> str:
     return f"its footer has more than {FOOTER_BYTES >> 20} MiB" if is_large else ""
 
 
-def page_sizes(path: Path, metadata: parquet.FileMetaData, wanted: Collection[str] | None = None) -> PageSizes:
+def page_sizes(path: Path, wanted: Collection[str] | None = None) -> PageSizes:
     """Read the headers of all pages of some columns.
 
     Args:
         path: the file.
-        metadata: its footer.
         wanted: names of the columns; None: all.
 
     Raises:
         LargePagesError: a page inflates to more than `PAGE_BYTES`, or the columns' largest pages to more than `PAGES_BYTES`.
-        ValueError: a header is damaged.
+        ValueError: the footer or a header is damaged.
         OSError: the file cannot be read.
     """
     largest: dict[str, int] = {}
@@ -111,23 +114,22 @@ def page_sizes(path: Path, metadata: parquet.FileMetaData, wanted: Collection[st
     n_pages = total = 0
     with path.open("rb") as file:
         size = file.seek(0, 2)
-        for number in range(metadata.num_row_groups):
-            group, not_kept = metadata.row_group(number), set[str]()
-            for place in range(group.num_columns):
-                column = group.column(place)
-                name: str = column.path_in_schema.partition(".")[0]
-                if column.num_values <= 0 or (wanted is not None and name not in wanted):
+        for columns in _row_groups(file, size):
+            not_kept = set[str]()
+            for column in columns:
+                name = column.name
+                if column.n_values <= 0 or (wanted is not None and name not in wanted):
                     continue  # of no values the library reads no page
-                start: int = column.data_page_offset
-                if column.has_dictionary_page and column.dictionary_page_offset:
-                    start = min(start, column.dictionary_page_offset)
-                for page in _pages(file, start, start + column.total_compressed_size):
+                start = column.first_page
+                if column.dictionary_page:
+                    start = min(start, column.dictionary_page)
+                for page in _pages(file, start, start + column.stored):
                     n_pages, total = n_pages + 1, total + page.inflated
                     if n_pages * _FEWEST_BYTES > size:
                         raise LargePagesError("its columns name the same pages several times")
                     if page.encoding in {_SHARED_BEGINNINGS, _LENGTHS_FIRST}:
                         not_kept.add(name)
-                        if page.encoding == _SHARED_BEGINNINGS or column.has_dictionary_page:
+                        if page.encoding == _SHARED_BEGINNINGS or column.dictionary_page is not None:
                             sharing.add(name)
                     if page.inflated > PAGE_BYTES:
                         raise LargePagesError(
@@ -142,6 +144,38 @@ def page_sizes(path: Path, metadata: parquet.FileMetaData, wanted: Collection[st
             f"pages of {len(largest)} columns inflate to {together >> 20} MiB together, expected at most {PAGES_BYTES >> 20}"
         )
     return PageSizes(total=total, largest=largest, per_value=per_value, sharing=frozenset(sharing), dense=tuple(dense))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Column:
+    """What the footer says of a column of a row group.
+
+    Attributes:
+        name: of the column, or of the one that it is a part of.
+        n_values: that it has.
+        stored: bytes of all its pages with their headers.
+        first_page, dictionary_page: where they begin; None: it says nothing of a dictionary.
+    """
+
+    name: str
+    n_values: int
+    stored: int
+    first_page: int
+    dictionary_page: int | None
+
+
+def _row_groups(file: BinaryIO, size: int) -> list[list[_Column]]:
+    """Read the footer of a file of so many bytes: of each row group its columns."""
+    file.seek(max(0, size - 8))
+    end = file.read(8)
+    length = int.from_bytes(end[:4], "little")
+    if len(end) < 8 or not end.endswith(b"PAR1") or length > min(FOOTER_BYTES, size - 8):
+        raise ValueError("no footer")
+    file.seek(size - 8 - length)
+    try:
+        return _Compact(file.read(length)).row_groups()
+    except IndexError:
+        raise ValueError("a footer that is cut off") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +227,73 @@ def _unfolded(value: int) -> int:
 
 
 class _Compact:
-    """A reader of Thrift's compact protocol, of as much of it as the header of a page needs."""
+    """A reader of Thrift's compact protocol, of as much of it as a footer and the header of a page need."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
+
+    def row_groups(self) -> list[list[_Column]]:
+        """Read a FileMetaData: field 4 are the row groups, their field 1 the columns, whose field 3 says where they are."""
+        groups: list[list[_Column]] = []
+        for number, kind in self._fields():
+            if (number, kind) == (4, _LIST):
+                groups = [self._row_group() for _ in range(self._list_of(_STRUCTURE))]
+            else:
+                self._skip(kind, 0)
+        return groups
+
+    def _row_group(self) -> list[_Column]:
+        columns: list[_Column] = []
+        for number, kind in self._fields():
+            if (number, kind) == (1, _LIST):
+                columns = [self._column() for _ in range(self._list_of(_STRUCTURE))]
+            else:
+                self._skip(kind, 1)
+        return columns
+
+    def _column(self) -> _Column:
+        """Read a ColumnChunk."""
+        numbers: dict[int, int] = {}
+        path: list[bytes] = []
+        for number, kind in self._fields():
+            if (number, kind) != (3, _STRUCTURE):
+                self._skip(kind, 2)
+                continue
+            for inner, kind_of_inner in self._fields():
+                if kind_of_inner == _I64:
+                    numbers[inner] = self._i64()
+                elif (inner, kind_of_inner) == (3, _LIST):
+                    path = self._texts()
+                else:
+                    self._skip(kind_of_inner, 3)
+        if not {5, 7, 9} <= numbers.keys() or not path:
+            raise ValueError("a column without a place")
+        name = b".".join(path).decode("utf-8", "replace").partition(".")[0]
+        return _Column(
+            name=name, n_values=numbers[5], stored=numbers[7], first_page=numbers[9], dictionary_page=numbers.get(11)
+        )
+
+    def _texts(self) -> list[bytes]:
+        texts: list[bytes] = []
+        for _ in range(self._list_of(_BINARY)):
+            length = self._varint()
+            texts.append(self._data[self._at : self._at + length])
+            self._at += length
+            if self._at > len(self._data):
+                raise IndexError
+        return texts
+
+    def _list_of(self, expected: int) -> int:
+        """Read the head of a list whose values have a type; return how many they are."""
+        length, kind = self._list()
+        if kind != expected:
+            raise ValueError("a list of values of another type")
+        return length
+
+    def _list(self) -> tuple[int, int]:
+        """Read the head of a list: how many values it has, and their type."""
+        head = self._byte()
+        return head >> 4 if head >> 4 < 15 else self._varint(), head & 0x0F
 
     def page(self) -> _Page:
         """Read a PageHeader: field 2 is the inflated size, 3 the stored one, 5, 7 and 8 are the headers of its kinds."""
@@ -243,6 +340,10 @@ class _Compact:
         """Read a number as the library does, which keeps its last 32 bits."""
         return _unfolded(self._varint() & 0xFFFFFFFF)
 
+    def _i64(self) -> int:
+        """Read a number as the library does, which keeps its last 64 bits."""
+        return _unfolded(self._varint() & 0xFFFFFFFFFFFFFFFF)
+
     def _fields(self) -> Iterator[tuple[int, int]]:
         """Yield number and type of each field of a structure; who takes one reads its value."""
         number = 0
@@ -266,13 +367,13 @@ class _Compact:
             length = self._varint()
             self._at += length
         elif kind in {9, 10}:
-            head = self._byte()
-            for _ in range(head >> 4 if head >> 4 < 15 else self._varint()):
+            length, inner = self._list()
+            for _ in range(length):
                 # A truth value takes a byte in a list, and none in a structure.
-                self._skip(3 if head & 0x0F in {1, 2} else head & 0x0F, depth + 1)
+                self._skip(3 if inner in {1, 2} else inner, depth + 1)
         elif kind == 12:
-            for _, inner in self._fields():
-                self._skip(inner, depth + 1)
+            for _, kind_of_field in self._fields():
+                self._skip(kind_of_field, depth + 1)
         else:
             raise ValueError("a type that no header has")
         if self._at > len(self._data):
