@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from pathlib import Path
 
 from mutation import run
 
@@ -44,3 +45,17 @@ def test_a_survivor_that_is_not_listed_and_a_killed_one_that_is_are_told() -> No
     assert [run.judged(fault, code) for code in (0, 1)] == ["SURVIVED", "killed"]
     assert [run.judged(listed, code) for code in (0, 1)] == ["survived, as listed", "KILLED, BUT LISTED AS A SURVIVOR"]
     assert run.judged(fault, 2).startswith("BROKEN")
+    assert run.judged(fault, run.NO_PYTEST).startswith("BROKEN")
+
+
+def test_a_verdict_is_kept_with_the_test_that_failed_until_source_or_tests_change(tmp_path: Path) -> None:
+    fault = run.listed()[0]
+    test = f"{fault.tests[0]}::test_one[a value - b]"
+    run.Kept(file := tmp_path / "verdicts").write(fault, "killed", f"FAILED {test} - assert 1 == 2\n1 failed", 1.0)
+    kept = run.Kept(file)
+    assert (kept.verdict(fault), kept.killer(fault)) == ("killed", test)
+    other = dataclasses.replace(fault, survives="of another reason")
+    assert run.Kept(file).verdict(other) == ""
+    kept.write(fault, "SURVIVED", "1 passed", 1.0)
+    assert run.Kept(file).verdict(fault) == ""
+    assert run.Kept(None).verdict(fault) == ""
