@@ -53,7 +53,7 @@ def test_every_block_is_run_by_something() -> None:
 
 
 def test_the_readme_is_short_and_every_link_leads_somewhere() -> None:
-    assert len(TOUR[0].read_text(encoding="utf-8").splitlines()) <= 150
+    assert len(TOUR[0].read_text(encoding="utf-8").splitlines()) <= 130
     for page in (*TOUR, *OTHERS):
         for link in LINK.findall(page.read_text(encoding="utf-8")):
             assert (page.parent / link).exists(), (page.name, link)
