@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -299,11 +298,3 @@ def test_a_release_says_what_the_study_costs_each_reader_and_no_less(
         monkeypatch.setattr(PrivacyStatement, "accounts_document", honest)
         with pytest.raises(GateFailed, match="accounts: what it says that the study costs each person is not what"):
             verify(place)
-
-    monkeypatch.setattr(PrivacyStatement, "accounts_document", property(lambda _: None))
-    place = published("earlier")  # a version that said nothing of accounts
-    monkeypatch.setattr(PrivacyStatement, "accounts_document", honest)
-    assert verify(place).accounts == ()
-    capsys.readouterr()
-    assert main(["release", "verify", str(place / "release"), "--ca", str(place / "ca.crt"), "--format", "json"]) == 0
-    assert "accounts" not in json.loads(capsys.readouterr().out)

@@ -222,6 +222,22 @@ def test_room_is_kept_for_changed_texts_that_are_charged_again(folder: Path, rel
         assert site.ledger.kept() == {}
 
 
+def test_changed_texts_get_noise_of_their_own(folder: Path, release_study: Study) -> None:
+    """Also where their codes stay the same: whoever compares two columns must not see that nobody left a bin."""
+    study = with_bins(release_study, "edge", 48)
+    with Site.open(load_party(folder / "party.toml")) as site:
+        policy = dataclasses.replace(site.config.policy, on_data_change="fresh")
+        write(folder, p43="p43,50,yes")
+        first = age_of(site, study)
+        assert send(site, first, b"1" * 32, policy) > 0
+        write(folder, p43="p43,51,yes")  # in the same bin
+        second = age_of(site, study)
+        assert second.fingerprint == first.fingerprint
+        (assessment,) = site.ledger.assess([second], policy)
+        assert assessment.version_tag == second.source_fingerprint
+        assert assessment.charge.epsilon > 0
+
+
 def test_a_release_is_read_back_with_its_texts(folder: Path, release_study: Study) -> None:
     with Site.open(load_party(folder / "party.toml")) as site:
         release = age_of(site, release_study)

@@ -348,9 +348,7 @@ def _store_shared(
         known = context.structure
         basis, empty = _basis(context, wanted_units(study, context.me, known), known.sha256), False
         along_with = scored if learned else None
-    named = ["share", None, None] if rule is None else ["share", rule.epsilon, rule.delta]
-    if rule is not None and rule.noise is not None:
-        named.append(rule.noise)
+    named = ["share", *((None, None) if rule is None or not rule.noise else (rule.epsilon, rule.delta, rule.noise))]
     noise, event = hashlib.sha256(json.dumps(named).encode()).digest(), share_event(study, context.me)
     releases = [] if empty else statistics(context, holding, event, basis=basis, noise=noise)
     store_shared(context, releases, kind=kind, name=name, content=content, recipient=recipient, along_with=along_with)
