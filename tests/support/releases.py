@@ -194,8 +194,8 @@ def with_posterior(content: ReleaseContent, *, agree: bool = True, **release: ob
     posterior = PublishedPosterior(
         source="randomized", chains=4, steps=20_000, burn_in=5_000, every=15, n_graphs=4_000,
         agreement=Agreement(
-            r_hat=1.01 if agree else 1.32, edge_difference=0.012 if agree else 0.4, effective=812.0 if agree else 7.5, agree=agree,
-            tail=640.0 if agree else 6.0,
+            r_hat=1.01 if agree else 1.32, edge_difference=0.012 if agree else 0.4, effective=812.0 if agree else 7.5,
+            tail=640.0 if agree else 6.0, agree=agree,
         ),
         edges=tuple(
             Edge(parent=parent, child=child, probability=probability, error=0.01)

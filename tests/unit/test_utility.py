@@ -8,9 +8,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from verticil.evaluate.measures.utility import CLASSIFIERS, Labelled, f_score, utility
-from verticil.miner.learning.scoring.scores import JointInformation
-from verticil.shared.numerics.estimation.contingency import family_table
-from verticil.shared.numerics.estimation.information import plug_in_information
 
 
 def table(n: int, seed: int, *, flip: float = 0.0, grid: int = 0) -> Labelled:
@@ -66,16 +63,3 @@ def test_unfit_tables_are_refused() -> None:
         utility(table(9, 1), [Labelled(features=np.zeros((3, 1)), target=np.zeros(3, dtype=np.int64))], seed=1)
     with pytest.raises(ValueError, match="expected"):
         Labelled(features=np.zeros((3, 1)), target=np.zeros(2, dtype=np.int64))
-
-
-@pytest.mark.parametrize("parents", [(0,), (0, 2), (0, 2, 3), (0, 2, 3, 4)])
-def test_joint_information_is_that_of_the_table(parents: tuple[int, ...]) -> None:
-    """Against the information of the whole contingency table, rows the parents' configurations."""
-    generator = np.random.default_rng(6)
-    n_states = (3, 4, 5, 30, 200)
-    columns = [generator.integers(0, k, 700).astype(np.uint8) for k in n_states]
-    columns[1] = ((columns[0] + columns[2] + (generator.random(700) < 0.2)) % 4).astype(np.uint8)
-    information = JointInformation(columns, n_states)
-    axes = (*parents, 1)
-    counts = family_table([columns[v] for v in axes], [n_states[v] for v in axes])
-    assert information(1, parents) == pytest.approx(plug_in_information(counts.reshape(-1, 4)), abs=1e-9)

@@ -1,4 +1,4 @@
-"""The systemd unit of a node: ``node.service`` beside this module with absolute paths, and a sandbox that leaves it its state folder and the network.
+"""The systemd unit of a node: ``node.service`` here with absolute paths, and a sandbox that leaves it its state and the network.
 
 What is written and why:
 
