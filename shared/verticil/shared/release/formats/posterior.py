@@ -45,6 +45,7 @@ from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import Family, Network, PairEstimate
 from verticil.shared.numerics.model.rounding import RESOLUTION
 from verticil.shared.numerics.model.schema import Schema
+from verticil.shared.numerics.posterior.predictive import sure_family
 from verticil.shared.release.formats import model_json
 
 FILE: Final = "posterior.json"
@@ -412,20 +413,7 @@ def _read_network(node: Node, schema: Schema) -> Network:
         shape = (math.prod(schema[parent].n_states for parent in parents), schema[child].n_states)
         if len(rows) != shape[0] or any(len(row) != shape[1] for row in rows):
             item["probability"].fail(f"expected {shape[0]} rows of {shape[1]} numbers")
-        table = np.array(rows, dtype=np.float64).reshape(shape) / RESOLUTION
-        unknown = np.full(shape, np.nan)
-        families.append(
-            Family(
-                child=child,
-                parents=parents,
-                probability=table,
-                estimate=table,
-                standard_error=unknown,
-                interval_low=unknown,
-                interval_high=unknown,
-                unstable=np.zeros(shape, dtype=np.bool_),
-            )
-        )
+        families.append(sure_family(child, parents, np.array(rows, dtype=np.float64).reshape(shape) / RESOLUTION))
     return Network(schema=schema, dag=dag, families=tuple(families))
 
 
