@@ -362,7 +362,7 @@ async def run_peers(
     )
     next(iter(folders.values())).rename(release)
     shutil.rmtree(place)
-    return verified.n_common
+    return verified.common_records
 
 
 @contextlib.asynccontextmanager
