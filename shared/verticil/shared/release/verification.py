@@ -411,10 +411,7 @@ def _check_documents(
 
 
 def network_in_files(model: Node, network: Network, study: Study) -> Network:
-    """The network that a release's files have: with a node for each column that follows from others, if model.json has them.
-
-    A program before had them in no file. Theirs is a document without the key `deterministic`; programs since write it wherever
-    there are nodes.
+    """The network that a release's files have: with a node for each column that follows from others.
 
     Args:
         model: of model.json.
@@ -422,13 +419,11 @@ def network_in_files(model: Node, network: Network, study: Study) -> Network:
         study: of study.json.
 
     Raises:
-        GateFailed: RELEASE_INVALID, model.json has nodes, and other ones than follow from the study.
+        GateFailed: RELEASE_INVALID, the nodes of model.json are not those that follow from the study.
     """
-    if (node := model.get("deterministic")) is None:
-        return network
-    complete = completed(network, study.knowledge)
-    if not _equal(node.value, model_json.deterministic(complete, study.schema) or None):
-        node.fail("it is not what follows from others in study.json")
+    complete, node = completed(network, study.knowledge), model.get("deterministic")
+    if not _equal(None if node is None else node.value, model_json.deterministic(complete, study.schema) or None):
+        model.fail("deterministic: it is not what follows from others in study.json")
     return complete
 
 
