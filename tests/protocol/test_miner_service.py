@@ -84,7 +84,7 @@ async def test_a_study_from_submission_to_a_verified_release(federation: Federat
         folder = await fetch_release(north.wire, digest, tmp_path / "party")
         await fetch_release(federation.control("somebody"), digest, tmp_path / "analyst")
     verified = verify_release(folder, ca_certificate=federation.keys.authority)
-    assert (verified.receipts, verified.n_common, verified.simulation) == (6, N_COMMON, False)
+    assert (verified.receipts, verified.common_records, verified.simulation) == (6, N_COMMON, False)
     for name in (*verified.files, "manifest.json", "manifest.sig"):
         assert (folder / name).read_bytes() == (tmp_path / "analyst" / name).read_bytes()
 

@@ -76,7 +76,7 @@ async def test_all_publish_the_same_release(published, tmp_path):
     for name in NAMES:
         out = tmp_path / "out" / name / "release"
         peer_commands.take_release(published.config(name), "peers", out)
-        assert verify_release(out, ca_certificate=authority).n_common == N_COMMON
+        assert verify_release(out, ca_certificate=authority).common_records == N_COMMON
         assert (out.parent / "ca.crt").read_bytes() == authority
         assert len(json.loads((out / "manifest.sig").read_text())["signatures"]) == 3
         with pytest.raises(Misuse, match="exists already"):

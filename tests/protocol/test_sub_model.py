@@ -315,7 +315,7 @@ async def test_feature_32_a_party_that_commits_to_no_row_order_is_left_out(feder
         assert task.state == State.PUBLISHED
         release = federation.node.store.study(digest).release
         verified = verify_release(release, ca_certificate=federation.keys.authority)
-        assert verified.n_common == service.N_COMMON
+        assert verified.common_records == service.N_COMMON
 
 
 async def common_of(party, digest: bytes) -> coordinator_pb2.AlignmentPart:

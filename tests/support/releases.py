@@ -190,11 +190,12 @@ def with_posterior(content: ReleaseContent, *, agree: bool = True, **release: ob
     variables, d = study.schema.variables, len(study.schema)
     networks = tuple(random_network(variables, graph, seed=20 + place) for place, graph in enumerate(GRAPHS))
     share = {(p, c): sum(p in graph[c] for graph in GRAPHS) / 3 for c in range(d) for p in range(d)}
-    table, nan = np.full((3, 2), 1 / 6), float("nan")
+    table, nan, worth = np.full((3, 2), 1 / 6), float("nan"), {"r_hat": 1.002, "effective": 900.0, "tail": 800.0}
     posterior = PublishedPosterior(
         source="randomized", chains=4, steps=20_000, burn_in=5_000, every=15, n_graphs=4_000,
         agreement=Agreement(
-            r_hat=1.01 if agree else 1.32, edge_difference=0.012 if agree else 0.4, effective=812.0 if agree else 7.5, agree=agree
+            r_hat=1.01 if agree else 1.32, edge_difference=0.012 if agree else 0.4, effective=812.0 if agree else 7.5,
+            tail=640.0 if agree else 6.0, agree=agree,
         ),
         edges=tuple(
             Edge(parent=parent, child=child, probability=probability, error=0.01)
@@ -206,8 +207,8 @@ def with_posterior(content: ReleaseContent, *, agree: bool = True, **release: ob
         networks=networks,
         pairs=(PairEstimate(first=0, second=1, estimate=table, low=table - 0.05, high=table + 0.07, exact=False),),
         predictive=(
-            Predicted(words=study.posterior.statistics[0], draws=(0.2, nan, 0.6), mean=0.4, low=0.2, high=0.6),
-            Predicted(words=study.posterior.statistics[1], draws=(nan,) * 3, mean=nan, low=nan, high=nan),
+            Predicted(words=study.posterior.statistics[0], draws=(0.2, nan, 0.6), mean=0.4, low=0.2, high=0.6, **worth),
+            Predicted(words=study.posterior.statistics[1], draws=(nan,) * 3, mean=nan, low=nan, high=nan, **worth),
         ),
     )  # fmt: skip
     codes, synthetic = released_records(content.network, study, content.n_common, sampled=networks)

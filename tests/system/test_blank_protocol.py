@@ -128,7 +128,7 @@ def test_a_study_of_it_runs_between_real_processes(
     assert set(peers.stop().values()) == {0}
 
     verified = verify_release(folders["clinic"], ca_certificate=peers.made.ca_certificate.read_bytes())
-    assert (verified.n_common, verified.statements, verified.receipts) == (N_COMMON, 3, 0)
+    assert (verified.common_records, verified.statements, verified.receipts) == (N_COMMON, 3, 0)
     assert verified.epsilon_per_person == 0.0  # no column was sent
     for node in peers.made.parties.values():
         (row,) = ledger_of(node)

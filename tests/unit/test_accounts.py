@@ -239,7 +239,6 @@ def test_nothing_is_charged_for_a_reader_whose_limits_are_gone_since(
             "max_floor_delta_per_study = 1e-6\nmax_floor_delta_lifetime = 1e-6\n",
             "max_floor_epsilon_per_study: missing, expected a number beside max_floor_delta_per_study",
         ),
-        ("max_dealer_epsilon = 1.0\n", "max_dealer_epsilon: is called max_floor_epsilon_per_study"),
         ("max_public_epsilon = -1.0\nmax_public_epsilon_lifetime = 1.0\n", "max_public_epsilon: got -1"),
         ("max_nobody_epsilon = 1.0\n", "max_nobody_epsilon"),
     ],

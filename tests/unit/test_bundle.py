@@ -108,10 +108,10 @@ def test_everything_is_there_and_verifies(release, content, house):
     assert {path.name for path in release.iterdir()} == {*FILES, "manifest.json", "manifest.sig"}
     verified = verify_release(release, ca_certificate=house.ca)
     assert verified.publisher == "verticil://hearts/miner/miner"
-    assert (verified.authority_sha256, verified.receipts, verified.n_common) == (house.fingerprint, 5, 1234)
+    assert (verified.authority_sha256, verified.receipts, verified.common_records) == (house.fingerprint, 5, 1234)
     assert (verified.simulation, verified.seed_derived, verified.synthetic_records) == (False, False, 400)
     assert verified.epsilon_per_person is None  # one column is sent as it is
-    assert (verified.study_id, verified.published_at) == ("heart", "2026-11-21T10:00:00Z")
+    assert (verified.study, verified.published_at) == ("heart", "2026-11-21T10:00:00Z")
 
 
 def test_the_manifest_says_what_the_contract_asks_for(release, content):

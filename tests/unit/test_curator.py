@@ -157,7 +157,7 @@ def digests(folder: Path) -> dict[str, str]:
 def test_the_release_is_verified_and_states_the_cost(made: tuple[Path, Synthesized, LearnResult]) -> None:
     folder, found, _ = made
     verified = verify_release(folder / "first" / "release", ca_certificate=(folder / "first" / "ca.crt").read_bytes())
-    assert (verified.n_common, verified.synthetic_records, verified.statements) == (N, 300, 1)
+    assert (verified.common_records, verified.synthetic_records, verified.statements) == (N, 300, 1)
     public = next(account for account in verified.accounts if account.reader.name == "public")
     assert (public.cost.epsilon, public.cost.delta) == (1.0, 1e-9)
     assert verified.exact_parameters is False

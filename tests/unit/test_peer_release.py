@@ -101,7 +101,7 @@ def _refused(release: Path, house: House, message: str, code: str = "RELEASE_INV
 def test_it_verifies_and_says_who_signed(release, house):
     verified = verify_release(release, ca_certificate=house.ca)
     assert verified.signers == tuple(f"verticil://hearts/party/{name}" for name in sorted(PARTIES))
-    assert (verified.statements, verified.receipts, verified.n_common) == (3, 0, 3000)
+    assert (verified.statements, verified.receipts, verified.common_records) == (3, 0, 3000)
     assert verified.exact_parameters is False  # the study asks for share noise
     assert verified.published_at == "2026-11-21T10:02:00Z"
     assert verified.epsilon_per_person == pytest.approx(2.0 + 2.5 + 1.5)  # age, smoker, income: those that are read

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -12,17 +13,16 @@ from scipy import stats
 from support.posterior import THREE, sets_of
 from verticil.shared.core.arrays import Floats
 from verticil.shared.numerics.model.graph import Dag
+from verticil.shared.numerics.model.network import Network
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.numerics.posterior.chains import Chains, sample_graphs
 from verticil.shared.numerics.posterior.combining import of_full, of_partial, of_spread
 from verticil.shared.numerics.posterior.hpd import hpd
 from verticil.shared.numerics.posterior.predictive import (
     Predictive,
-    Prior,
     chosen_graphs,
     draw_records,
-    drawn_networks,
-    parameters_drawn,
+    drawn_family,
     predictive,
 )
 from verticil.shared.numerics.posterior.statistics import ChiSquare, Coefficient, Overlap, Records, Share
@@ -184,41 +184,20 @@ def counts_of(members: tuple[int, ...]) -> Floats:
     return np.transpose(table, np.argsort(np.argsort(members)))
 
 
-@pytest.mark.parametrize(("prior", "mass"), [(None, 1 / 8), (Prior(equivalent=None), 1.0), (Prior(equivalent=16), 2.0)])
-def test_parameters_are_drawn_given_the_graph(prior: Prior | None, mass: float) -> None:
-    """Means and variances of 4,000 draws are Dirichlet(a + N)'s: 5 standard errors, a false alarm in less than 1e-4.
-
-    The same draws without the prior's mass, or with counts of other parents, are further away.
-    """
-    graph = Dag(parents=((), (), (0, 1)))
-    generator = np.random.default_rng(3)
-    drawn = list(parameters_drawn([graph] * 4000, counts_of, schema(2, 2, 2), generator=generator, prior=prior))
-    theta = np.array([network.families[2].probability for network in drawn])
-
-    def furthest(table: Floats) -> float:
-        mass_of_rows = table.sum(axis=1, keepdims=True)
-        mean = table / mass_of_rows
-        variance = mean * (1 - mean) / (mass_of_rows + 1)
-        of_mean = np.abs(theta.mean(axis=0) - mean) / np.sqrt(variance / 4000)
-        of_variance = np.abs(theta.var(axis=0) / variance - 1) / math.sqrt(2.5 / 4000)
-        return float(np.maximum(of_mean, of_variance).max())
-
-    table = counts_of((0, 1, 2)).reshape(4, 2)
-    assert furthest(table + mass) < 5
-    assert furthest(table + mass + 1) > 5
-    assert furthest(counts_of((1, 0, 2)).reshape(4, 2) + mass) > 5
+def drawn(
+    graph: Dag, of: Schema, counts: Callable[[tuple[int, ...]], Floats], generator: np.random.Generator
+) -> Network:
+    """A network of the posterior of its parameters: U(0, 1) before the records with these counts."""
+    tables = [counts((*parents, child)).reshape(-1, of[child].n_states) for child, parents in enumerate(graph.parents)]
+    families = (drawn_family(child, graph.parents[child], table + 1.0, generator) for child, table in enumerate(tables))
+    return Network(schema=of, dag=graph, families=tuple(families))
 
 
 def test_a_row_that_nobody_is_in_is_a_distribution_still() -> None:
-    tiny = Prior(equivalent=None, pseudo=1e-9)
-    networks = parameters_drawn(
-        [Dag(parents=((), (0,)))] * 20, lambda members: np.zeros((2,) * len(members)), schema(2, 2),
-        generator=np.random.default_rng(4), prior=tiny,
-    )  # fmt: skip
-    for network in networks:
-        assert all(
-            family.probability.sum(axis=1).tolist() == [1.0] * len(family.probability) for family in network.families
-        )
+    generator = np.random.default_rng(4)
+    for _ in range(20):
+        family = drawn_family(1, (0,), np.full((2, 2), 1e-9), generator)
+        assert family.probability.sum(axis=1).tolist() == [1.0, 1.0]
 
 
 def test_graphs_are_chosen_evenly_over_all_chains() -> None:
@@ -236,9 +215,7 @@ def test_records_are_of_their_network() -> None:
     generator = np.random.default_rng(6)
     tables = {(0,): [5.0, 5], (0, 1): [[8.0, 1, 1], [1, 1, 8]], (0, 1, 2): [[[9.0, 1], [1, 9], [5, 5]], [[1, 9]] * 3]}
     graph = Dag(parents=((), (0,), (0, 1)))
-    (network,) = parameters_drawn(
-        [graph], lambda members: 1000 * np.array(tables[members]), schema(2, 3, 2), generator=generator
-    )
+    network = drawn(graph, schema(2, 3, 2), lambda members: 1000 * np.array(tables[members]), generator)
     joint = network.families[0].probability[0][:, None, None] * network.families[1].probability[:, :, None]
     joint = joint * network.families[2].probability.reshape(2, 3, 2)
     counts = draw_records(network, 20_000, generator).counts(0, 1, 2)
@@ -255,9 +232,7 @@ def test_the_predictive_distribution_has_the_posteriors_uncertainty() -> None:
     """
     generator, m, n = np.random.default_rng(8), 4000, 100
     sample = sample_graphs(sets_of(THREE), Chains(chains=2, steps=400), seed=9)
-    networks = drawn_networks(
-        sample, counts_of, schema(2, 2, 2), generator=generator, m=m, prior=Prior(equivalent=None)
-    )
+    networks = (drawn(graph, schema(2, 2, 2), counts_of, generator) for graph in chosen_graphs(sample, m))
 
     def own(some: Records) -> float:
         return float(some.counts(0)[1]) / n

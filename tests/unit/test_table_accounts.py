@@ -30,6 +30,7 @@ from verticil.shared.privacy.accounts import COLUMNS, COLUMNS_AFTER_DEALER, MASK
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study, TablesRule
 from verticil.shared.study.states import State
+from verticil.wire.v1 import coordinator_pb2
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 N = 150
@@ -71,12 +72,12 @@ def noisy(release_study: Study) -> Study:
     return dataclasses.replace(release_study, id="noisy", units=units, tables=RULE)
 
 
-def task_of(study: Study, *, received: tuple[int, ...] = ()) -> Task:
+def task_of(study: Study) -> Task:
     digest, proposal = canonical.digest(study), canonical.to_bytes(study)
     return Task(
         digest=digest, version=1, state=int(State.AWAITING_APPROVAL), proposal=proposal, effective=proposal,
         effective_digest=digest, approved=False, pseudonyms_complete=False, alignment_confirmed=False,
-        units_received=received, failure="",
+        failure="",
     )  # fmt: skip
 
 
@@ -209,7 +210,9 @@ def test_limits_are_held_before_the_first_byte_and_missing_ones_refuse(config: P
 
 def test_a_ledger_that_is_older_than_what_was_sent_is_charged_the_tables_too(config: PartyConfig, noisy: Study) -> None:
     with Site.open(config) as site:
-        forgotten = forgotten_columns(site, task_of(noisy, received=(0,)), deleted=(), shown=(0,))
+        digest, proposal = canonical.digest(noisy), canonical.to_bytes(noisy)
+        told = coordinator_pb2.StudyTask(study_digest=digest, proposal=proposal, units_received=[0])
+        forgotten = forgotten_columns(site, told, deleted=(), shown=(0,))
         assert forgotten is not None
         settle(site, forgotten, accept_older=True, at=NOW)
         assert site.ledger.spent("people") == Cost(epsilon=pytest.approx(2.0))

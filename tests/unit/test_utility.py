@@ -7,10 +7,7 @@ import pytest
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from verticil.evaluate.measures.utility import CLASSIFIERS, Labelled, f_score, utility
-from verticil.miner.learning.scoring.scores import JointInformation
-from verticil.shared.numerics.estimation.contingency import family_table
-from verticil.shared.numerics.estimation.information import plug_in_information
+from verticil.evaluate.measures.utility import CLASSIFIERS, Labelled, utility
 
 
 def table(n: int, seed: int, *, flip: float = 0.0, grid: int = 0) -> Labelled:
@@ -48,15 +45,6 @@ def test_one_class_in_training_is_what_is_predicted() -> None:
     nothing = Labelled(features=np.zeros((2, 1)), target=np.zeros(2, dtype=np.int64))
     (rare,) = utility(nothing, [nothing], seed=1, classifiers=["NB"], n_classes=2)
     assert rare.confusion["NB"].tolist() == [[2, 0], [0, 0]]
-    assert f_score(rare.confusion["NB"]) == 0.0
-
-
-def test_f_score_is_that_of_the_paper() -> None:
-    """Table VII, original records: five confusion matrices whose average F2 is printed as 66.5."""
-    printed = [(55626, 1224, 26, 86), (56840, 10, 33, 79), (56845, 5, 25, 87), (56848, 2, 32, 80), (56836, 14, 26, 86)]
-    scores = [f_score(np.array(cells).reshape(2, 2)) for cells in printed]
-    assert 100 * float(np.mean(scores)) == pytest.approx(66.5, abs=0.05)
-    assert f_score(np.array([[5, 0], [0, 0]])) == 0.0
 
 
 def test_unfit_tables_are_refused() -> None:
@@ -66,16 +54,3 @@ def test_unfit_tables_are_refused() -> None:
         utility(table(9, 1), [Labelled(features=np.zeros((3, 1)), target=np.zeros(3, dtype=np.int64))], seed=1)
     with pytest.raises(ValueError, match="expected"):
         Labelled(features=np.zeros((3, 1)), target=np.zeros(2, dtype=np.int64))
-
-
-@pytest.mark.parametrize("parents", [(0,), (0, 2), (0, 2, 3), (0, 2, 3, 4)])
-def test_joint_information_is_that_of_the_table(parents: tuple[int, ...]) -> None:
-    """Against the information of the whole contingency table, rows the parents' configurations."""
-    generator = np.random.default_rng(6)
-    n_states = (3, 4, 5, 30, 200)
-    columns = [generator.integers(0, k, 700).astype(np.uint8) for k in n_states]
-    columns[1] = ((columns[0] + columns[2] + (generator.random(700) < 0.2)) % 4).astype(np.uint8)
-    information = JointInformation(columns, n_states)
-    axes = (*parents, 1)
-    counts = family_table([columns[v] for v in axes], [n_states[v] for v in axes])
-    assert information(1, parents) == pytest.approx(plug_in_information(counts.reshape(-1, 4)), abs=1e-9)

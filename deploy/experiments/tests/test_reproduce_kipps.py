@@ -13,13 +13,12 @@ from verticil.cli.main import main
 from verticil.experiments.kipps import datasets, experiment, figures, page, tables
 from verticil.experiments.kipps.attacks import Attribute, Guessed, Membership
 from verticil.experiments.kipps.experiment import DELTA, EPSILON, OTHERS, PARTS, QUICK, REAL, Asked, Row, Training, Way
-from verticil.experiments.kipps.measures import CLASSIFIERS, Fidelity, Learned
+from verticil.experiments.kipps.measures import CLASSIFIERS, Fidelity, Learned, most_accurate
 from verticil.reproduce import command, kipps
 from verticil.reproduce.experiment import Options
 from verticil.reproduce.kipps_methods import WAYS
 from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.numerics.knowledge.support import support
-from verticil.shared.privacy.figures import most_accurate
 
 SMALL = dataclasses.replace(QUICK, members=300, others=200, permutations=2, people=60)
 

@@ -107,7 +107,7 @@ def demo(
         "federation": str(result.federation) if result.federation else None,
         "verified": True,
         "synthetic_records": done.verified.synthetic_records,
-        "common_records": done.verified.n_common,
+        "common_records": done.verified.common_records,
         "wall_seconds": round(result.wall_seconds, 2),
         "peak_memory_mib": {name: round(peak, 1) for name, peak in result.peak_memory_mib.items()},
         **document(summary),
@@ -136,7 +136,7 @@ def _print_result(
         say("  the same release               at every party, signed by all of them")
     if relay:
         say("  between the parties            through the miner, sealed for each of them; nobody else listens")
-    say(f"  people at all three parties    {done.verified.n_common:,}")
+    say(f"  people at all three parties    {done.verified.common_records:,}")
     put(f"  network                        {summary.variables} variables, {summary.edges} edges")
     if summary.epsilon_range is not None:
         low, high = summary.epsilon_range

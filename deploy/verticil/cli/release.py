@@ -106,18 +106,18 @@ def _print_verified(verified: VerifiedRelease) -> None:
     signed = (
         f"{verified.statements} parties' signed parameters" if verified.statements else f"{verified.receipts} receipts"
     )
-    evidence = "the plan of the round" if verified.opened else signed
+    evidence = "the plan of the round" if verified.opened_tables_sha256 else signed
     put("[green]verified[/]: ", end="")
     say(f"{len(verified.files)} files and {evidence}, signed by {', '.join(verified.signers)}")
-    say(f"study {verified.study_id}, digest {verified.study_digest}, published {verified.published_at}")
-    if verified.left_out:
-        say(f"a sub-model: the study went on without {', '.join(verified.left_out)}")
+    say(f"study {verified.study}, digest {verified.study_digest}, published {verified.published_at}")
+    if verified.parties_left_out:
+        say(f"a sub-model: the study went on without {', '.join(verified.parties_left_out)}")
     if verified.countersigned_by:
         say(f"countersigned before publication by {', '.join(verified.countersigned_by)}")
     for account in verified.accounts:
         say(f"one person, all of it, for {account.reader.words}: {_both(account)}")
-    if verified.opened:
-        say(f"opened tables {verified.opened}: what every party got, and compares before it countersigns")
+    if verified.opened_tables_sha256:
+        say(f"opened tables {verified.opened_tables_sha256}: what every party got, and compares before it countersigns")
         say(UNNOTICED, style="dim")
     for words in (
         *(f"the opened tables do not fit together: {words}" for words in verified.alarms),
@@ -130,7 +130,7 @@ def _print_verified(verified: VerifiedRelease) -> None:
             "the chains that sampled graphs do not agree: take the probabilities of edges and the sets for no posterior"
         )
         say(agree if verified.chains_agree else disagree, style="" if verified.chains_agree else "yellow")
-    for words in verified.posterior_remarks:
+    for words in verified.posterior_remarks or ():
         say(words, style="yellow")
     if verified.exact_parameters:
         say("the parameters are exact functions of raw data: no differential privacy protects them", style="yellow")

@@ -1,4 +1,4 @@
-"""The systemd unit of a node: text with absolute paths, and a sandbox that leaves it its state folder and the network.
+"""The systemd unit of a node: ``node.service`` here with absolute paths, and a sandbox that leaves it its state and the network.
 
 What is written and why:
 
@@ -24,7 +24,9 @@ import asyncio
 import importlib.util
 import sys
 import tomllib
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import Annotated, Final
 
 import typer
@@ -65,58 +67,14 @@ def unit_text(
         if compiles
         else "MemoryDenyWriteExecute=yes"
     )
-    return f"""[Unit]
-Description=Verticil {what}
-After=network-online.target
-Wants=network-online.target
-
-[Service]
-Type=notify
-# It says every few seconds that it is not hanging; a full disk or an expired certificate is no reason to start it again.
-WatchdogSec=120
-TimeoutStartSec=300
-User={user}
-ExecStart={" ".join(_quoted(word) for word in command)}
-# Exit codes that a person must mend: documents 2, policy 3, approval 4, identity and version 5, a gate 6.
-Restart=on-failure
-RestartSec=5
-RestartPreventExitStatus=2 3 4 5 6
-TimeoutStopSec=30
-UMask=0077
-LimitNOFILE=65536
-
-ProtectSystem=strict
-ReadWritePaths={_quoted(state)}
-ProtectHome={"read-only" if in_homes else "yes"}
-PrivateTmp=yes
-PrivateDevices=yes
-ProtectProc=invisible
-ProtectClock=yes
-ProtectHostname=yes
-ProtectKernelLogs=yes
-ProtectKernelModules=yes
-ProtectKernelTunables=yes
-ProtectControlGroups=yes
-RemoveIPC=yes
-
-NoNewPrivileges=yes
-CapabilityBoundingSet=
-AmbientCapabilities=
-LockPersonality=yes
-RestrictNamespaces=yes
-RestrictRealtime=yes
-RestrictSUIDSGID=yes
-# AF_NETLINK is how the resolver learns which addresses this machine has.
-RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK
-SystemCallArchitectures=native
-SystemCallFilter=@system-service
-SystemCallFilter=~@privileged
-SystemCallErrorNumber=EPERM
-{execute}
-
-[Install]
-WantedBy=multi-user.target
-"""
+    return Template(files("verticil.cli").joinpath("node.service").read_text("utf-8")).substitute(
+        what=what,
+        command=" ".join(map(_quoted, command)),
+        user=user,
+        state=_quoted(state),
+        homes="read-only" if in_homes else "yes",
+        execute=execute,
+    )
 
 
 def _quoted(text: str) -> str:

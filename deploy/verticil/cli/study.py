@@ -544,12 +544,12 @@ def run(
         "on": on.value,
         "release": str(out / "release"),
         "ca_certificate": str(out / "ca.crt"),
-        "common_records": verified.n_common,
+        "common_records": verified.common_records,
         "synthetic_records": verified.synthetic_records,
         "seed": None if on is Place.prod else trial.seed,
     }
     if not emit(payload, form=form):
-        put(f"[green]release[/] in {out / 'release'}: {verified.n_common:,} common records")
+        put(f"[green]release[/] in {out / 'release'}: {verified.common_records:,} common records")
         say(f"verify it again: verticil release verify {out / 'release'} --ca {out / 'ca.crt'}")
 
 

@@ -85,8 +85,8 @@ def evaluate_own(
         progress=progress,
     )
     note = (
-        f"the release is about the {verified.n_common:,} people that all organisations have in common, your table about all of "
-        "yours: where these differ, the figures of fidelity show it"
+        f"the release is about the {verified.common_records:,} people that all organisations have in common, your table about "
+        "all of yours: where these differ, the figures of fidelity show it"
     )
     document = json.loads(read_document(release, "model.json"))
     across = _across(study, document.get("pairs", {"tables": []})["tables"])

@@ -127,22 +127,12 @@ def simulate(
         place = Path(temporary)
         made = _provision(place, document, tables, id_column=id_column, seed=seed)
         folder = place / "release"
-        if not protocol_of(document).coordinated:
-            run: Callable[[], Coroutine[object, object, int]] = partial(
-                run_peers, made, document, folder, seeded=seed is not None, wrap=wrap, wrap_peer=wrap_peer, step=step
+        carry_out = run_federation if protocol_of(document).coordinated else run_peers
+        n_common = _in_own_loop(
+            partial(
+                carry_out, made, document, folder, seeded=seed is not None, wrap=wrap, wrap_peer=wrap_peer, step=step
             )
-        else:
-            run = partial(
-                run_federation,
-                made,
-                document,
-                folder,
-                seeded=seed is not None,
-                wrap=wrap,
-                wrap_peer=wrap_peer,
-                step=step,
-            )
-        n_common = _in_own_loop(run)
+        )
         result = _result(made, folder, document, n_common=n_common, compare=compare, seed=seed)
         if target is None:
             return result
@@ -372,7 +362,7 @@ async def run_peers(
     )
     next(iter(folders.values())).rename(release)
     shutil.rmtree(place)
-    return verified.n_common
+    return verified.common_records
 
 
 @contextlib.asynccontextmanager

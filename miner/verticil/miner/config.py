@@ -6,6 +6,7 @@ against the file's folder. It opens neither certificates nor keys: that is the d
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -85,8 +86,17 @@ class MinerConfig:
     metrics: tuple[str, int] | None = None
 
 
-_LIMITS: Final = Limits()
-_WORKERS: Final = Workers()
+_LIMITS: Final = {
+    "max_bytes_per_study": (_MEBIBYTE, 2**50),
+    "max_concurrent_uploads": (1, 1024),
+    "disk_reserve_bytes": (0, 2**50),
+    "max_relay_bytes": (0, 2**40),
+    "max_open_studies_per_analyst": (1, 1_000_000),
+    "max_daily_studies_per_analyst": (1, 1_000_000),
+}
+"""The least and the most of each of `Limits`."""
+_WORKERS: Final = {"processes": (1, 256), "memory_bytes": (512 * _MEBIBYTE, 2**50)}
+"""The least and the most of each of `Workers`."""
 
 
 def _bounded(table: Table, key: str, default: int, low: int, high: int) -> int:
@@ -94,6 +104,11 @@ def _bounded(table: Table, key: str, default: int, low: int, high: int) -> int:
     if not low <= number <= high:
         table.fail(key, f"got {number}, expected {low} to {high}")
     return number
+
+
+def _all_bounded(table: Table, default: object, bounds: Mapping[str, tuple[int, int]]) -> dict[str, int]:
+    """Read the numbers of a table; `default` has those that are left out."""
+    return {key: _bounded(table, key, getattr(default, key), low, high) for key, (low, high) in bounds.items()}
 
 
 def load_miner(path: Path) -> MinerConfig:
@@ -120,22 +135,8 @@ def load_miner(path: Path) -> MinerConfig:
             path_in(identity, "signing_key", base) if identity.has("signing_key") else certificate.with_suffix(".sign")
         ),
         sealing_key=certificate.with_suffix(".seal"),
-        limits=Limits(
-            max_bytes_per_study=_bounded(limits, "max_bytes_per_study", _LIMITS.max_bytes_per_study, _MEBIBYTE, 2**50),
-            max_concurrent_uploads=_bounded(limits, "max_concurrent_uploads", _LIMITS.max_concurrent_uploads, 1, 1024),
-            disk_reserve_bytes=_bounded(limits, "disk_reserve_bytes", _LIMITS.disk_reserve_bytes, 0, 2**50),
-            max_relay_bytes=_bounded(limits, "max_relay_bytes", _LIMITS.max_relay_bytes, 0, 2**40),
-            max_open_studies_per_analyst=_bounded(
-                limits, "max_open_studies_per_analyst", _LIMITS.max_open_studies_per_analyst, 1, 1_000_000
-            ),
-            max_daily_studies_per_analyst=_bounded(
-                limits, "max_daily_studies_per_analyst", _LIMITS.max_daily_studies_per_analyst, 1, 1_000_000
-            ),
-        ),
-        workers=Workers(
-            processes=_bounded(workers, "processes", _WORKERS.processes, 1, 256),
-            memory_bytes=_bounded(workers, "memory_bytes", _WORKERS.memory_bytes, 512 * _MEBIBYTE, 2**50),
-        ),
+        limits=Limits(**_all_bounded(limits, Limits(), _LIMITS)),
+        workers=Workers(**_all_bounded(workers, Workers(), _WORKERS)),
         randomized_days=_bounded(retention, "randomized_days", 30, 0, 36_500),
         metrics=metrics_address(table.table("metrics", optional=True)),
     )

@@ -52,8 +52,6 @@ from verticil.shared.study.protocol import MINER
 
 DEFAULT_PAGE: Final = ("127.0.0.1", 8899)
 REVIEW_MEGABYTES: Final = 256
-_BEFORE: Final = tuple(f"max_dealer_{name}" for name in ("epsilon", "delta", "epsilon_lifetime", "delta_lifetime"))
-"""What the limits of a dealer with its partner were called."""
 PAGE_HINT: Final = "from another machine: ssh -L 8899:127.0.0.1:8899 HOST, and open the address there"
 
 
@@ -458,10 +456,6 @@ def _masked(table: Table, own_name: str, pinned: Mapping[str, bytes]) -> MaskedP
 
 def _account(table: Table, reader: Reader) -> Limits | None:
     """The limits of an account; those of delta may be left out together, and are 0 then: nothing with a delta goes."""
-    if reader is DEALER:
-        for old, new in zip(_BEFORE, reader.keys, strict=True):
-            if table.has(old):
-                table.fail(old, f"is called {new}", hint=f"write policy.{new}")
     if not any(table.has(key) for key in reader.keys):
         return None
     epsilon, delta, epsilon_lifetime, delta_lifetime = reader.keys

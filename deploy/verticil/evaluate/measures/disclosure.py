@@ -104,11 +104,6 @@ class Disclosure:
     others_vote: float
     others_baseline: float
 
-    @property
-    def beyond_others(self) -> float:
-        """How much more is attributed rightly of members than of others."""
-        return self.gcap - self.others_gcap
-
 
 def gcap(attacked: Known, published: Known) -> Attribution:
     """Generalized correct attribution probability of each attacked record; always defined.

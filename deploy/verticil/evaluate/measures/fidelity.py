@@ -7,8 +7,7 @@ release of the margins alone would reach). It needs the real joint data, so it r
 simulation.
 
 `conditional_divergence` is the distance of one family's probabilities (Ma & Sivakumar, section 6.2) and
-`conditional_kullback_leibler` that of two tables of counts; `k_marginal` is how NIST words a distance; `correlations` are what
-plots of whole tables show.
+`conditional_kullback_leibler` that of two tables of counts; `k_marginal` is how NIST words a distance.
 """
 
 from __future__ import annotations
@@ -210,11 +209,3 @@ def k_marginal(distance: Distance) -> float:
     750.0
     """
     return (2 - 2 * distance.mean) * 500
-
-
-def correlations(values: Floats) -> Floats:
-    """The correlation coefficients of the columns of (n, d) values: (d, d); 0 for a constant column."""
-    centred = values - values.mean(axis=0)
-    length = np.sqrt((centred**2).sum(axis=0))
-    scaled: Floats = np.divide(centred, length, out=np.zeros_like(centred), where=length > 0)
-    return scaled.T @ scaled

@@ -202,18 +202,6 @@ def macro_f1(confusion: NDArray[np.int64]) -> float:
     return float((2 * confusion.diagonal()[there] / both[there]).mean())
 
 
-def f_score(confusion: NDArray[np.int64], *, beta: float = 2.0) -> float:
-    """The F score of class 1 of two: the harmonic mean of precision and recall, recall weighted beta times as much.
-
-    >>> round(f_score(np.array([[55626, 1224], [26, 86]])), 4)
-    0.2446
-    """
-    (_, false_positive), (false_negative, true_positive) = confusion.tolist()
-    weight = beta * beta
-    divisor = (1 + weight) * true_positive + weight * false_negative + false_positive
-    return (1 + weight) * true_positive / divisor if divisor else 0.0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Answers:
     """Of some rows: (n,) predicted classes, and (n, m) scores, larger is likelier, of the m classes `of`."""

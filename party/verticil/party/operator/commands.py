@@ -297,7 +297,7 @@ def look(config: PartyConfig, study: str) -> PendingRelease:
         report=str(folder / "report.html"),
         manifest_sha256=manifest_sha256.hex(),
         publisher=verified.publisher,
-        common_records=verified.n_common,
+        common_records=verified.common_records,
         synthetic_records=verified.synthetic_records,
         countersigned=found is not None and found.countersignature is not None,
     )

@@ -182,7 +182,7 @@ def take_release(config: PartyConfig, study: str, out: Path) -> TakenRelease:
         digest=record.digest.hex(),
         release=str(out),
         ca_certificate=str(out.with_name("ca.crt")),
-        common_records=verified.n_common,
+        common_records=verified.common_records,
         files=tuple(sorted(path.name for path in out.iterdir())),
     )
 

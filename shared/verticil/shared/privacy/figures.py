@@ -123,18 +123,6 @@ def posterior(prior: float, *, epsilon: float) -> float:
     return privacy.max_posterior(prior, epsilon=epsilon)
 
 
-def most_accurate(epsilon: float, delta: float) -> float:
-    """The largest accuracy on membership that (epsilon, delta), for the replacement of one person, leaves to any attacker.
-
-    The shares of members and of others who are taken for members differ by at most (e^eps - 1 + 2 delta) / (e^eps + 1) (P.
-    Kairouz, S. Oh, P. Viswanath, "The composition theorem for differential privacy", ICML 2015).
-
-    >>> round(most_accurate(0.0, 0.0), 3), round(most_accurate(3.0, 1e-5), 3)
-    (0.5, 0.953)
-    """
-    return (1 + (math.expm1(epsilon) + 2 * delta) / (math.exp(epsilon) + 1)) / 2
-
-
 def epsilon_words(epsilon: float | None) -> str:
     """An epsilon for people, rounded up to hundredths; None or infinite: there is no bound.
 

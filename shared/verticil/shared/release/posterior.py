@@ -88,7 +88,7 @@ def check_sets(study: Study, n_records: int) -> None:
 
 
 def posterior_remarks(posterior: PublishedPosterior, names: Sequence[str]) -> tuple[str, ...]:
-    """What is to be said of a posterior beside whether its chains agree, a sentence each; nothing of an older release.
+    """What is to be said of a posterior beside whether its chains agree, a sentence each.
 
     Args:
         posterior: the posterior.
@@ -110,7 +110,7 @@ def posterior_remarks(posterior: PublishedPosterior, names: Sequence[str]) -> tu
 
 def _statistic_remarks(posterior: PublishedPosterior) -> Iterator[str]:
     for number, item in enumerate(posterior.predictive, 1):
-        if item.is_enough or item.r_hat is None or item.effective is None or item.tail is None:
+        if item.is_enough:
             continue
         if math.isnan(item.effective):
             told = "it is defined on too few sets to say what its draws are worth"

@@ -34,6 +34,7 @@ from verticil.shared.documents.foreign_files.limits import CERTIFICATE_BYTES, DE
 from verticil.shared.documents.foreign_files.reading import TooLargeError, read_at_most
 from verticil.shared.documents.json_document import Json, Node, parse
 from verticil.shared.documents.record import write as written
+from verticil.shared.documents.view import document, left_out
 from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.membership.revocation import FILE_NAME as DENY_LIST
 from verticil.shared.federation.membership.revocation import parse_list, revoked_in
@@ -84,90 +85,63 @@ _COMPOSED: Final = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedRelease:
-    """What a verified release says about itself.
+    """What a verified release says about itself: with `document`, what ``verticil release verify --format json`` says of it.
 
     Attributes:
+        study, study_digest, effective_digest: of which study; its id, and its digests.
         publisher: identity URI of the miner that signed it; in Model I of the first of `signers`.
         publisher_sha256: fingerprint of its signing certificate.
         signers: identity URIs of all that signed it: the miner, or in Model I every party of the study.
         authority_sha256: fingerprint of the CA certificate.
-        study_id, study_digest, effective_digest: of which study.
         published_at: by the publisher's clock, ISO 8601.
-        n_common: people that all parties have in common.
+        common_records: people that all parties have in common.
         synthetic_records: rows of the synthetic table.
-        receipts: how many receipts of the miner were checked.
-        statements: Model I: how many parties' signed parameters were checked.
-        opened: Model III: SHA-256 of the opened tables that it names, hex; empty: none.
-        alarms: Model III: where it says that these do not fit together.
-        left_out: parties that the study went on without: it is a sub-model.
-        countersigned_by: parties that looked at it before it was published.
-        exact_parameters: Model I: the parameters are exact functions of raw data, no noise was added to them; None in Model II.
-        simulation, seed_derived: whether it says that it was simulated, or that its noise can be computed again.
         epsilon_per_person: of all randomized columns together; None without a bound. In Model I it is a promise against their
             readers and not about the parameters.
         accounts: what all of the study costs a person, for each reader.
+        receipts: how many receipts of the miner were checked.
+        statements: Model I: how many parties' signed parameters were checked.
+        opened_tables_sha256: Model III: SHA-256 of the opened tables that it names, hex; None: none.
+        alarms: Model III: where it says that these do not fit together.
+        countersigned_by: parties that looked at it before it was published.
+        parties_left_out: parties that the study went on without: it is a sub-model.
         revoked_later: signers whose certificates were revoked after they had signed, in words.
-        files: names of all files, the manifest and its signature excepted.
+        exact_parameters: Model I: the parameters are exact functions of raw data, no noise was added to them; None in Model II.
         chains_agree: of a study that samples graphs: whether its chains do; None: it samples none.
-        posterior_remarks: what else is to be said of its posterior, see `posterior.posterior_remarks`.
+        posterior_remarks: what else is to be said of its posterior, see `posterior.posterior_remarks`; None: nothing.
+        simulation, seed_derived: whether it says that it was simulated, or that its noise can be computed again.
+        files: names of all files, the manifest and its signature excepted.
     """
 
+    study: str
+    study_digest: str
+    effective_digest: str
     publisher: str
     publisher_sha256: str
     signers: tuple[str, ...]
     authority_sha256: str
-    study_id: str
-    study_digest: str
-    effective_digest: str
     published_at: str
-    n_common: int
+    common_records: int
     synthetic_records: int
-    receipts: int
-    statements: int
-    opened: str
-    alarms: tuple[str, ...]
-    left_out: tuple[str, ...]
-    countersigned_by: tuple[str, ...]
-    exact_parameters: bool | None
-    simulation: bool
-    seed_derived: bool
     epsilon_per_person: float | None
     accounts: tuple[AccountStatement, ...]
+    receipts: int
+    statements: int
+    opened_tables_sha256: str | None
+    alarms: tuple[str, ...]
+    countersigned_by: tuple[str, ...]
+    parties_left_out: tuple[str, ...]
     revoked_later: tuple[str, ...]
+    exact_parameters: bool | None
+    chains_agree: bool | None = left_out()
+    posterior_remarks: tuple[str, ...] | None = left_out()
+    simulation: bool
+    seed_derived: bool
     files: tuple[str, ...]
-    chains_agree: bool | None = None
-    posterior_remarks: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Json]:
-        """What ``verticil release verify --format json`` says of it."""
-        return {
-            "verified": True,
-            "study": self.study_id,
-            "study_digest": self.study_digest,
-            "effective_digest": self.effective_digest,
-            "publisher": self.publisher,
-            "publisher_sha256": self.publisher_sha256,
-            "signers": list(self.signers),
-            "authority_sha256": self.authority_sha256,
-            "published_at": self.published_at,
-            "common_records": self.n_common,
-            "synthetic_records": self.synthetic_records,
-            "epsilon_per_person": self.epsilon_per_person,
-            "accounts": [item.document() for item in self.accounts],
-            "receipts": self.receipts,
-            "statements": self.statements,
-            "opened_tables_sha256": self.opened or None,
-            "alarms": list(self.alarms),
-            "countersigned_by": list(self.countersigned_by),
-            "parties_left_out": list(self.left_out),
-            "revoked_later": list(self.revoked_later),
-            "exact_parameters": self.exact_parameters,
-            **({} if self.chains_agree is None else {"chains_agree": self.chains_agree}),
-            **({"posterior_remarks": list(self.posterior_remarks)} if self.posterior_remarks else {}),
-            "simulation": self.simulation,
-            "seed_derived": self.seed_derived,
-            "files": list(self.files),
-        }
+        """The view model in JSON's terms."""
+        return {"verified": True, **document(self), "accounts": [item.document() for item in self.accounts]}
 
 
 def verify_release_with(
@@ -277,7 +251,7 @@ def verify_release(
     model_bytes = read_document(directory, "model.json")
     check_figures(directory, model_bytes, study, (model, joint_model), manifest["n_common"].integer())
     naming = (manifest, parse(model_bytes, source="model.json"))
-    left_out = check_sub_model_evidence(directory, manifest, naming, study, trust, published=published)
+    absent = check_sub_model_evidence(directory, manifest, naming, study, trust, published=published)
     listed = signature.get("countersignatures")
     countersigned = check_countersignatures(
         () if listed is None else listed.items(),
@@ -309,22 +283,22 @@ def verify_release(
     total = privacy_statement(study, model.dag)
     besides = protocol_of(study).statement(study, model.dag)
     return VerifiedRelease(
+        study=study.id,
+        study_digest=manifest["study_digest"].text(),
+        effective_digest=manifest["effective_digest"].text(),
         publisher=publishers[0].uri,
         publisher_sha256=signers[0][1],
         signers=tuple(identity.uri for identity in publishers),
         authority_sha256=authority_sha256,
-        study_id=study.id,
-        study_digest=manifest["study_digest"].text(),
-        effective_digest=manifest["effective_digest"].text(),
         published_at=manifest["published_at"].text(),
-        n_common=manifest["n_common"].integer(),
+        common_records=manifest["n_common"].integer(),
         synthetic_records=manifest["synthetic_records"].integer(),
         receipts=checked.receipts,
         statements=checked.statements,
-        opened=checked.opened,
+        opened_tables_sha256=checked.opened or None,
         alarms=checked.alarms,
-        left_out=left_out,
         countersigned_by=countersigned,
+        parties_left_out=absent,
         exact_parameters=None if besides is None else besides.exact,
         simulation=manifest["simulation"].boolean(),
         seed_derived=manifest["seed_derived"].boolean(),
@@ -333,7 +307,7 @@ def verify_release(
         revoked_later=denied.later,
         files=files,
         chains_agree=None if posterior is None else posterior.agreement.agree,
-        posterior_remarks=() if posterior is None else posterior_remarks(posterior, study.schema.names),
+        posterior_remarks=None if posterior is None else (posterior_remarks(posterior, study.schema.names) or None),
     )
 
 
@@ -409,9 +383,9 @@ def _check_documents(
             f"model.json: the custom network of study.json is not kept: '{s}' is not separated from '{q}' by "
             f"'{study.schema.names[custom.target]}'",
         )
-    for document in (manifest, model):
-        _check_privacy(document["privacy"], study, network.dag)
-        _check_statement(document, study, network.dag)
+    for root in (manifest, model):
+        _check_privacy(root["privacy"], study, network.dag)
+        _check_statement(root, study, network.dag)
     said = None if (node := model.get("knowledge")) is None else node.value
     if not _equal(said, None if study.knowledge is None else written(study.knowledge)):
         raise GateFailed(
@@ -437,10 +411,7 @@ def _check_documents(
 
 
 def network_in_files(model: Node, network: Network, study: Study) -> Network:
-    """The network that a release's files have: with a node for each column that follows from others, if model.json has them.
-
-    A program before had them in no file. Theirs is a document without the key `deterministic`; programs since write it wherever
-    there are nodes.
+    """The network that a release's files have: with a node for each column that follows from others.
 
     Args:
         model: of model.json.
@@ -448,13 +419,11 @@ def network_in_files(model: Node, network: Network, study: Study) -> Network:
         study: of study.json.
 
     Raises:
-        GateFailed: RELEASE_INVALID, model.json has nodes, and other ones than follow from the study.
+        GateFailed: RELEASE_INVALID, the nodes of model.json are not those that follow from the study.
     """
-    if (node := model.get("deterministic")) is None:
-        return network
-    complete = completed(network, study.knowledge)
-    if not _equal(node.value, model_json.deterministic(complete, study.schema) or None):
-        node.fail("it is not what follows from others in study.json")
+    complete, node = completed(network, study.knowledge), model.get("deterministic")
+    if not _equal(None if node is None else node.value, model_json.deterministic(complete, study.schema) or None):
+        model.fail("deterministic: it is not what follows from others in study.json")
     return complete
 
 

@@ -22,12 +22,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from verticil.evaluate.measures import fidelity
 from verticil.evaluate.measures.disclosure import Disclosure, Known, disclosure, majority_share
-from verticil.evaluate.measures.utility import Labelled, Utility, f_score, utility
+from verticil.evaluate.measures.utility import Labelled, Utility, utility
 from verticil.experiments.hittmeir.datasets import DataSet, Split, View, drawn, splits, view
 from verticil.experiments.hittmeir.scale import Scale, Step, generations_for
 from verticil.experiments.hittmeir.synthesizer import Custom, Method, Recipe, describe, generate, randomized
+from verticil.shared.core.arrays import Floats
 
 ACCURACY_K: Final = 3
 """The k of the randomized columns, and of the row with all predictors."""
@@ -480,4 +480,24 @@ def correlations(data: DataSet, *, scale: Scale, seed: int, step: Step) -> Corre
 
 
 def _matrix(records: View) -> list[list[float]]:
-    return [[float(r) for r in row] for row in fidelity.correlations(records.values)]
+    return [[float(r) for r in row] for row in correlation_coefficients(records.values)]
+
+
+def f_score(confusion: NDArray[np.int64], *, beta: float = 2.0) -> float:
+    """The F score of class 1 of two: the harmonic mean of precision and recall, recall weighted beta times as much.
+
+    >>> round(f_score(np.array([[55626, 1224], [26, 86]])), 4)
+    0.2446
+    """
+    (_, false_positive), (false_negative, true_positive) = confusion.tolist()
+    weight = beta * beta
+    divisor = (1 + weight) * true_positive + weight * false_negative + false_positive
+    return (1 + weight) * true_positive / divisor if divisor else 0.0
+
+
+def correlation_coefficients(values: Floats) -> Floats:
+    """The correlation coefficients of the columns of (n, d) values: (d, d); 0 for a constant column."""
+    centred = values - values.mean(axis=0)
+    length = np.sqrt((centred**2).sum(axis=0))
+    scaled: Floats = np.divide(centred, length, out=np.zeros_like(centred), where=length > 0)
+    return scaled.T @ scaled

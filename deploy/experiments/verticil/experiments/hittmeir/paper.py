@@ -11,10 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from verticil.evaluate.measures.utility import f_score
 from verticil.experiments.hittmeir import measures
 from verticil.experiments.hittmeir.datasets import DataSet, Texts, adult, card, cmc, simulated_card
-from verticil.experiments.hittmeir.measures import SCENARIOS, Attack, Correlations, Score
+from verticil.experiments.hittmeir.measures import SCENARIOS, Attack, Correlations, Score, f_score
 from verticil.experiments.hittmeir.scale import Runtime, Scale, Step, runtimes
 from verticil.experiments.hittmeir.synthesizer import Custom, Method, warm_up
 

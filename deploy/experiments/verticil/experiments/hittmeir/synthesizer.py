@@ -21,9 +21,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.experiments.hittmeir.joint_information import JointInformation
 from verticil.miner.learning.compiling import compile_kernels
 from verticil.miner.learning.scoring.counting import all_pair_tables, family_counts
-from verticil.miner.learning.scoring.scores import JointInformation, pair_scores
+from verticil.miner.learning.scoring.scores import pair_scores
 from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.greedy import GreedySearch
 from verticil.miner.learning.search.protocol import SearchProblem, SearchResult, run_search

@@ -26,8 +26,7 @@ from verticil.experiments.kipps.experiment import (
     of_learned,
     of_membership,
 )
-from verticil.experiments.kipps.measures import CLASSIFIERS, Fidelity
-from verticil.shared.privacy.figures import most_accurate
+from verticil.experiments.kipps.measures import CLASSIFIERS, Fidelity, most_accurate
 
 # Okabe & Ito (2008): told apart by colour-blind readers, and in grey together with the markers.
 _BLUE, _RED, _GREEN, _PURPLE, _ORANGE = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00"

@@ -16,13 +16,14 @@ from typing import Final
 import numpy as np
 
 from verticil.experiments.martins.datasets import binary_schema, certain_family
+from verticil.experiments.martins.drawing import Prior, parameters_drawn
 from verticil.experiments.martins.paper import LEVEL, SETS
 from verticil.shared.core.arrays import Floats
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.numerics.posterior.combining import of_spread
 from verticil.shared.numerics.posterior.local_scores import bdeu_score, dirichlet_score
-from verticil.shared.numerics.posterior.predictive import Prior, draw_records, parameters_drawn, predictive
+from verticil.shared.numerics.posterior.predictive import draw_records, predictive
 from verticil.shared.numerics.posterior.statistics import Records, Statistic
 
 _ROUNDS: Final = 1000

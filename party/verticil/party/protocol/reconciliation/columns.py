@@ -130,21 +130,23 @@ def _receipts(
             yield cast("int", unit), at
 
 
-def forgotten_columns(site: Site, task: Task, *, deleted: Collection[int], shown: Collection[int]) -> Forgotten | None:
+def forgotten_columns(
+    site: Site, told: coordinator_pb2.StudyTask, *, deleted: Collection[int], shown: Collection[int]
+) -> Forgotten | None:
     """Compare what the miner has of a study with the ledger; what it claims and does not show is written to the log alone.
 
     Args:
         site: this party.
-        task: as the miner sent it.
+        told: the task that the miner sent.
         deleted: units that it signed to have deleted.
         shown: units that it shows to have come from this party, see `proven`; others count for nothing.
 
     Returns:
         What the ledger lacks, with the noisy tables that everybody is told of these columns; None: nothing.
     """
-    study = task.latest
-    sent, own = site.ledger.columns_sent(task.digest), study.units_of(site.config.name)
-    there = sorted({*task.units_received, *deleted})
+    study, digest = checked(told.effective or told.proposal), told.study_digest
+    sent, own = site.ledger.columns_sent(digest), study.units_of(site.config.name)
+    there = sorted({*told.units_received, *deleted})
     unknown = [unit for unit in there if unit in own and study.units[unit].variables not in sent]
     missing = [unit for unit in unknown if unit in shown]
     if claimed := [name for unit in unknown if unit not in shown for name in study.units[unit].variables]:
@@ -159,14 +161,14 @@ def forgotten_columns(site: Site, task: Task, *, deleted: Collection[int], shown
             (unit, release_of(study, unit, places=places, fingerprint=NO_DATA, site_secret=site.site_secret), RECIPIENT)
             for unit in missing
         ]
-        tables = [(None, release, EVERYONE) for release in published(site, study, task.digest)]
+        tables = [(None, release, EVERYONE) for release in published(site, study, digest)]
         return [
             MissingRow(release=release, unit=unit, charged=cost_of(release.event), recipient=recipient)
             for unit, release, recipient in (*columns, *tables)
         ]
 
     return Forgotten(
-        study_digest=task.digest,
+        study_digest=digest,
         study_id=study.id,
         holder="the miner",
         what=f"columns of this party ({names})",
@@ -180,17 +182,5 @@ def columns_from_miner(verifier: Verifier, told: coordinator_pb2.StudyTask) -> S
     deletion = site.revocations.deletion(told.study_digest)
     deleted = tuple(deletion.artifacts) if deletion is not None else ()
     shown = proven(site, told, deleted=deleted, authority=verifier.authority, revoked=verifier.revoked)
-    forgotten = forgotten_columns(site, _task(told), deleted=deleted, shown=shown)
+    forgotten = forgotten_columns(site, told, deleted=deleted, shown=shown)
     return () if forgotten is None else (forgotten,)
-
-
-def _task(told: coordinator_pb2.StudyTask) -> Task:
-    """Return of a task what is compared with the ledger."""
-    return Task(
-        digest=told.study_digest,
-        version=told.version,
-        state=told.state,
-        proposal=told.proposal,
-        effective=told.effective,
-        units_received=tuple(told.units_received),
-    )

@@ -13,7 +13,6 @@ estimates leave open, and the change since the level before counts as such a dif
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import itertools
 import math
 from collections.abc import Iterator
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 from verticil.shared.core.arrays import Floats, Ints
 from verticil.shared.numerics.posterior import unblinding
 from verticil.shared.numerics.posterior.annealing import AnnealedFamily, anneal
-from verticil.shared.numerics.posterior.chains import Chains, Checkpoint
+from verticil.shared.numerics.posterior.chains import Chains, Checkpoint, mark_of, opened, sealed
 from verticil.shared.numerics.posterior.exact import acyclic, edges_of
 from verticil.shared.numerics.posterior.parent_sets import Masks, ParentSets
 from verticil.shared.numerics.posterior.released import Released, ReleasedSample
@@ -266,15 +265,15 @@ class AnnealedGraphs:
     def checkpoint(self, state: AnnealedState) -> Checkpoint:
         """The state as arrays; ``search`` says which settings and which counts it is of."""
         made = state.estimates
-        return {
-            "search": np.frombuffer(self._mark(state.problem), dtype=np.uint8),
-            "seed": np.array(state.seed),
-            "kinds": np.array([each.kind for each in made], dtype=np.int64),
-            "levels": np.array([each.level for each in made], dtype=np.int64),
-            "evidence": np.array([each.evidence for each in made]).reshape(-1, self.chains),
-            "work": np.array([each.work for each in made], dtype=np.float64),
-            "true": state.true,
-        }
+        return sealed(
+            mark_of(self, state.problem.digest()),
+            seed=np.array(state.seed),
+            kinds=np.array([each.kind for each in made], dtype=np.int64),
+            levels=np.array([each.level for each in made], dtype=np.int64),
+            evidence=np.array([each.evidence for each in made]).reshape(-1, self.chains),
+            work=np.array([each.work for each in made], dtype=np.float64),
+            true=state.true,
+        )
 
     def resume(self, problem: Released, checkpoint: Checkpoint) -> AnnealedState:
         """The state that a checkpoint was made of.
@@ -282,23 +281,17 @@ class AnnealedGraphs:
         Raises:
             ValueError: it is of other settings or other counts, or incomplete.
         """
-        names = ("search", "seed", "kinds", "levels", "evidence", "work", "true")
-        if missing := [name for name in names if name not in checkpoint]:
-            raise ValueError(f"the checkpoint lacks {', '.join(missing)}")
-        if checkpoint["search"].tobytes() != self._mark(problem):
-            raise ValueError("the checkpoint is of other settings or other counts")
-        rows = zip(*(checkpoint[name] for name in ("kinds", "levels", "evidence", "work")), strict=True)
+        names = ("seed", "true", "kinds", "levels", "evidence", "work")
+        seed, true, *columns = opened(checkpoint, mark_of(self, problem.digest()), "counts", *names)
+        rows = zip(*columns, strict=True)
         return dataclasses.replace(
-            self.start(problem, int(checkpoint["seed"].astype(np.int64))),
+            self.start(problem, int(seed)),
             estimates=tuple(
                 Estimate(kind=int(kind), level=int(level), evidence=evidence.astype(np.float64), work=float(work))
                 for kind, level, evidence, work in rows
             ),
-            true=checkpoint["true"].astype(np.int32),
+            true=true.astype(np.int32),
         )
-
-    def _mark(self, problem: Released) -> bytes:
-        return hashlib.sha256(repr(self).encode() + problem.digest()).digest()
 
 
 def _families(problem: Released, graph: list[int]) -> list[AnnealedFamily]:

@@ -202,15 +202,15 @@ class Chains:
     def checkpoint(self, state: ChainsState) -> Checkpoint:
         """The state as arrays; ``search`` says which settings and which parent sets it is of."""
         parents, weight = joined(state.kept, self.chains, state.sets.n_variables)
-        return {
-            "search": np.frombuffer(self._mark(state.sets), dtype=np.uint8),
-            "seed": np.array(state.seed),
-            "done": np.array(state.done),
-            "streams": state.streams.copy(),
-            "places": state.places.copy(),
-            "kept_parents": parents,
-            "kept_weight": weight,
-        }
+        return sealed(
+            self._mark(state.sets),
+            seed=np.array(state.seed),
+            done=np.array(state.done),
+            streams=state.streams,
+            places=state.places,
+            kept_parents=parents,
+            kept_weight=weight,
+        )
 
     def resume(self, sets: ParentSets, checkpoint: Checkpoint) -> ChainsState:
         """The state that a checkpoint was made of.
@@ -218,26 +218,22 @@ class Chains:
         Raises:
             ValueError: it is of other settings or other parent sets, or incomplete.
         """
-        names = ("search", "seed", "done", "streams", "places", "kept_parents", "kept_weight")
-        if missing := [name for name in names if name not in checkpoint]:
-            raise ValueError(f"the checkpoint lacks {', '.join(missing)}")
-        if checkpoint["search"].tobytes() != self._mark(sets):
-            raise ValueError("the checkpoint is of other settings or other parent sets")
-        places = checkpoint["places"].astype(np.int64)
+        names = ("seed", "done", "streams", "places", "kept_parents", "kept_weight")
+        seed, done, streams, places, parents, weight = opened(checkpoint, self._mark(sets), "parent sets", *names)
         return ChainsState(
             sets=sets,
             tables=self._tables(sets),
-            seed=int(checkpoint["seed"].astype(np.int64)),
-            done=int(checkpoint["done"].astype(np.int64)),
-            streams=checkpoint["streams"].astype(np.uint64),
-            parents=sets.masks[places],
-            places=places,
-            kept=((checkpoint["kept_parents"].astype(np.uint64), checkpoint["kept_weight"].astype(np.float64)),),
+            seed=int(seed),
+            done=int(done),
+            streams=streams.astype(np.uint64),
+            parents=sets.masks[places.astype(np.int64)],
+            places=places.astype(np.int64),
+            kept=((parents.astype(np.uint64), weight.astype(np.float64)),),
         )
 
     def _mark(self, sets: ParentSets) -> bytes:
         own = "" if (self.discarded, self.thinning) == (None, None) else f" {self.discarded} {self.thinning}"
-        return hashlib.sha256(repr(self).encode() + own.encode() + sets.digest()).digest()
+        return mark_of(self, own.encode() + sets.digest())
 
     def stage(self, done: int) -> tuple[int, float]:
         """The step with which the stage ends that the next step belongs to, and the power of the weights in it."""
@@ -282,6 +278,29 @@ class Chains:
     def _block(self, sets: ParentSets) -> int:
         widest = int(np.diff(sets.starts).max())
         return max(_BLOCK_SETS // (self.chains * sets.n_variables * (widest + 1000)), 1)
+
+
+def sealed(mark: bytes, **arrays: NDArray[np.generic]) -> Checkpoint:
+    """Make a checkpoint; `mark` says of which settings and which data."""
+    return {"search": np.frombuffer(mark, dtype=np.uint8), **{name: array.copy() for name, array in arrays.items()}}
+
+
+def opened(checkpoint: Checkpoint, mark: bytes, data: str, *names: str) -> list[NDArray[np.generic]]:
+    """Return the arrays `names` of a checkpoint of these settings and these data, which `data` names in messages.
+
+    Raises:
+        ValueError: it is of other settings or other data, or incomplete.
+    """
+    if missing := [name for name in ("search", *names) if name not in checkpoint]:
+        raise ValueError(f"the checkpoint lacks {', '.join(missing)}")
+    if checkpoint["search"].tobytes() != mark:
+        raise ValueError(f"the checkpoint is of other settings or other {data}")
+    return [checkpoint[name] for name in names]
+
+
+def mark_of(chains: object, problem: bytes) -> bytes:
+    """Return what names settings (a data class, by its representation) and the digest of the data."""
+    return hashlib.sha256(repr(chains).encode() + problem).digest()
 
 
 def advance_all(advance: Callable[[int], None], chains: int, threads: int) -> None:

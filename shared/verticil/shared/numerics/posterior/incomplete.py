@@ -33,9 +33,12 @@ from verticil.shared.numerics.posterior.cells import Codes16
 from verticil.shared.numerics.posterior.chains import (
     Chains,
     Checkpoint,
+    mark_of,
     nearby,
+    opened,
     random_graph,
     reversed_graph,
+    sealed,
     shapes_of,
     smallest,
 )
@@ -373,7 +376,7 @@ class CompletingChains:
                 break
             ends, raised = self._plain.stage(done)
             steps = min(length, ends - done)
-            n = self._n_kept(done + steps) - self._n_kept(done)
+            n = self._plain.n_kept(done + steps) - self._plain.n_kept(done)
             since = done + steps - self._plain.burn_in
             keeps = since > 0 and since % (length * apart) == 0
             parents = np.zeros((self.chains, n, sets.n_variables), dtype=np.uint64)
@@ -419,14 +422,7 @@ class CompletingChains:
         apart = self._apart(problem) * self._round(problem) // self._plain.every
         draws = np.arange(self.chains)[:, None] * n + apart * np.arange(1, q + 1) - 1
         return CompletedSample(
-            sample=GraphSample(
-                parents=parents.reshape(-1, problem.sets.n_variables),
-                log_weight=weight.reshape(-1),
-                chain=np.repeat(np.arange(self.chains, dtype=np.int16), n),
-                steps=state.done,
-                burn_in=self._plain.burn_in,
-                every=self._plain.every,
-            ),
+            sample=self._plain.sample_of([(parents, weight)], problem.sets.n_variables, state.done),
             draws=draws.reshape(-1),
             cells=kept.reshape(self.chains * q, problem.n_cells),
         )
@@ -435,16 +431,16 @@ class CompletingChains:
         """The state as arrays; ``search`` says which settings and which records it is of."""
         problem = state.problem
         parents, weight, kept = _joined(state.kept) if state.kept else _nothing(self.chains, problem)
-        return {
-            "search": np.frombuffer(self._mark(problem), dtype=np.uint8),
-            "done": np.array(state.done),
-            "streams": state.streams.copy(),
-            "listed": state.listed.copy(),
-            "drawn": state.drawn.copy(),
-            "kept_parents": parents,
-            "kept_weight": weight,
-            "kept_cells": kept,
-        }
+        return sealed(
+            mark_of(self, problem.digest()),
+            done=np.array(state.done),
+            streams=state.streams,
+            listed=state.listed,
+            drawn=state.drawn,
+            kept_parents=parents,
+            kept_weight=weight,
+            kept_cells=kept,
+        )
 
     def resume(self, problem: Incomplete, checkpoint: Checkpoint) -> State:
         """The state that a checkpoint was made of.
@@ -452,31 +448,17 @@ class CompletingChains:
         Raises:
             ValueError: it is of other settings or other records, or incomplete.
         """
-        names = ("search", "done", "streams", "listed", "drawn", "kept_parents", "kept_weight", "kept_cells")
-        if missing := [name for name in names if name not in checkpoint]:
-            raise ValueError(f"the checkpoint lacks {', '.join(missing)}")
-        if checkpoint["search"].tobytes() != self._mark(problem):
-            raise ValueError("the checkpoint is of other settings or other records")
+        names = ("done", "streams", "listed", "drawn", "kept_parents", "kept_weight", "kept_cells")
+        found = opened(checkpoint, mark_of(self, problem.digest()), "records", *names)
+        done, streams, listed, drawn, parents, weight, kept = found
         return State(
             problem=problem,
-            done=int(checkpoint["done"].astype(np.int64)),
-            streams=checkpoint["streams"].astype(np.uint64),
-            listed=checkpoint["listed"].astype(np.int64),
-            drawn=checkpoint["drawn"].astype(np.uint16),
-            kept=(
-                (
-                    checkpoint["kept_parents"].astype(np.uint64),
-                    checkpoint["kept_weight"].astype(np.float64),
-                    checkpoint["kept_cells"].astype(np.uint16),
-                ),
-            ),
+            done=int(done),
+            streams=streams.astype(np.uint64),
+            listed=listed.astype(np.int64),
+            drawn=drawn.astype(np.uint16),
+            kept=((parents.astype(np.uint64), weight.astype(np.float64), kept.astype(np.uint16)),),
         )
-
-    def _mark(self, problem: Incomplete) -> bytes:
-        return hashlib.sha256(repr(self).encode() + problem.digest()).digest()
-
-    def _n_kept(self, done: int) -> int:
-        return max((done - self._plain.burn_in) // self._plain.every, 0)
 
 
 def _nothing(chains: int, problem: Incomplete) -> tuple[Masks, Floats, Codes16]:

@@ -37,7 +37,10 @@ from verticil.shared.numerics.posterior.chains import (
     Checkpoint,
     advance_all,
     joined,
+    mark_of,
+    opened,
     random_graph,
+    sealed,
     shapes_of,
     smallest,
 )
@@ -326,16 +329,16 @@ class ReleasedChains:
     def checkpoint(self, state: ReleasedState) -> Checkpoint:
         """The state as arrays; ``search`` says which settings and which counts it is of."""
         parents, weight = joined(state.kept, self.chains, state.at.shape[1])
-        return {
-            "search": np.frombuffer(self._mark(state.problem), dtype=np.uint8),
-            "done": np.array(state.done),
-            "streams": state.streams.copy(),
-            "at": state.at.copy(),
-            "true": state.true.copy(),
-            "kept_parents": parents,
-            "kept_weight": weight,
-            "kept_true": self._joined_true(state),
-        }
+        return sealed(
+            mark_of(self, state.problem.digest()),
+            done=np.array(state.done),
+            streams=state.streams,
+            at=state.at,
+            true=state.true,
+            kept_parents=parents,
+            kept_weight=weight,
+            kept_true=self._joined_true(state),
+        )
 
     def resume(self, problem: Released, checkpoint: Checkpoint) -> ReleasedState:
         """The state that a checkpoint was made of.
@@ -343,21 +346,15 @@ class ReleasedChains:
         Raises:
             ValueError: it is of other settings or other counts, or incomplete.
         """
-        names = ("search", "done", "streams", "at", "true", "kept_parents", "kept_weight", "kept_true")
-        if missing := [name for name in names if name not in checkpoint]:
-            raise ValueError(f"the checkpoint lacks {', '.join(missing)}")
-        if checkpoint["search"].tobytes() != self._mark(problem):
-            raise ValueError("the checkpoint is of other settings or other counts")
-        kept = checkpoint["kept_parents"].astype(np.uint64), checkpoint["kept_weight"].astype(np.float64)
+        names = ("done", "streams", "at", "true", "kept_parents", "kept_weight", "kept_true")
+        found = opened(checkpoint, mark_of(self, problem.digest()), "counts", *names)
+        done, streams, at, true, parents, weight, kept_true = found
         return ReleasedState(
             problem=problem,
-            done=int(checkpoint["done"].astype(np.int64)),
-            streams=checkpoint["streams"].astype(np.uint64),
-            at=checkpoint["at"].astype(np.int64),
-            true=checkpoint["true"].astype(np.int64),
-            kept=(kept,),
-            kept_true=(checkpoint["kept_true"].astype(np.int32),),
+            done=int(done),
+            streams=streams.astype(np.uint64),
+            at=at.astype(np.int64),
+            true=true.astype(np.int64),
+            kept=((parents.astype(np.uint64), weight.astype(np.float64)),),
+            kept_true=(kept_true.astype(np.int32),),
         )
-
-    def _mark(self, problem: Released) -> bytes:
-        return hashlib.sha256(repr(self).encode() + problem.digest()).digest()

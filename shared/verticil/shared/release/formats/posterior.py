@@ -45,6 +45,7 @@ from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import Family, Network, PairEstimate
 from verticil.shared.numerics.model.rounding import RESOLUTION
 from verticil.shared.numerics.model.schema import Schema
+from verticil.shared.numerics.posterior.predictive import sure_family
 from verticil.shared.release.formats import model_json
 
 FILE: Final = "posterior.json"
@@ -80,11 +81,11 @@ class Agreement:
 
     Attributes:
         r_hat: rank-normalised split R-hat, the largest of the graphs' log weight and the least sure links; 1: no difference
-            between chains and their halves. Of a release without `tail`, the plain split R-hat of the log weight.
+            between chains and their halves.
         edge_difference: largest difference of an edge's probability between one chain and all.
         effective: independent draws that they are worth, in bulk.
         agree: whether the sample may be taken for the posterior.
-        tail: independent draws that they are worth in the tails of the log weight; None: an older release does not say.
+        tail: independent draws that they are worth in the tails of the log weight.
         moved: how far what was learned from moves an arrow's probability from the prior's, at most; None: it is not known.
     """
 
@@ -92,7 +93,7 @@ class Agreement:
     edge_difference: float
     effective: float
     agree: bool
-    tail: float | None = None
+    tail: float
     moved: float | None = None
 
     @property
@@ -119,8 +120,7 @@ class Predicted:
         words: as the study names it.
         draws: one for each drawn network; NaN: not defined on its records.
         mean, low, high: of those that are defined: mean, and the shortest interval with 98 % of them; NaN: none is.
-        r_hat: rank-normalised split R-hat of the draws, in the order of the chains; NaN: too few are defined. None, as the two
-            that follow: an older release does not say.
+        r_hat: rank-normalised split R-hat of the draws, in the order of the chains; NaN: too few are defined.
         effective, tail: independent draws that they are worth, in bulk and in the tails.
     """
 
@@ -129,15 +129,13 @@ class Predicted:
     mean: float
     low: float
     high: float
-    r_hat: float | None = None
-    effective: float | None = None
-    tail: float | None = None
+    r_hat: float
+    effective: float
+    tail: float
 
     @property
     def is_enough(self) -> bool:
-        """Whether the draws are worth `LEAST_DRAWS`, and their runs agree; also of an older release, which does not say it."""
-        if self.r_hat is None or self.effective is None or self.tail is None:
-            return True
+        """Whether the draws are worth `LEAST_DRAWS`, and their runs agree."""
         return self.r_hat <= MOST_R_HAT and min(self.effective, self.tail) >= LEAST_DRAWS
 
 
@@ -224,7 +222,7 @@ def write(
             "edge_difference": _number(agreement.edge_difference),
             "effective_draws": _number(agreement.effective),
             "agree": agreement.agree,
-            **({} if agreement.tail is None else {"effective_draws_tail": _number(agreement.tail)}),
+            "effective_draws_tail": _number(agreement.tail),
             **({} if agreement.moved is None else {"moved_from_prior": _number(agreement.moved)}),
         },
         "edges": [
@@ -259,15 +257,9 @@ def write(
                 "interval": None if math.isnan(item.low) else [item.low, item.high],
                 "level": LEVEL,
                 "draws": [_number(draw) for draw in item.draws],
-                **{
-                    key: _number(value)
-                    for key, value in (
-                        ("r_hat", item.r_hat),
-                        ("effective_draws", item.effective),
-                        ("effective_draws_tail", item.tail),
-                    )
-                    if value is not None
-                },
+                "r_hat": _number(item.r_hat),
+                "effective_draws": _number(item.effective),
+                "effective_draws_tail": _number(item.tail),
             }
             for item in posterior.predictive
         ],
@@ -359,8 +351,10 @@ def read(data: bytes, schema: Schema, deterministic: Sequence[Json] | None = Non
                 edge_difference=_read_number(agreement["edge_difference"]),
                 effective=_read_number(agreement["effective_draws"]),
                 agree=agreement["agree"].boolean(),
-                tail=_optional(agreement, "effective_draws_tail"),
-                moved=_optional(agreement, "moved_from_prior"),
+                tail=_read_number(agreement["effective_draws_tail"]),
+                moved=_read_number(agreement["moved_from_prior"])
+                if "moved_from_prior" in agreement.keys()  # noqa: SIM118  # a node is no mapping
+                else None,
             ),
             edges=tuple(_read_edge(node, positions) for node in root["edges"]),
             consensus=_read_dag(root["consensus"], schema),
@@ -384,11 +378,6 @@ def read(data: bytes, schema: Schema, deterministic: Sequence[Json] | None = Non
 
 def _read_number(node: Node) -> float:
     return math.nan if node.value is None else node.number()
-
-
-def _optional(node: Node, key: str) -> float | None:
-    """The number under a key that older releases lack: then None; NaN where it is null."""
-    return _read_number(node[key]) if key in node.keys() else None  # noqa: SIM118  # a node is no mapping
 
 
 def _share(node: Node) -> float:
@@ -424,20 +413,7 @@ def _read_network(node: Node, schema: Schema) -> Network:
         shape = (math.prod(schema[parent].n_states for parent in parents), schema[child].n_states)
         if len(rows) != shape[0] or any(len(row) != shape[1] for row in rows):
             item["probability"].fail(f"expected {shape[0]} rows of {shape[1]} numbers")
-        table = np.array(rows, dtype=np.float64).reshape(shape) / RESOLUTION
-        unknown = np.full(shape, np.nan)
-        families.append(
-            Family(
-                child=child,
-                parents=parents,
-                probability=table,
-                estimate=table,
-                standard_error=unknown,
-                interval_low=unknown,
-                interval_high=unknown,
-                unstable=np.zeros(shape, dtype=np.bool_),
-            )
-        )
+        families.append(sure_family(child, parents, np.array(rows, dtype=np.float64).reshape(shape) / RESOLUTION))
     return Network(schema=schema, dag=dag, families=tuple(families))
 
 
@@ -475,7 +451,7 @@ def _read_predicted(node: Node) -> Predicted:
         mean=_read_number(node["mean"]),
         low=ends[0],
         high=ends[1],
-        r_hat=_optional(node, "r_hat"),
-        effective=_optional(node, "effective_draws"),
-        tail=_optional(node, "effective_draws_tail"),
+        r_hat=_read_number(node["r_hat"]),
+        effective=_read_number(node["effective_draws"]),
+        tail=_read_number(node["effective_draws_tail"]),
     )

@@ -49,7 +49,7 @@ class PairBand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistic:
-    """A predicted statistic in words; empty cells: it is defined on no set, or an older release does not say it."""
+    """A predicted statistic in words; empty cells: it is defined on no set."""
 
     words: str
     mean: str
@@ -69,7 +69,6 @@ class PosteriorView:
         source: what it was, in words.
         chains: numbers and lengths, in words.
         r_hat, difference, effective: the diagnostics.
-        measure, limit: which R-hat it is, and what it had to keep, in words.
         graphs: how many different graphs there are, and how probable the first of them is.
         prior: of graphs, in words.
         links: of at least `_LEAST`, the most probable first.
@@ -90,8 +89,6 @@ class PosteriorView:
     source: str
     chains: str
     r_hat: str
-    measure: str
-    limit: str
     difference: str
     effective: str
     graphs: str
@@ -114,9 +111,9 @@ def _size(draws: float) -> str:
     return f"{draws:,.0f}" if math.isfinite(draws) else "none"
 
 
-def _worth(bulk: float, tail: float | None) -> str:
+def _worth(bulk: float, tail: float) -> str:
     """Return how many there are in bulk, and in the tails, in words."""
-    return _size(bulk) + ("" if tail is None else f" ({_size(tail)} in the tails)")
+    return f"{_size(bulk)} ({_size(tail)} in the tails)"
 
 
 def posterior_view(content: ReleaseContent) -> PosteriorView | None:
@@ -138,10 +135,6 @@ def posterior_view(content: ReleaseContent) -> PosteriorView | None:
         source=SOURCES[found.source],
         chains=f"{found.chains} chains of {found.steps:,} steps, of which the first {found.burn_in:,} were left out",
         r_hat=_figure(agreement.r_hat),
-        measure="Split R-hat of their log weight"
-        if agreement.tail is None
-        else "R-hat of their log weight and least sure links",
-        limit="below 1.05" if agreement.tail is None else "at most 1.01",
         difference=f"{100 * agreement.edge_difference:.1f} percentage points",
         effective=_worth(agreement.effective, agreement.tail),
         graphs=f"{wording.count(found.distinct, 'different graph')} among {found.n_graphs:,}; the most frequent one has {first}",
@@ -241,5 +234,5 @@ def _statistic(item: Predicted) -> Statistic:
         mean=f"{item.mean:.4g}" if known else "",
         interval=f"{item.low:.4g} to {item.high:.4g}" if known else "",
         undefined=f"{undefined:,} of {len(item.draws):,}" if undefined else "",
-        worth="" if item.effective is None or item.tail is None else _worth(item.effective, item.tail),
+        worth=_worth(item.effective, item.tail),
     )
