@@ -1,8 +1,8 @@
 """What `.ci/run` does after it has made its environment, by parts: `nox -f .ci/noxfile.py [-s lint|types|tests]`.
 
 The sessions run in the environment of nox itself (the extra `dev`), because that is the one of the lock file; nothing is fetched.
-`-s experiments` is what `.ci/run --experiments` does, and `-s gan` what `.ci/run --gan` does, in an environment that has the
-extra `gan` of deploy/experiments, too; without a name they are left out.
+`-s whole` is what `.ci/run --whole` does besides, `-s experiments` is what `.ci/run --experiments` does, and `-s gan` what
+`.ci/run --gan` does, in an environment that has the extra `gan` of deploy/experiments, too; without a name they are left out.
 """
 
 from __future__ import annotations
@@ -44,10 +44,9 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Both type checkers."""
+    """Check types with mypy."""
     session.chdir(ROOT)
     session.run("mypy", *(word for package in PACKAGES for word in ("-p", f"verticil.{package}")))
-    session.run("pyright")
 
 
 @nox.session
@@ -59,6 +58,14 @@ def tests(session: nox.Session) -> None:
     if command is None:
         session.error("README.md: no test command found behind '<!-- command: tests -->'")
     session.run("pytest", *(session.posargs or command[1].split()))
+
+
+@nox.session
+def whole(session: nox.Session) -> None:
+    """The second type checker, and the tests that take longest."""
+    session.chdir(ROOT)
+    session.run("pyright")
+    session.run("pytest", "-n", "3", "--dist", "worksteal", "-m", "whole and not slow")
 
 
 @nox.session

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import pytest
 
+from support.syntax import parsed
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.events import DiscreteGaussianCounts, share_event
 from verticil.shared.privacy.figures import share_cost
@@ -375,7 +376,7 @@ def sources(root: Path) -> dict[str, str]:
 
 def bypasses(project: Mapping[str, str]) -> list[Bypass]:
     """Every way around the accountant, excepted or not."""
-    trees = {module: ast.parse(source) for module, source in project.items()}
+    trees = {module: parsed(source) for module, source in project.items()}
     named = {module: naming(tree) for module, tree in trees.items() if not module.startswith(CHANNELS)}
     exported: dict[str, dict[str, str]] = {}
     for _ in range(4):  # through so many modules

@@ -7,7 +7,6 @@ nothing, and to the project with one planted violation, which it must find.
 from __future__ import annotations
 
 import ast
-import functools
 import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from support.count_protocol_names import MODEL_ONE, MODEL_THREE, files_that_name, product_modules
+from support.syntax import parsed
 
 ROOT = Path(__file__).resolve().parent.parent
 WINGS = ("shared", "party", "miner", "deploy", "deploy/experiments")
@@ -145,7 +145,7 @@ def with_io(project: Imports) -> list[str]:
 
 def imports_of(source: str) -> frozenset[str]:
     found: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -169,7 +169,7 @@ def project() -> dict[str, frozenset[str]]:
 def imported_at_start(source: str) -> frozenset[str]:
     """What a module needs before it is there: no import inside a function, none for types alone."""
     found: set[str] = set()
-    waiting: list[ast.stmt] = list(ast.parse(source).body)
+    waiting: list[ast.stmt] = list(parsed(source).body)
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -387,7 +387,7 @@ def ways_around_the_seam(source: str) -> list[str]:
     """Steps by which something becomes durable that do not go through `verticil.shared.storage.durable`."""
     if not re.search(r"COMMIT|fsync|fdatasync|replace|rename", source):  # to parse a file takes longest
         return []
-    tree = ast.parse(source)
+    tree = parsed(source)
     seen_by_the_seam = {
         id(inner)
         for block in ast.walk(tree)
@@ -460,7 +460,7 @@ def loads_by_path(source: str) -> list[str]:
     """Ways to run another file as a module that no import statement shows."""
     return sorted(
         f"line {node.lineno}: {name}"
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(parsed(source))
         for name in [getattr(node, "attr", "") if isinstance(node, ast.Attribute) else getattr(node, "name", "")]
         if name in {"spec_from_file_location", "SourceFileLoader"}
     )
@@ -495,7 +495,7 @@ def short_patience(source: str) -> list[str]:
     if not re.search(r"monotonic|perf_counter|time\.time", source):
         return []
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if not isinstance(node, ast.Assert):
             continue
         for compared in ast.walk(node.test):
@@ -550,7 +550,7 @@ def branches_on_the_model(source: str) -> list[str]:
     if not re.search(r"\bmodel\b|central|peer", source):
         return []
     found: list[str] = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         match node:
             case ast.Compare(left=left, comparators=others):
                 sides = [left, *others]
@@ -606,16 +606,10 @@ def casts(source: str) -> list[str]:
         return []
     return [
         f"line {node.lineno}: cast"
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(parsed(source))
         if (isinstance(node, ast.Call) and ast.unparse(node.func) in {"cast", "typing.cast"})
         or (isinstance(node, ast.ImportFrom) and any(alias.name == "cast" for alias in node.names))
     ]
-
-
-@functools.cache
-def statements_of(source: str) -> list[ast.stmt]:
-    """The statements of a module that many others import."""
-    return ast.parse(source).body
 
 
 def untyped_answers(command: str, application: Mapping[str, str]) -> list[str]:
@@ -626,12 +620,12 @@ def untyped_answers(command: str, application: Mapping[str, str]) -> list[str]:
         application: module -> source, of all others.
     """
     found: list[str] = []
-    for node in ast.walk(ast.parse(command)):
+    for node in ast.walk(parsed(command)):
         if isinstance(node, ast.ImportFrom) and node.module in application:
             wanted = {alias.name for alias in node.names}
             found += [
                 f"{node.module}.{item.name} -> {ast.unparse(item.returns)}"
-                for item in statements_of(application[node.module])
+                for item in parsed(application[node.module]).body
                 if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)
                 and item.name in wanted
                 and item.returns is not None

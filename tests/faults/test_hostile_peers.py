@@ -272,6 +272,7 @@ async def test_a_compressed_message_does_not_become_large_here(miner: Miner) -> 
     assert peak - before < GROWTH_MIB
 
 
+@pytest.mark.whole
 async def test_lists_and_uploads_that_lie(miner: Miner) -> None:
     digest = await miner.submit()
     first = {"study_digest": digest, "sha256": bytes(32)}
@@ -427,6 +428,7 @@ async def test_ten_thousand_connections_slowly_opened(
     in_the_table("connections slowly opened", times=n_connections, lost=[], detail=detail)
 
 
+@pytest.mark.whole
 async def test_after_all_that_a_stranger_is_still_a_stranger(miner: Miner) -> None:
     line = GrpcCoordinator(miner.connection("analyst"))
     try:

@@ -52,6 +52,7 @@ def test_both_formats_in_pyagrum(make_network, read_with_pyagrum, difference, tm
     _check(make_network, read_with_pyagrum, difference, tmp_path, names, labels, seed)
 
 
+@pytest.mark.whole
 @settings(SETTINGS, max_examples=4)
 @NETWORKS
 def test_both_formats_in_pgmpy(make_network, read_with_pgmpy, difference, tmp_path, names, labels, seed):

@@ -558,6 +558,7 @@ def test_feature_38_a_command_reaches_the_daemon_that_holds_the_state(
     asyncio.run(ferried())
 
 
+@pytest.mark.whole
 def test_a_restored_site_opens_what_is_sealed_for_it_and_its_study_goes_on(tmp_path: Path) -> None:
     """A backup holds the sealing key, and one that waits to be pinned; one without any, as earlier ones are, is restored."""
     made = federation(tmp_path, 150)

@@ -418,6 +418,7 @@ async def told(federation: Federation, party: str) -> list[coordinator_pb2.Study
     return list((await miner.poll(coordinator_pb2.PollRequest())).tasks)
 
 
+@pytest.mark.whole
 async def test_what_a_miner_of_the_program_before_tells_of_a_forgotten_send_makes_only_that_study_wait(
     federation: Federation, tmp_path: Path
 ) -> None:

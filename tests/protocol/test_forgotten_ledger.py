@@ -431,6 +431,7 @@ def test_lines_whose_row_cannot_be_read_are_charged_to_every_data_set_that_they_
         assert any(isinstance(row.event, ExactStatistics) for row in site.ledger.rows()) is is_shared
 
 
+@pytest.mark.whole
 def test_init_makes_no_database_beside_traces_of_one_and_finishes_one_that_was_broken_off(
     spent: Spent, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -169,6 +169,7 @@ def test_who_agrees_signs_with_the_key_of_its_hello(tmp_path):
         made.run()
 
 
+@pytest.mark.whole
 def test_a_done_that_a_dealer_never_gets_does_not_keep_its_secrets(made):
     pair = pairs_of(made.plan)[0]
     withheld = (Kind.DONE, pair.number, pair.first, pair.dealer)

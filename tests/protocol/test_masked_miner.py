@@ -243,7 +243,7 @@ def masked(tmp_path: Path, keys: Keys) -> Iterator[Masked]:
     made.federation.node.close()
 
 
-@pytest.mark.parametrize("dealer", ["party", "miner"])
+@pytest.mark.parametrize("dealer", ["party", pytest.param("miner", marks=pytest.mark.whole)])
 async def test_a_masked_study_is_learned_from_opened_tables_and_no_column_comes(masked: Masked, dealer: str) -> None:
     study = masked_study(masked=MaskedRule(dealer=dealer))  # type: ignore[arg-type]
     federation = masked.federation
@@ -546,6 +546,7 @@ async def test_a_revocation_deletes_what_there_is_of_the_round_and_every_party_g
         assert await refused(masked.listed(digest, "north", set())) == "STUDY_WITHDRAWN"
 
 
+@pytest.mark.whole
 async def test_opened_tables_stay_for_who_has_not_got_them_though_nothing_is_kept_after_publication(
     masked: Masked,
 ) -> None:
@@ -637,6 +638,7 @@ class Killer:
             raise Killed
 
 
+@pytest.mark.whole
 async def test_a_miner_that_is_killed_at_any_durable_step_opens_the_same_tables(masked: Masked) -> None:
     federation = masked.federation
     study = masked_study(masked=MaskedRule(dealer="miner", count_miner=True))

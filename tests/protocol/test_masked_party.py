@@ -475,7 +475,13 @@ def farthest(federation: Federation, opened, *, shifted: int = 0) -> float:
 
 
 @pytest.mark.parametrize(
-    ("parties", "mode"), [(2, "keyed-hash"), (3, "keyed-hash"), (2, "order-commitment"), (3, "dh-psi")]
+    ("parties", "mode"),
+    [
+        (2, "keyed-hash"),
+        (2, "order-commitment"),
+        pytest.param(3, "keyed-hash", marks=pytest.mark.whole),
+        pytest.param(3, "dh-psi", marks=pytest.mark.whole),
+    ],
 )
 async def test_the_tables_of_all_parties_are_opened_and_no_unit_leaves(federate, parties: int, mode: str) -> None:
     """Fifteen tables of nine cells at most: with honest noise a count is 8 deviations off in fewer than 2e-13 of all trials."""
@@ -504,6 +510,7 @@ async def test_the_tables_of_all_parties_are_opened_and_no_unit_leaves(federate,
         assert common not in {federation.record(name).common_sha256 for name in federation.parties}
 
 
+@pytest.mark.whole
 async def test_nothing_is_asked_while_something_that_is_made_waits_for_its_slot(federate, monkeypatch) -> None:
     """At parties that lack what only studies between peers take."""
     monkeypatch.setattr(context, "find_spec", lambda name: None)
@@ -532,6 +539,7 @@ async def test_nothing_is_asked_while_something_that_is_made_waits_for_its_slot(
 # ---- kills
 
 
+@pytest.mark.whole
 async def test_a_party_that_is_killed_anywhere_goes_on_with_the_same_messages(federate) -> None:
     """South is killed at many of its calls, whatever they are about; nobody gets a second message in the place of a first."""
     federation = await federate(NAMES)
@@ -564,6 +572,7 @@ async def test_a_party_that_is_killed_anywhere_goes_on_with_the_same_messages(fe
     assert farthest(federation, federation.opened("south")) < 8
 
 
+@pytest.mark.whole
 async def test_what_was_made_stays_for_others_after_a_restart(federate) -> None:
     """South has made its share when all daemons are killed; north, which was held back, still gets all that it needs."""
     federation = await federate(NAMES)
@@ -683,6 +692,7 @@ async def test_a_miner_that_stops_lets_a_round_end_with_the_studys_last_day(fede
     assert {failure.code for failure in federation.failures().values()} == {"APPROVAL_VOID"}
 
 
+@pytest.mark.whole
 async def test_a_peer_of_a_version_before_is_named_and_nothing_is_charged_until_it_is_upgraded(federate) -> None:
     """It does not know the call: what the wire says then (`errors_on_wire`)."""
     federation = await federate(NAMES[:2])
@@ -815,6 +825,7 @@ def charges(federation: Federation) -> dict[str, set[str]]:
 COUNTERSIGNED = '[publish]\ncountersign = "all"\n'
 
 
+@pytest.mark.whole
 async def test_parties_countersign_what_follows_from_the_tables_that_they_have(federate) -> None:
     federation = await federate(NAMES[:2], publish=COUNTERSIGNED)
     await federation.submit()
@@ -825,6 +836,7 @@ async def test_parties_countersign_what_follows_from_the_tables_that_they_have(f
         assert (record.task.state, record.failure) == (State.PUBLISHED, None)
 
 
+@pytest.mark.whole
 async def test_a_party_does_not_countersign_what_follows_from_other_tables(federate) -> None:
     """South's tables are changed by one count before it looks at the release."""
     federation = await federate(NAMES[:2], publish=COUNTERSIGNED)
@@ -851,6 +863,7 @@ async def test_a_party_does_not_countersign_what_follows_from_other_tables(feder
 # ---- who gets what
 
 
+@pytest.mark.whole
 async def test_a_message_is_for_its_recipient_and_for_nobody_after_the_end(federate, monkeypatch) -> None:
     federation = await federate(NAMES)
     await federation.submit()
@@ -917,6 +930,7 @@ async def test_a_round_that_is_opened_twice_at_once_is_one() -> None:
 # ---- backups
 
 
+@pytest.mark.whole
 async def test_a_restored_site_ends_its_studies_and_has_no_round(federate, tmp_path: Path) -> None:
     federation = await federate(NAMES[:2])
     await federation.submit()

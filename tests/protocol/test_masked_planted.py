@@ -88,6 +88,7 @@ def unmasked(made: Nodes) -> set[tuple[str, str]]:
     return found
 
 
+@pytest.mark.whole
 def test_nobody_has_a_mask_and_the_rows_under_it(nodes, monkeypatch):
     """Of three parties each deals for the two others, and gets rows of both: under masks that it did not deal (F3)."""
     assert unmasked(nodes("honest")) == set()

@@ -175,6 +175,7 @@ class AtSteps:
                 raise Killed
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("parties", "every", "least"),
     [
@@ -502,6 +503,7 @@ def test_a_dealer_cannot_test_candidates_for_a_person(nodes, monkeypatch):
     assert tells("planted")
 
 
+@pytest.mark.whole
 def test_two_rounds_share_no_pad_and_no_noise_though_the_keys_are_the_same(nodes, monkeypatch):
     """A retry under the same keys with one person changed: the difference of two shares must tell nothing (F1)."""
     made_as = Nodes.made

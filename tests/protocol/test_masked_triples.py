@@ -92,6 +92,7 @@ def test_a_wrong_product_of_one_record_is_caught_and_all_four_are_named(made, mo
     assert nothing_left(made)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("who", "mended"), [("north", False), ("south", True), ("east", True)])
 def test_a_false_alpha_is_caught_though_its_teller_mends_its_own_sums(made, monkeypatch, who, mended):
     """It is committed to its sums before it hears the others': it can only guess."""
@@ -168,6 +169,7 @@ def test_a_copied_commitment_is_refused(made, kind):
     assert nothing_left(made)
 
 
+@pytest.mark.whole
 def test_other_rows_for_one_of_the_two_readers_do_not_fit_the_one_commitment(made, monkeypatch):
     def other(message: Message, path: Path) -> Path:
         if (
@@ -183,6 +185,7 @@ def test_other_rows_for_one_of_the_two_readers_do_not_fit_the_one_commitment(mad
     assert "it does not fit what was committed to" in refused(made).message
 
 
+@pytest.mark.whole
 def test_rows_that_are_not_one_hot_are_found_by_both_others_with_the_miner(made, monkeypatch):
     rows_of = triple_work._Rows
     honest, expected = rows_of.masked, rows_of.expected

@@ -565,6 +565,7 @@ def unsalted(label: str) -> Plant:
 ALONE = {"unchecked": tuple(SIZES)}
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("plant", "plan", "what"),
     [
@@ -593,6 +594,7 @@ def test_words_that_tell_something_are_seen(tmp_path, keys, monkeypatch, plant, 
     assert what in telling(*both(tmp_path, keys, **plan))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("label", "kinds"),
     [

@@ -84,6 +84,7 @@ async def test_feature_07_it_serves_each_role_its_own_writes_down_whom_it_refuse
     await party.close()
 
 
+@pytest.mark.whole
 async def test_it_answers_while_searches_take_all_processors(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

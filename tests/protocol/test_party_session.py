@@ -468,6 +468,7 @@ VALUES: dict[str, tuple[str, Callable[[str], str]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.whole
 async def test_whatever_is_in_a_table_a_study_is_answered_alike(tmp_path, pki):
     """The same kinds of calls and reports in the same order, but for the progress, up to the last unit; the same charge."""
 

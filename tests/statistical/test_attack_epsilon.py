@@ -148,12 +148,14 @@ def test_noise_that_does_not_come_from_the_site_secret_is_found(monkeypatch: pyt
     assert broken(EVERY["symmetric-5", "site secrets"], 1_000)
 
 
+@pytest.mark.whole
 def test_noise_that_is_drawn_anew_for_each_study_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(1)
     monkeypatch.setattr(randomization.perturb, "unit_key", lambda _, **names: generator.bytes(32))
     assert broken(EVERY["asked-twice", "site secrets"], 3_000)
 
 
+@pytest.mark.whole
 def test_noise_that_two_matrices_share_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     key = randomization.perturb.unit_key
     monkeypatch.setattr(

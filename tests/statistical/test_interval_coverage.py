@@ -69,6 +69,7 @@ def accepted(shares, low, high):
     return 0.94 <= shares.mean() <= 0.96 and low <= shares.min() and shares.max() <= high
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("replicates", "low", "high"),
     [(1000, 0.912, 0.988), pytest.param(4000, 0.925, 0.975, marks=pytest.mark.slow)],

@@ -72,18 +72,21 @@ def _ratio(runs, family, key: str) -> np.ndarray:
     return runs["estimate"][family].std(axis=0, ddof=1) / np.median(runs[key][family], axis=0)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_reported_standard_error_is_the_deviation(runs, family):
     ratio = _ratio(runs, family, "standard_error")
     assert (np.abs(ratio - 1) < 0.2).all(), ratio
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("family", FAMILIES)
 def test_intervals_hold_the_true_value_as_often_as_they_say(runs, family):
     coverage = runs["covered"][family].mean(axis=0)
     assert ((coverage > 0.87) & (coverage < 1)).all(), coverage
 
 
+@pytest.mark.whole
 def test_errors_that_ignore_the_randomization_are_rejected(runs):
     for family in FAMILIES:
         if any(not TRANSITIONS[axis].is_identity for axis in (*family[0], family[1])):

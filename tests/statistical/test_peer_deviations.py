@@ -113,6 +113,7 @@ def test_only_cross_parents_are_sent(study):
     assert [study.units[index].variables[0] for index in sent_units(study)] == ["L", "E", "D"]
 
 
+@pytest.mark.whole
 def test_deviations_are_those_of_model_1(estimates):
     assert _farthest(estimates, MODEL_1) < TOLERANCE
     assert _farthest(estimates, MODEL_2) > TOLERANCE

@@ -106,6 +106,7 @@ def covered(low, high, truth, level):
     return bool(((hits >= least) & (hits <= most)).all())
 
 
+@pytest.mark.whole
 def test_intervals_of_conditional_probabilities_cover():
     # Sampling and randomization: the records are drawn anew in every run.
     generator = np.random.default_rng(77)

@@ -72,6 +72,7 @@ def test_every_example_stands_on_the_page_and_touches_no_more_files_than_it_says
         assert int(stated[1]) == FILES[name], name
 
 
+@pytest.mark.whole
 @pytest.mark.machine  # git
 @pytest.mark.parametrize("name", FILES)
 def test_an_example_works_as_it_stands_on_the_page(name: str, tmp_path: Path) -> None:

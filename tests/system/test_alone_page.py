@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from support import PATIENCE_SECONDS
 
@@ -17,6 +18,7 @@ PAGE = Path(__file__).resolve().parents[2] / "deploy" / "docs" / "alone.md"
 FENCE = re.compile(r"^```(\w+)\n(.*?)```", re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.whole
 def test_the_page_can_be_typed(tmp_path: Path) -> None:
     generator = np.random.default_rng(3)
     smoker = generator.integers(0, 2, 400)

@@ -64,6 +64,7 @@ def poll(line: Connection) -> Any:
     return GrpcCoordinator(line).poll(coordinator_pb2.PollRequest())
 
 
+@pytest.mark.whole
 async def test_no_certificate(miner: Any) -> None:
     context = ssl.create_default_context(cafile=str(miner.made.ca_certificate))
     context.set_alpn_protocols(["h2"])
@@ -81,6 +82,7 @@ async def test_no_certificate(miner: Any) -> None:
     assert set(stored(miner).values()) == {0}
 
 
+@pytest.mark.whole
 async def test_another_authoritys_certificate(miner: Any, tmp_path: Path) -> None:
     create_authority(tmp_path / "other", "trial")
     issue(tmp_path / "other", "clinic", Role.PARTY, tmp_path / "stranger" / "pki")

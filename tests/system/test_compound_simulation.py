@@ -80,6 +80,7 @@ def test_the_study_is_what_is_meant(study: Study) -> None:
     assert from_bytes(to_bytes(study)) == study
 
 
+@pytest.mark.whole
 def test_the_release_holds_and_is_whole(finished: tuple[Simulated, Path]) -> None:
     result, out = finished
     assert main(["release", "verify", str(out / "release"), "--ca", str(out / "ca.crt"), "--format", "json"]) == 0
@@ -101,6 +102,7 @@ def test_the_release_holds_and_is_whole(finished: tuple[Simulated, Path]) -> Non
     assert (bodies[PAIR]["size"], bodies[("occupation",)]["size"]) == (16 + 3000 * 5 // 8, 16 + 3000 * 16 // 8)
 
 
+@pytest.mark.whole
 def test_impossible_combinations_have_probability_zero(finished: tuple[Simulated, Path]) -> None:
     result, _ = finished
     schema = result.network.schema
@@ -119,6 +121,7 @@ def test_impossible_combinations_have_probability_zero(finished: tuple[Simulated
     assert not set(IMPOSSIBLE) & drawn
 
 
+@pytest.mark.whole
 def test_the_compound_and_the_subset_are_learned_from(
     finished: tuple[Simulated, Path], tables: dict[str, Path]
 ) -> None:
@@ -179,6 +182,7 @@ def spoilt(tables: dict[str, Path], folder: Path, n: int) -> dict[str, Path]:
     return made
 
 
+@pytest.mark.whole
 def test_a_removed_combination_that_occurs_is_replaced_and_the_study_goes_on(
     study: Study, tables: dict[str, Path], tmp_path: Path
 ) -> None:

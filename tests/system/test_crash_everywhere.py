@@ -42,6 +42,7 @@ def check(found: dict[str, Any], *, moments: int, least: float = 0.9) -> None:
     assert chain["digests"] == found["undisturbed"]
 
 
+@pytest.mark.whole
 @pytest.mark.timeout(900)  # as many processes as there are steps, one after the other
 def test_feature_11_a_study_that_dies_after_every_kind_of_step_publishes_the_same(tmp_path: Path) -> None:
     check(run(tmp_path, "--kind", "central", "--moments", "after"), moments=1)

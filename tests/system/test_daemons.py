@@ -47,6 +47,7 @@ def set_port(nodes: Any) -> None:
     nodes.point_to(nodes.port)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_miner_and_party_say_one_object_and_exit_0(
     make_nodes: Callable[..., Any], capsys: pytest.CaptureFixture[str], number: signal.Signals
@@ -70,6 +71,7 @@ def test_miner_and_party_say_one_object_and_exit_0(
     assert not healthy(nodes.made.miner / "miner.toml", capsys)
 
 
+@pytest.mark.whole
 def test_a_second_daemon_on_the_same_state_is_refused(
     make_nodes: Callable[..., Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

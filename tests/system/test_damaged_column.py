@@ -83,6 +83,7 @@ def run(make_module_nodes: Callable[..., Any], slow_proxy: type) -> Run:
     return Run(nodes=nodes, before=before, after=facts(), pages=pages)
 
 
+@pytest.mark.whole
 def test_a_column_damaged_at_the_miner_is_sent_again_free_of_charge_and_the_study_is_published(run: Run) -> None:
     made = run.nodes.made
     authority = made.ca_certificate.read_bytes()
@@ -97,6 +98,7 @@ def test_a_column_damaged_at_the_miner_is_sent_again_free_of_charge_and_the_stud
     assert "verticil_learning_retries 1.0" in run.pages["miner"]
 
 
+@pytest.mark.whole
 def test_the_dashboard_and_the_alert_rules_read_what_nodes_export_and_all_of_it(run: Run) -> None:
     board = json.loads((MONITORING / "verticil-dashboard.json").read_text())
     rules = yaml.safe_load((MONITORING / "alerts.yaml").read_text())

@@ -62,6 +62,7 @@ def demonstrated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, s
     return folder, marker, done
 
 
+@pytest.mark.whole
 def test_feature_1_demo_publishes_verifies_and_leaves_nothing_behind(demonstrated) -> None:
     folder, marker, done = demonstrated
     assert done.returncode == 0, done.stderr
@@ -76,6 +77,7 @@ def test_feature_1_demo_publishes_verifies_and_leaves_nothing_behind(demonstrate
     nothing_left(folder, marker)
 
 
+@pytest.mark.whole
 def test_frictionless_pandas_and_pyarrow_read_the_demos_release(demonstrated) -> None:
     release = demonstrated[0] / "out" / "release"
     report = frictionless.validate(str(release / "datapackage.json"))
@@ -99,6 +101,7 @@ def test_frictionless_pandas_and_pyarrow_read_the_demos_release(demonstrated) ->
     assert all(np.array(table["estimate"]).sum() == pytest.approx(1) for table in pairs)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", ["network.bifxml", "network.bif"])
 def test_pgmpy_and_pyagrum_read_the_demos_release(demonstrated, name, read_elsewhere, difference) -> None:
     release = demonstrated[0] / "out" / "release"
@@ -109,6 +112,7 @@ def test_pgmpy_and_pyagrum_read_the_demos_release(demonstrated, name, read_elsew
     assert difference(network, read_elsewhere(release / name), names, labels) <= 1e-9
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)])
 def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path, number: signal.Signals, code: int) -> None:
     marker = f"run-{os.getpid()}-{number.name}"
@@ -137,6 +141,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path, number: signa
         nothing_left(tmp_path, marker)
 
 
+@pytest.mark.whole
 def test_demo_refuses_a_folder_that_is_in_use(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("x")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from support import PATIENCE_SECONDS
 
@@ -29,6 +30,7 @@ def people(seed: int, n: int = 90) -> pd.DataFrame:
     })  # fmt: skip
 
 
+@pytest.mark.whole
 def test_the_page_can_be_typed_and_python_gives_the_commands_numbers(tmp_path: Path) -> None:
     for seed, name in enumerate(("people", "others", "synthetic")):
         people(seed).to_csv(tmp_path / f"{name}.csv", index=False)

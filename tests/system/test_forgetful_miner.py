@@ -173,6 +173,7 @@ def until(config: Path, done: Callable[[Any], bool]) -> Any:
     return found
 
 
+@pytest.mark.whole
 def test_a_party_knows_that_the_miner_forgot_and_the_operator_ends_it_for_all(
     made: Provisioned, take_over: Callable[[Provisioned], Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -206,6 +207,7 @@ def test_a_party_knows_that_the_miner_forgot_and_the_operator_ends_it_for_all(
     assert "says that it has ended" in capsys.readouterr().out
 
 
+@pytest.mark.whole
 def test_a_miner_from_an_older_copy_is_told_of_a_revocation_again(
     made: Provisioned, take_over: Callable[[Provisioned], Any]
 ) -> None:

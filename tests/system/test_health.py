@@ -108,6 +108,7 @@ def healthchecked(node: Node, capsys: pytest.CaptureFixture[str]) -> tuple[int, 
     return code, json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("node", NODES, indirect=True)
 def test_systemd_is_told_when_a_node_serves_that_it_does_not_hang_and_when_it_stops(
     node: Node, capsys: pytest.CaptureFixture[str]

@@ -57,6 +57,7 @@ def undisturbed(published: Any) -> dict[int, tuple[bytes, bytes]]:
     return stored_columns(published)
 
 
+@pytest.mark.whole
 def test_feature_31_one_study_file_gives_one_release_in_a_process_and_in_the_federation(
     published: Any, people: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -73,8 +74,7 @@ def test_feature_31_one_study_file_gives_one_release_in_a_process_and_in_the_fed
     assert {f"column {unit}" for unit in range(5)} < essence(one).keys()
 
 
-@pytest.mark.slow  # test_crash_everywhere.py dies after every kind of step, those of an upload among them
-@pytest.mark.parametrize("victim", ["miner", "clinic"])
+@pytest.mark.parametrize("victim", ["miner", pytest.param("clinic", marks=pytest.mark.whole)])
 def test_a_kill_during_upload_changes_nothing(
     victim: str,
     make_nodes: Callable[..., Any],

@@ -109,6 +109,7 @@ def check(release: Path, ca: Path, capsys: pytest.CaptureFixture[str], parties: 
     assert charged["worn"] > 0
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("model", ["central", pytest.param("masked", marks=pytest.mark.slow)])
 def test_with_a_miner(
     model: str,

@@ -34,6 +34,7 @@ def run(folder: Path, *more: str, seconds: float = 2 * PATIENCE_SECONDS) -> dict
     return found
 
 
+@pytest.mark.whole
 def test_the_demonstration_of_masked_tables_publishes_and_verifies(tmp_path: Path) -> None:
     result = run(tmp_path)
     assert (result["verified"], result["common_records"]) == (True, 1000)

@@ -52,6 +52,7 @@ def upload(folder: Path, *, size: int, rate: int) -> tuple[int, int, float]:
     return party["grown"], received["grown"], party["seconds"]
 
 
+@pytest.mark.whole
 def test_feature_10_an_upload_into_a_slow_disk_grows_nothing(tmp_path: Path) -> None:
     size, rate = 64 * MIB, 16 * MIB
     party, miner, seconds = upload(tmp_path, size=size, rate=rate)

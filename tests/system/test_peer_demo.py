@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 PARTIES = {"census_bureau", "employer", "tax_office"}
 
 
+@pytest.mark.whole
 def test_every_party_ends_with_the_same_network(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "verticil.cli", "demo", "--model", "peer", "--rows", "2000", "--seed", "3"]
     (temporary := tmp_path / "temporary").mkdir()
@@ -52,6 +53,7 @@ def test_every_party_ends_with_the_same_network(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.whole
 def test_feature_12_the_demonstration_without_a_listening_party(tmp_path: Path) -> None:
     command = [
         sys.executable,

@@ -83,6 +83,7 @@ def undisturbed(
     return peers, releases, told
 
 
+@pytest.mark.whole
 def test_every_party_has_the_release_with_the_searched_structure(
     undisturbed: tuple[Any, dict[str, Path], dict[str, bytes]],
 ) -> None:
@@ -94,6 +95,7 @@ def test_every_party_has_the_release_with_the_searched_structure(
     assert len(json.loads((next(iter(releases.values())) / "manifest.sig").read_text())["signatures"]) == 3
 
 
+@pytest.mark.whole
 def test_the_miner_holds_scores_and_nothing_about_a_person(
     undisturbed: tuple[Any, dict[str, Path], dict[str, bytes]],
 ) -> None:
@@ -112,6 +114,7 @@ def test_the_miner_holds_scores_and_nothing_about_a_person(
     assert not any(data[at : at + 32] in held for data in columns for at in range(64, len(data) - 32, 32))
 
 
+@pytest.mark.whole
 def test_kills_of_the_miner_and_of_a_party_during_the_search_change_nothing(
     undisturbed: tuple[Any, dict[str, Path], dict[str, bytes]],
     make_peers: Callable[..., Any],

@@ -190,6 +190,7 @@ def test_feature_14_dh_psi_between_peers_through_the_miner_shows_it_no_token(
     assert [needle for needle in [CANARY_VALUE.encode(), CANARY_ID.encode(), *ids[:50]] if needle in seen + plain] == []
 
 
+@pytest.mark.whole
 def test_feature_12_some_are_dialled_and_some_are_not(
     people: dict[str, Path], direct: dict[str, bytes], peer_study_text: str, tmp_path: Path
 ) -> None:

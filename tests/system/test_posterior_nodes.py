@@ -54,6 +54,7 @@ def published(
     return request.param, nodes, nodes.made.miner / "state" / "studies" / digest.hex() / "release"
 
 
+@pytest.mark.whole
 def test_it_verifies_with_every_set(published: tuple[str, Any, Path], capsys: pytest.CaptureFixture[str]) -> None:
     model, nodes, release = published
     assert main(["release", "verify", str(release), "--ca", str(nodes.made.ca_certificate), "--format", "json"]) == 0
@@ -67,6 +68,7 @@ def test_it_verifies_with_every_set(published: tuple[str, Any, Path], capsys: py
     assert [len(pd.read_csv(release / f"set-{number}.csv")) for number in (1, 2, 3)] == [2000] * 3
 
 
+@pytest.mark.whole
 def test_smokers_claims_are_linked(published: tuple[str, Any, Path]) -> None:
     """What the tables were made with: claims follow from what is smoked."""
     document = json.loads((published[2] / "posterior.json").read_bytes())
@@ -76,6 +78,7 @@ def test_smokers_claims_are_linked(published: tuple[str, Any, Path]) -> None:
     assert pair > 0.5
 
 
+@pytest.mark.whole
 def test_other_programs_open_the_consensus(
     published: tuple[str, Any, Path], read_with_pgmpy: Callable[[Path], Any], read_with_pyagrum: Callable[[Path], Any]
 ) -> None:
@@ -92,6 +95,7 @@ def test_other_programs_open_the_consensus(
             np.testing.assert_allclose([row[label] for label in labels], family.probability[0], atol=1e-6)
 
 
+@pytest.mark.whole
 def test_what_the_page_says_in_python_runs(published: tuple[str, Any, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """In the folder of a release, both pieces."""
     monkeypatch.chdir(published[2].parent)

@@ -68,6 +68,7 @@ def test_the_two_commands_install_what_they_then_run() -> None:
         assert parts[2] == f".venv/bin/{ending}"
 
 
+@pytest.mark.whole
 @pytest.mark.timeout(900)  # the work of many tests
 def test_the_tour(tmp_path: Path, write_federation_tables: Callable[..., dict[str, Path]]) -> None:
     write_federation_tables(tmp_path, 1500)

@@ -30,6 +30,7 @@ def shipped(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return simulate(study, tables, seed=1, out=folder / "out" / "release", compare=True), folder / "out"
 
 
+@pytest.mark.whole
 def test_the_shipped_federation_links_and_learns(shipped: tuple[Simulated, Path]) -> None:
     result, out = shipped
     assert result.n_common == 30_647  # the data's own README says so
@@ -41,6 +42,7 @@ def test_the_shipped_federation_links_and_learns(shipped: tuple[Simulated, Path]
     assert main(["release", "verify", str(out / "release"), "--ca", str(out / "ca.crt"), "--format", "json"]) == 0
 
 
+@pytest.mark.whole
 def test_synthetic_values_are_declared_ones(shipped: tuple[Simulated, Path]) -> None:
     result, _ = shipped
     for variable in result.network.schema.variables:

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from support import PATIENCE_SECONDS
 from support.notebook import masked
 
@@ -27,6 +29,7 @@ outputs = executed({"cells": [*code, *({"cell_type": "code", "source": [text]} f
 """
 
 
+@pytest.mark.whole
 def test_each_cell_shows_what_stands_below_it_and_the_page_can_be_typed(tmp_path: Path) -> None:
     notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]

@@ -215,12 +215,12 @@ def people_of(source: str, folder: Path, postgresql: Callable[[], Any]) -> str:
 @pytest.mark.parametrize(
     ("source", "noticed"),
     [
-        ("csv", "before"),
+        pytest.param("csv", "before", marks=pytest.mark.whole),
         ("csv", "while it writes"),
         pytest.param("sqlite", "before", marks=pytest.mark.slow),
-        ("sqlite", "while it writes"),
+        pytest.param("sqlite", "while it writes", marks=pytest.mark.whole),
         pytest.param("postgresql", "before", marks=pytest.mark.slow),
-        ("postgresql", "while it writes"),
+        pytest.param("postgresql", "while it writes", marks=pytest.mark.whole),
     ],
 )
 @pytest.mark.machine

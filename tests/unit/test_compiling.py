@@ -37,6 +37,7 @@ KERNELS: tuple[Any, ...] = (
 )  # fmt: skip
 
 
+@pytest.mark.whole
 def test_studies_need_no_other_types() -> None:
     """Searches and counts of another size compile nothing more: a kernel that was called with other types would have two."""
     compile_kernels()

@@ -22,12 +22,12 @@ def words_of(session: str) -> list[tuple[str, ...]]:
 
 
 def test_nox_does_what_the_ci_does() -> None:
-    for command in (*words_of("lint"), ("pyright",)):
+    for command in words_of("lint"):
         assert re.search(rf"^{re.escape(' '.join(command))}$", RUN, re.MULTILINE), command
-    assert ("pyright",) in words_of("types")
+    assert ("mypy",) in words_of("types")
     packages = re.search(r"PACKAGES = (\(.*?\))", NOX, re.DOTALL)
     assert packages is not None
-    checked = re.findall(r"-p verticil\.(\w+)", next(line for line in RUN.splitlines() if line.startswith("mypy ")))
+    checked = re.findall(r"-p verticil\.(\w+)", next(line for line in RUN.splitlines() if line.startswith("mypy -p")))
     assert sorted(ast.literal_eval(packages[1])) == sorted(checked)
     wings = {
         path.name
@@ -36,6 +36,20 @@ def test_nox_does_what_the_ci_does() -> None:
     }
     assert set(checked) == wings - {"wire", "__pycache__"}
     assert "<!-- command: tests -->" in NOX
+
+
+def test_what_takes_longest_runs_where_it_is_asked_for_and_nothing_else_is_added() -> None:
+    """`--whole` takes one marker out of those that the default run leaves out; pyright runs there only."""
+    checker, (*_, option, markers) = words_of("whole")
+    assert (checker, option, markers) == (("pyright",), "-m", "whole and not slow")
+    only = RUN[RUN.index('if [ -n "$whole" ]; then\n  echo "== pyright"') :]
+    assert "pyright" in only[: only.index("\nfi\n")]
+    assert RUN.count("\n  pyright || ") == 1
+    assert "${left_out/not whole and /}" in RUN
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    left_out = re.search(r'^  "-m", "(.*)",$', project, re.MULTILINE)
+    assert left_out is not None
+    assert left_out[1].count("not whole and ") == 1
 
 
 def test_the_generators_tests_run_where_they_are_asked_for_and_nowhere_else() -> None:

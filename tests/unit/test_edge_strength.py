@@ -220,6 +220,7 @@ def planted(truth, epsilon: float | None, n: int, seed: int) -> tuple[FamilyTabl
     return tables_of(released, channels), Dag(parents=tuple(parents)), false
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("name", "epsilon", "n", "least"),
     [("alarm", None, 10_000, 0.95), ("sachs", 2.0, 50_000, 1.0), ("insurance", 3.0, 50_000, 0.8)],

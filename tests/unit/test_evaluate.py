@@ -53,6 +53,7 @@ def found() -> Evaluation:
     return evaluate(real, {"independent": independent(real), "copy": real}, holdout=people(2, 800), only=only)
 
 
+@pytest.mark.whole
 def test_a_copy_is_disclosive_and_independent_columns_are_useless(found: Evaluation) -> None:
     flags = {item.candidate: item.flags for item in found.summaries}
     assert "disclosive" in flags["copy"]
@@ -177,6 +178,7 @@ def test_a_figure_differs_from_a_reference_where_one_more_seed_of_that_would_not
     assert math.isnan(one.distance)
 
 
+@pytest.mark.whole
 def test_another_sample_of_the_same_people_is_no_worse_than_chance() -> None:
     """30 tables of 4 figures; a bound is passed by chance in 1 of 100 at most, so more than 6 of 120 in 1 of 4,000 cases."""
     found = [

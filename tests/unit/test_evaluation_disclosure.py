@@ -60,6 +60,7 @@ def overfit(real: pd.DataFrame, fresh: pd.DataFrame, column: str) -> pd.DataFram
 REAL, HOLDOUT, FRESH = people(1, 2000), people(2, 1000), people(3, 2000)
 
 
+@pytest.mark.whole
 def test_a_fresh_sample_is_not_flagged_and_a_copy_is() -> None:
     """Each figure flags a fresh sample in at most one of 100 cases (Student's bound, five seeds), so one of 25 of all four."""
     fresh = attacked(REAL, FRESH, HOLDOUT)
@@ -121,6 +122,7 @@ def test_the_same_seed_gives_the_same_figures_and_every_metric_runs_alone() -> N
     assert len([asked for metric in METRICS for asked in metric.figures]) <= 4
 
 
+@pytest.mark.whole
 def test_without_a_holdout_there_are_rates_and_no_figure() -> None:
     found = attacked(REAL[:200], FRESH[:100], None, only=["disclosure"])
     assert {figure.asked.key for figure in found.figures} == HEADLINES

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import typer
 
+from support.syntax import parsed
 from verticil.cli.main import app, main
 from verticil.party.audit.log import Event, What
 from verticil.party.config import load_party
@@ -75,7 +76,7 @@ def faults(text: str) -> list[str]:
 
 def texts(source: str) -> Iterator[tuple[int, str, bool]]:
     """Line, text, and whether it is (a part of) a hint; docstrings are none. What is computed stands there as X."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     docstrings = {
         id(node.body[0].value)
         for node in ast.walk(tree)

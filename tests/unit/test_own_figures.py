@@ -54,6 +54,7 @@ SCHEMES = {
     "independent-draws": ('sampling = "systematic"', 'sampling = "independent"'),
     "dealt": ('sampling = "systematic"', 'sampling = "without-replacement"'),
 }
+QUICK = ("compound-and-subset", "dealt")
 N_PEOPLE = 2000
 
 
@@ -169,7 +170,9 @@ def demonstration(learned: Callable[..., Learned]) -> Learned:
     return learned()
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize(
+    "scheme", [pytest.param(name, marks=() if name in QUICK else pytest.mark.whole) for name in SCHEMES]
+)
 @pytest.mark.parametrize("seed", [2, pytest.param(3, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)])
 def test_honest_releases_pass_under_every_scheme(
     learned: Callable[..., Learned], demonstration: Learned, scheme: str, seed: int, tmp_path: Path

@@ -72,6 +72,7 @@ def refusal(
     return said[0], said[1]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("source", [None, "network"])
 def test_honest_ones_pass_and_networks_of_others_do_not(tmp_path: Path, source: str | None) -> None:
     """Three releases: by the bound a false alarm has a probability below 1e-5. Then one network with shares turned round."""

@@ -7,6 +7,8 @@ import functools
 import re
 from pathlib import Path
 
+from support.syntax import parsed
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "deploy" / "docs"
 NAMED = re.compile(r"`((?:deploy/experiments/)?tests/[\w/]+\.py)(?:::(\w+))?`")
@@ -14,11 +16,7 @@ NAMED = re.compile(r"`((?:deploy/experiments/)?tests/[\w/]+\.py)(?:::(\w+))?`")
 
 @functools.cache
 def names_in(path: Path) -> set[str]:
-    return {
-        node.name
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    }
+    return set(re.findall(r"^(?:async )?def (\w+)\(", path.read_text(encoding="utf-8"), re.MULTILINE))
 
 
 def not_there(text: str) -> list[str]:
@@ -88,7 +86,7 @@ def rooms(wing: str) -> dict[str, set[str]]:
         if not (room := room_of(module)):
             continue
         targets = found.setdefault(room, set())
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path.read_text(encoding="utf-8"))):
             names = (
                 [node.module] if isinstance(node, ast.ImportFrom) and node.module
                 else [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

@@ -226,6 +226,7 @@ def with_a_function(generator: np.random.Generator, n: int) -> tuple[tuple[int, 
     return n_states, columns
 
 
+@pytest.mark.whole
 def test_a_function_among_other_columns_comes_through_auto_and_the_check_says_so():
     """Epsilon 2, 8,000 records. Hill climbing leaves the pair out: its table has 240 probabilities, each at a penalty."""
     generator = np.random.default_rng(6)

@@ -151,6 +151,7 @@ def test_a_party_between_peers_says_which_package_it_lacks(monkeypatch: pytest.M
     assert (lacking.code, "verticil[peer]" in lacking.hint) == ("CONFIG_INVALID", True)
 
 
+@pytest.mark.whole
 def test_the_list_of_everything_names_each_package_with_its_hashes(tmp_path: Path) -> None:
     out = tmp_path / "sbom.json"
     command = [sys.executable, "-m", "cyclonedx_py", "requirements", str(LOCKS / "party.txt"), "--output-reproducible"]
