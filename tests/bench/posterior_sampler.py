@@ -20,12 +20,14 @@ from figure import Figure, cpu_seconds
 from run import report
 
 from support.posterior import plain_redraw
+from verticil.miner.learning.posterior.graphs import run_chains
 from verticil.miner.learning.posterior.scores import PosteriorScores
 from verticil.miner.learning.scoring.tables import FamilyTables
+from verticil.miner.learning.search.protocol import UNINTERRUPTED
 from verticil.shared.mechanisms.transition import identity, quantize
 from verticil.shared.numerics.estimation.design import ColumnUnit
 from verticil.shared.numerics.posterior import kernels
-from verticil.shared.numerics.posterior.chains import Chains, reversed_graph, sample_graphs
+from verticil.shared.numerics.posterior.chains import Chains, reversed_graph
 from verticil.shared.numerics.posterior.diagnostics import MOST_DIFFERENCE, MOST_R_HAT
 from verticil.shared.numerics.posterior.parent_sets import ParentSets, parent_sets
 from verticil.shared.numerics.posterior.prior import StructurePrior
@@ -94,7 +96,7 @@ def whole(network: str, records: int, variables: int, most: float | None) -> lis
     begun = time.process_time()
     sets = sets_of(network, records, variables)
     scored = time.process_time() - begun
-    sample = sample_graphs(sets, Chains(), seed=1)
+    sample = run_chains(Chains(), sets, 1, None, UNINTERRUPTED)
     spent = time.process_time() - begun
     found, name = sample.diagnostics, f"{variables} variables of {network}, {records:,} records"
     shares = np.stack([edges(sample.parents[sample.chain == chain]) for chain in range(4)])

@@ -7,16 +7,24 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from verticil.miner.learning.posterior.graphs import run_chains
+from verticil.miner.learning.search.protocol import UNINTERRUPTED
 from verticil.shared.core.arrays import Counts, Floats
 from verticil.shared.numerics.model.constraints import Constraints
-from verticil.shared.numerics.posterior.chains import shapes_of
+from verticil.shared.numerics.posterior.chains import Chains, shapes_of
 from verticil.shared.numerics.posterior.local_scores import FamilyValue, dirichlet_score
 from verticil.shared.numerics.posterior.parent_sets import ParentSets, parent_sets
 from verticil.shared.numerics.posterior.prior import StructurePrior
+from verticil.shared.numerics.posterior.sample import GraphSample
 
 THREE = np.array([30, 10, 20, 5, 4, 16, 3, 12]).reshape(2, 2, 2)
 FOUR = np.array([24, 6, 9, 11, 3, 8, 2, 14, 7, 5, 4, 6, 1, 9, 3, 18]).reshape(2, 2, 2, 2)
 MIXED = np.array([12, 3, 7, 8, 5, 9, 2, 10, 6, 4, 3, 11]).reshape(2, 3, 2)
+
+
+def sample_graphs(sets: ParentSets, chains: Chains, *, seed: int) -> GraphSample:
+    """Graphs of chains that nobody stops."""
+    return run_chains(chains, sets, seed, None, UNINTERRUPTED)
 
 
 def value_of(counts: Counts, score: Callable[[Counts], float] = dirichlet_score) -> FamilyValue:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.posterior import FOUR, MIXED, THREE, sets_of
+from support.posterior import FOUR, MIXED, THREE, sample_graphs, sets_of
 from verticil.shared.core.arrays import Counts
 from verticil.shared.core.errors import Misuse
 from verticil.shared.numerics.model.constraints import Constraints
 from verticil.shared.numerics.model.graph import Dag
-from verticil.shared.numerics.posterior.chains import Chains, sample_graphs
+from verticil.shared.numerics.posterior.chains import Chains
 from verticil.shared.numerics.posterior.diagnostics import Diagnostics, bulk_size, rank_r_hat, tail_size, worth_of
 from verticil.shared.numerics.posterior.exact import exact_posterior
 from verticil.shared.numerics.posterior.local_scores import bdeu_score, dirichlet_score

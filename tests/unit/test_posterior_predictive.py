@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from support.posterior import THREE, sets_of
+from support.posterior import THREE, sample_graphs, sets_of
 from verticil.shared.core.arrays import Floats
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.numerics.model.schema import Schema, Variable
-from verticil.shared.numerics.posterior.chains import Chains, sample_graphs
-from verticil.shared.numerics.posterior.combining import of_full, of_partial, of_spread
-from verticil.shared.numerics.posterior.hpd import hpd
+from verticil.shared.numerics.posterior.chains import Chains
+from verticil.shared.numerics.posterior.combining import of_full, of_spread
 from verticil.shared.numerics.posterior.predictive import (
     Predictive,
     chosen_graphs,
     draw_records,
     drawn_family,
+    hpd,
     predictive,
 )
 from verticil.shared.numerics.posterior.statistics import ChiSquare, Coefficient, Overlap, Records, Share
@@ -71,15 +71,11 @@ def test_the_rules_by_hand() -> None:
     spread = of_spread(estimates)
     assert (spread.estimate, spread.df) == (2.0, 2)
     assert spread.high == pytest.approx(2 + 4.302653 / math.sqrt(3), abs=1e-5)
-    partial = of_partial(estimates, variances)
-    assert (partial.variance, partial.df) == (pytest.approx(1 / 3 + 0.2), pytest.approx(2 * 1.6**2))
     full = of_full(estimates, variances)
     assert (full.variance, full.df) == (pytest.approx(4 / 3 - 0.2), 2)
     assert full.high - 2 == pytest.approx(4.302653 * math.sqrt(full.variance), abs=1e-5)
     negative = of_full(estimates, [2.0, 2.0, 2.0], enlarged=3.0)
     assert (negative.variance, negative.df) == (6.0, 2)
-    agreeing = of_partial([5.0, 5.0], [4.0, 4.0], level=0.95)
-    assert agreeing.high - 5 == pytest.approx(1.959964 * 2, abs=1e-5)
 
 
 def test_what_cannot_be_combined_is_named() -> None:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pytest
 
-from support.posterior import FOUR, MIXED, THREE, plain_redraw, sets_of
+from support.posterior import FOUR, MIXED, THREE, plain_redraw, sample_graphs, sets_of
 from verticil.shared.core.arrays import Counts, Floats
 from verticil.shared.numerics.posterior import kernels
-from verticil.shared.numerics.posterior.chains import Chains, reversed_graph, sample_graphs, scaled, shapes_of
+from verticil.shared.numerics.posterior.chains import Chains, reversed_graph, scaled, shapes_of
 from verticil.shared.numerics.posterior.exact import ExactPosterior, exact_posterior
 from verticil.shared.numerics.posterior.local_scores import bdeu_score
 from verticil.shared.numerics.posterior.parent_sets import ParentSets

@@ -80,7 +80,6 @@ async def run_miner(
     started: Callable[[int], None] | None = None,
     seed_derived: bool = False,
     accept_older: bool = False,
-    grace_seconds: float = _GRACE_SECONDS,
     vitals: Vitals | None = None,
 ) -> None:
     """Serve until `stop` is set.
@@ -91,7 +90,6 @@ async def run_miner(
         started: called with the port once the miner serves.
         seed_derived: releases say that the parties' secrets come from a seed (the demo).
         accept_older: end what the catalogue has forgotten, in place of refusing.
-        grace_seconds: what running calls get to end.
         vitals: notified when it serves, and asks how it is.
 
     Raises:
@@ -161,7 +159,7 @@ async def run_miner(
             for task in beside:
                 task.cancel()
             await asyncio.wait(beside)
-            await server.stop(grace_seconds=grace_seconds)
+            await server.stop(grace_seconds=_GRACE_SECONDS)
 
 
 def _health(config: MinerConfig, credentials: CredentialSource, revocations: Revocations, port: int) -> str:
@@ -194,16 +192,13 @@ def _note_certificate(audit: MinerAudit, credentials: CredentialSource) -> None:
         audit.note("certificate-ends", notice.sha256, at, detail=notice.detail)
 
 
-def init_miner(
-    directory: Path, *, name: str, federation: Path, certificate: Path | None = None, listen: str = "0.0.0.0:8443"
-) -> Path:
+def init_miner(directory: Path, *, name: str, federation: Path, listen: str = "0.0.0.0:8443") -> Path:
     """Write a miner.toml with every key, and the state directory.
 
     Args:
         directory: made when absent.
         name: the miner's name in the federation.
         federation: federation.toml.
-        certificate: NAME.crt; NAME.key and NAME.sign are expected beside it; ``pki/NAME.crt`` unless given.
         listen: host:port.
 
     Returns:
@@ -215,7 +210,7 @@ def init_miner(
         DataFault: DISK_FULL; there is no miner.toml then.
     """
     target = directory / "miner.toml"
-    chain = certificate if certificate is not None else directory / "pki" / f"{name}.crt"
+    chain = directory / "pki" / f"{name}.crt"
 
     def relative(path: Path) -> str:
         return os.path.relpath(path.resolve(), directory.resolve())

@@ -18,7 +18,6 @@ import logging
 import secrets
 import shutil
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, cast
@@ -135,15 +134,12 @@ class LocalControl:
             _log.warning("the reply to a command cannot be written (%s)", error.strerror)
 
 
-def ask_the_daemon(
-    state_directory: Path, request: ControlRequest, *, sleep: Callable[[float], None] = time.sleep
-) -> Answer:
+def ask_the_daemon(state_directory: Path, request: ControlRequest) -> Answer:
     """The command's side: leave a request, wait for the reply. Blocks.
 
     Args:
         state_directory: the miner's.
         request: what is wanted.
-        sleep: waits.
 
     Raises:
         PeerFault: NOT_READY, no daemon takes it up.
@@ -158,7 +154,7 @@ def ask_the_daemon(
         if request.verb == "import":
             shutil.copyfile(target, folder / _BUNDLE)
         replace_file(folder / _REQUEST, json.dumps(document(request)).encode("utf-8"), part=folder / ".wish.part")
-        reply = _reply(folder, sleep)
+        reply = _reply(folder)
         if "error" in reply:
             told = cast("dict[str, str]", reply["error"])
             message = (
@@ -182,7 +178,7 @@ def ask_the_daemon(
         remove_tree(folder, ignore_errors=True)
 
 
-def _reply(folder: Path, sleep: Callable[[float], None]) -> dict[str, Json]:
+def _reply(folder: Path) -> dict[str, Json]:
     waited = 0.0
     while not (folder / _REPLY).exists():
         if waited >= PATIENCE_SECONDS and not (folder / _TAKEN).exists():
@@ -191,7 +187,7 @@ def _reply(folder: Path, sleep: Callable[[float], None]) -> dict[str, Json]:
                 "another process holds the miner's state directory, and takes up no files",
                 hint="a daemon of this version takes them up; or stop it, and give the command again",
             )
-        sleep(0.1)
+        time.sleep(0.1)
         waited += 0.1
     return cast("dict[str, Json]", json.loads((folder / _REPLY).read_bytes()))
 

@@ -108,18 +108,10 @@ class Presence:
     Args:
         monotonic: clock in seconds that never jumps.
         first_epoch: the epochs of this process are higher; seconds since 1970 make them higher than those of an earlier one.
-        heartbeat_seconds: how often a party is heard from at the least.
     """
 
-    def __init__(
-        self,
-        *,
-        monotonic: Callable[[], float],
-        first_epoch: int = 0,
-        heartbeat_seconds: float = HEARTBEAT_SECONDS,
-    ) -> None:
+    def __init__(self, *, monotonic: Callable[[], float], first_epoch: int = 0) -> None:
         self._monotonic = monotonic
-        self._lease_seconds = 2 * heartbeat_seconds
         self._epoch = first_epoch
         self._sessions: dict[str, tuple[int, int]] = {}  # the party's present session and its epoch
         self._heard: dict[str, float] = {}
@@ -182,7 +174,7 @@ class Presence:
     def online(self, party: str) -> bool:
         """Whether the party's lease is younger than two heartbeats."""
         age = self.age_seconds(party)
-        return age is not None and age < self._lease_seconds
+        return age is not None and age < LEASE_SECONDS
 
     def set_progress(self, study: bytes, party: str, progress: Progress) -> None:
         """What the party says that it is doing."""

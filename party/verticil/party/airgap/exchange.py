@@ -16,7 +16,6 @@ Promises
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 from collections.abc import AsyncGenerator, Callable, Set
 from enum import StrEnum
 from pathlib import Path
@@ -85,17 +84,14 @@ NOT_CARRIED: Final = "its tables are masked, and a round is not carried in files
 _FORGOTTEN: Final = frozenset({"STUDY_MISMATCH", "CERTIFICATE_INVALID"})
 """Codes with which a countersignature is refused for good: people are asked again."""
 
-Clock = Callable[[], dt.datetime]
 
-
-async def export_bundle(config: PartyConfig, out: Path, *, plain: bool = False, clock: Clock = utc_now) -> Exported:
+async def export_bundle(config: PartyConfig, out: Path, *, plain: bool = False) -> Exported:
     """Do what can be done, and write what it has to say to the miner into a new file.
 
     Args:
         config: party.toml.
         out: the file.
         plain: do not seal it.
-        clock: UTC now.
 
     Raises:
         Misuse: FILE_EXISTS; CONFIG_INVALID, it cannot be sealed.
@@ -105,7 +101,7 @@ async def export_bundle(config: PartyConfig, out: Path, *, plain: bool = False, 
     if out.exists():
         raise Misuse("FILE_EXISTS", f"{out}: exists already and is not overwritten", hint="name another file")
     encryption = _encryption(config, plain=plain)
-    async with _opened(config, clock) as (node, folder):
+    async with _opened(config) as (node, folder):
         journal = load_journal(folder)
         answers = _answers(folder, journal)
         outgoing = BundleEntries.anew(folder / "outgoing")
@@ -119,7 +115,7 @@ async def export_bundle(config: PartyConfig, out: Path, *, plain: bool = False, 
             party=config.name,
             number=journal.next_number,
             answers=journal.last_taken,
-            made_at=clock(),
+            made_at=utc_now(),
             protocol=PROTOCOL_VERSION,
             sealed=encryption is not None,
             size=0,
@@ -130,7 +126,7 @@ async def export_bundle(config: PartyConfig, out: Path, *, plain: bool = False, 
             sha256 = digest_of(body)
             detail = f"bundle {statement.number}, {len(outgoing)} entries, {'sealed' if encryption else 'plain'}"
             event = Event(what=What.CARRIED_OUT, who=DAEMON, sha256=sha256, recipient="miner", detail=detail)
-            node.site.audit.record(event, clock())
+            node.site.audit.record(event, utc_now())
             made = Reference(number=statement.number, sha256=sha256)
             store_journal(folder, journal.with_made(made, tuple(coordinator.told)))
 
@@ -140,16 +136,13 @@ async def export_bundle(config: PartyConfig, out: Path, *, plain: bool = False, 
         return exported
 
 
-async def import_bundle(
-    config: PartyConfig, file: Path, *, accept_older: bool = False, clock: Clock = utc_now
-) -> Imported:
+async def import_bundle(config: PartyConfig, file: Path, *, accept_older: bool = False) -> Imported:
     """Take in what the miner tells in a file.
 
     Args:
         config: party.toml.
         file: the bundle.
         accept_older: the state comes from a backup: go on from what the audit log and the miner have, and charge it.
-        clock: UTC now.
 
     Raises:
         Misuse: FILE_MISSING, CONFIG_INVALID.
@@ -158,7 +151,7 @@ async def import_bundle(
         Refusal: LEDGER_OLDER.
         DataFault: STATE_LOCKED, DISK_FULL and others of this machine.
     """
-    async with _opened(config, clock, accept_older=accept_older) as (node, folder):
+    async with _opened(config, accept_older=accept_older) as (node, folder):
         arrival = verify_bundle(
             file,
             federation=config.federation.name,
@@ -166,7 +159,7 @@ async def import_bundle(
             party=config.name,
             authority=node.authority,
             revocations=node.revocations,
-            at=clock(),
+            at=utc_now(),
         )
         journal = check_arrival(load_journal(folder), arrival.statement, arrival.sha256, accept_older=accept_older)
         number, sha256 = arrival.statement.number, arrival.sha256.hex()
@@ -180,7 +173,7 @@ async def import_bundle(
             peer_event=arrival.sha256,
             detail=f"bundle {arrival.statement.number}, {len(entries)} entries",
         )
-        node.site.audit.record(event, clock())
+        node.site.audit.record(event, utc_now())
         store_journal(folder, journal.with_taken(arrival.reference))
         for other in folder.glob("answers-*"):
             if other != entries.folder:
@@ -188,14 +181,14 @@ async def import_bundle(
         return Imported(bundle=number, sha256=sha256, repeated=False, refused=refused, studies=_stages(node))
 
 
-async def take_releases(config: PartyConfig, folder: Path, *, clock: Clock = utc_now) -> tuple[Path, ...]:
+async def take_releases(config: PartyConfig, folder: Path) -> tuple[Path, ...]:
     """Write the published releases that the miner's last bundle holds, each into a new folder with its study's digest.
 
     Raises:
         Misuse: FILE_EXISTS.
         PeerFault: NOT_READY, there is none in it.
     """
-    async with _opened(config, clock) as (_, kept):
+    async with _opened(config) as (_, kept):
         answers = _answers(kept, load_journal(kept))
         asked = [item.entry.file.request for item in answers if item.what == "file"]
         digests = dict.fromkeys(request.study_digest for request in asked if not request.review)
@@ -216,11 +209,9 @@ async def take_releases(config: PartyConfig, folder: Path, *, clock: Clock = utc
 
 
 @contextlib.asynccontextmanager
-async def _opened(
-    config: PartyConfig, clock: Clock, *, accept_older: bool = False
-) -> AsyncGenerator[tuple[Node, Path]]:
+async def _opened(config: PartyConfig, *, accept_older: bool = False) -> AsyncGenerator[tuple[Node, Path]]:
     credentials = load_credentials(
-        config.certificate, config.key, config.federation, role=Role.PARTY, name=config.name, at=clock()
+        config.certificate, config.key, config.federation, role=Role.PARTY, name=config.name, at=utc_now()
     )
     require_marked_authority(config, is_demo=credentials.is_demo)
     with (
@@ -229,7 +220,7 @@ async def _opened(
     ):
         folder = config.state_directory / CARRIED_FOLDER
         folder.mkdir(mode=0o700, exist_ok=True)
-        note_configuration(site.audit, site.config.path, clock())
+        note_configuration(site.audit, site.config.path, utc_now())
         node = Node(
             site=site,
             spool=Spool(config.state_directory / "spool"),
@@ -240,7 +231,7 @@ async def _opened(
                 kept=config.state_directory / FILE_NAME,
             ),
             authority=credentials.ca_pem,
-            clock=clock,
+            clock=utc_now,
         )
         yield node, folder
 

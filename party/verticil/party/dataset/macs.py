@@ -100,9 +100,9 @@ class Macs:
         return np.frombuffer(joined, dtype=np.uint8).reshape(-1, self.size)
 
 
-def macs_of(key: bytes, ids: Iterable[str], *, prefix: bytes = b"", size: int) -> NDArray[np.uint8]:
+def macs_of(key: bytes, ids: Iterable[str], *, size: int) -> NDArray[np.uint8]:
     """`Macs.of` of normalised ids that are all there; (n, size), uint8, read-only."""
-    made = Macs(key, prefix=prefix, size=size).of(PackedIds.of(list(ids)))
+    made = Macs(key, size=size).of(PackedIds.of(list(ids)))
     made.setflags(write=False)
     return made
 

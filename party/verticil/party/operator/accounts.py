@@ -72,14 +72,14 @@ def _of_masked(account: AccountCost | AccountSpent) -> str:
     return f"tables of masked studies, at most {limit(account.masked_epsilon_limit, account.masked_delta_limit)} in one study"
 
 
-def both(epsilon: float | None, delta: float, *, always: bool = False) -> str:
-    """An epsilon with its delta, where there is one or it is `always` said.
+def both(epsilon: float | None, delta: float) -> str:
+    """An epsilon with its delta, where there is one.
 
-    >>> both(1.234, 0.0), both(1.234, 1e-6), both(None, 0.0), both(2.0, 0.0, always=True)
-    ('epsilon 1.24', 'epsilon 1.24, delta 1e-06', 'epsilon without bound', 'epsilon 2.00, delta 0')
+    >>> both(1.234, 0.0), both(1.234, 1e-6), both(None, 0.0)
+    ('epsilon 1.24', 'epsilon 1.24, delta 1e-06', 'epsilon without bound')
     """
     said = "without bound" if epsilon is None or math.isinf(epsilon) else wording.epsilon(epsilon)
-    return f"epsilon {said}" + (f", delta {delta:g}" if delta or always else "")
+    return f"epsilon {said}" + (f", delta {delta:g}" if delta else "")
 
 
 def limit(epsilon: float | None, delta: float | None) -> str:

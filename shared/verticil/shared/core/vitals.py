@@ -212,12 +212,11 @@ async def living(directory: Path, stop: asyncio.Event) -> AsyncGenerator[Vitals]
         await asyncio.to_thread(vitals.end, error)
 
 
-def judge(directory: Path, *, stale_seconds: int = STALE_SECONDS) -> str:
+def judge(directory: Path) -> str:
     """What the daemon of a state folder says of itself.
 
     Args:
         directory: the state folder, on this machine.
-        stale_seconds: what is older is no sign of life.
 
     Returns:
         A line for people.
@@ -234,7 +233,7 @@ def judge(directory: Path, *, stale_seconds: int = STALE_SECONDS) -> str:
         raise PeerFault("NOT_READY", f"{path}: no daemon has served here", hint=_START) from None
     if (mark, version) != (_MARK, _FORMAT) or (code != "OK" and code not in CODES):
         raise PeerFault("NOT_READY", f"{path}: another version of verticil wrote it", hint="use that version's program")
-    if at != "-" and (boot != _boot() or not 0 <= age <= stale_seconds):
+    if at != "-" and (boot != _boot() or not 0 <= age <= STALE_SECONDS):
         if boot == _boot() and Path("/proc", process).is_dir():
             hint = "look at its log; where that says nothing, start it again"
             raise PeerFault("NOT_READY", f"the daemon hangs: no sign of life for {age} s", hint=hint)

@@ -26,9 +26,11 @@ from verticil.experiments.martins.paper import (
     TRUE_GRAPHS,
     Shown,
 )
+from verticil.miner.learning.posterior.graphs import run_chains
+from verticil.miner.learning.search.protocol import UNINTERRUPTED
 from verticil.shared.core.arrays import Floats
 from verticil.shared.numerics.model.graph import Dag
-from verticil.shared.numerics.posterior.chains import Chains, sample_graphs
+from verticil.shared.numerics.posterior.chains import Chains
 from verticil.shared.numerics.posterior.parent_sets import ParentSets, parent_sets
 from verticil.shared.numerics.posterior.predictive import chosen_graphs
 from verticil.shared.numerics.posterior.prior import StructurePrior
@@ -296,7 +298,7 @@ def sets_for(records: Records, score: str, gamma: float) -> ParentSets:
 
 def _posterior(sets: ParentSets, scale: Scale, seed: int) -> _Posterior:
     table = exact.weight_table(sets)
-    sample = sample_graphs(sets, scale.chains, seed=seed)
+    sample = run_chains(scale.chains, sets, seed, None, UNINTERRUPTED)
     return _Posterior(sample=sample, distinct=sample.distinct(), table=table, total=exact.log_total(table))
 
 

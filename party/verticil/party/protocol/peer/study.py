@@ -11,12 +11,13 @@ from enum import StrEnum
 from verticil.party.protocol.between.artifact_store import Kind
 from verticil.party.protocol.between.context import PeerStudyContext, known_structure
 from verticil.party.protocol.between.plan import Step as Between
+from verticil.party.protocol.between.publication import write_and_sign
 from verticil.party.protocol.between.study import BetweenStudy
 from verticil.party.protocol.peer import learning
 from verticil.party.protocol.peer.plan import PeerFacts, Step, plan
-from verticil.party.protocol.peer.publication import assemble_release
 from verticil.party.protocol.planning import Plan
 from verticil.party.storage.studies import StudyRecord
+from verticil.shared.release.peer_assembly import assemble
 
 
 class PeerStudy(BetweenStudy[PeerFacts]):
@@ -62,3 +63,27 @@ class PeerStudy(BetweenStudy[PeerFacts]):
             case _:
                 raise ValueError(f"no step of a study between peers: {step}")
         return None
+
+
+def assemble_release(context: PeerStudyContext) -> None:
+    """Write the release and sign its manifest; blocks.
+
+    Raises:
+        PeerFault: STUDY_MISMATCH, the statements do not belong together.
+        DataFault: DISK_FULL, STATE_CORRUPT.
+        LostError: a statement is not there any more.
+    """
+    structure = context.structure
+    signed = [context.store.signed(context.digest, Kind.STATEMENT, name) for name in context.study.parties]
+    learned = context.study.structure.parents is None
+    content = assemble(
+        context.study,
+        context.digest,
+        structure,
+        signed,
+        simulation=context.between.simulation,
+        seed_derived=context.between.seed_derived,
+        structure_signed=context.store.signed(context.digest, Kind.STRUCTURE) if learned else None,
+        folder=context.node.site.config.state_directory,
+    )
+    write_and_sign(context, content)

@@ -27,7 +27,7 @@ from verticil.shared.federation.identity.pki import (
     read_certificates,
     utc_now,
 )
-from verticil.shared.storage.disk import EVERY_SECONDS, FollowedFiles
+from verticil.shared.storage.disk import FollowedFiles
 
 WARN_DAYS: Final = (1, 7, 30)
 """Days before the end of a certificate at which a node warns, ascending."""
@@ -104,7 +104,6 @@ class FollowedCredentials:
         first: what was read at the start.
         federation: names the authority.
         clock: UTC now.
-        every_seconds: the files are looked at no more often.
         monotonic: clock in seconds that never jumps.
     """
 
@@ -114,16 +113,13 @@ class FollowedCredentials:
         federation: Federation,
         *,
         clock: Callable[[], dt.datetime] = utc_now,
-        every_seconds: float = EVERY_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._now = first
         self._federation = federation
         self._clock = clock
         self._key = first.key.with_name(first.key.name.replace(".next.", "."))
-        self._files = FollowedFiles(
-            (first.certificate, *key_files(self._key)), every_seconds=every_seconds, monotonic=monotonic
-        )
+        self._files = FollowedFiles((first.certificate, *key_files(self._key)), monotonic=monotonic)
         self._lock = threading.Lock()
         self._warned: int | None = None
 

@@ -320,33 +320,6 @@ def joined(kept: Sequence[Kept], chains: int, n_variables: int) -> Kept:
     return np.concatenate(parents, axis=1), np.concatenate(weight, axis=1)
 
 
-def sample_graphs(
-    sets: ParentSets,
-    chains: Chains,
-    *,
-    seed: int,
-    progress: Callable[[float], None] | None = None,
-    cancelled: Callable[[], None] | None = None,
-) -> GraphSample:
-    """Start, step until done, hand over the sample.
-
-    Args:
-        sets: what the graphs are made of.
-        chains: how.
-        seed: any whole number >= 0.
-        progress: is told the share that is done after every step.
-        cancelled: called before every step; may raise.
-    """
-    state = chains.start(sets, seed)
-    while (done := chains.progress(state)) < 1.0:
-        if cancelled is not None:
-            cancelled()
-        state = chains.step(state)
-        if progress is not None:
-            progress(done)
-    return chains.result(state)
-
-
 def scaled(log_weight: Floats) -> tuple[Floats, Ints]:
     """Weights as m 2^(64 k), 1 <= m < 2^64."""
     binary = log_weight / math.log(2.0)

@@ -1,15 +1,14 @@
-"""One estimate and its interval from several synthetic sets of records, by three rules.
+"""One estimate and its interval from several synthetic sets of records, by two rules.
 
 - `of_spread` (Martins, Gonçalves & Galletti, equations 10 and 11): the mean, and Student's t by the spread of the sets alone. It
   tells how sure the sets are of the statistic of *their own network*; what the original records leave open is not in it.
-- `of_partial` (Reiter 2003, inference for partially synthetic public use microdata sets): T = b/m + u, with b the variance
-  between the sets and u the mean of their own variances. For sets in which some values alone were replaced.
-- `of_full` (Raghunathan, Reiter & Rubin 2003, multiple imputation for statistical disclosure limitation): T = (1 + 1/m) b - u.
-  For sets of which every record is drawn from a posterior predictive distribution, each set from parameters of its own: the
-  sets of a study with `[structure] method = "posterior"`. With few sets T is often near 0 or below; no smaller than the variance
-  that the original records would give (u, where sets are as large) is believed here, and Student's t has m - 1 degrees of
-  freedom. Those of the rule's authors, (m - 1) (1 - u / ((1 + 1/m) b))^2, are next to none there, and the interval is without
-  bound: of 5 sets of 500 records one in ten is more than a thousand times as wide as it should be.
+- `of_full` (Raghunathan, Reiter & Rubin 2003, multiple imputation for statistical disclosure limitation): T = (1 + 1/m) b - u,
+  with b the variance between the sets and u the mean of their own variances. For sets of which every record is drawn from a
+  posterior predictive distribution, each set from parameters of its own: the sets of a study with `[structure] method =
+  "posterior"`. With few sets T is often near 0 or below; no smaller than the variance that the original records would give (u,
+  where sets are as large) is believed here, and Student's t has m - 1 degrees of freedom. Those of the rule's authors, (m - 1) (1
+  - u / ((1 + 1/m) b))^2, are next to none there, and the interval is without bound: of 5 sets of 500 records one in ten is more
+  than a thousand times as wide as it should be.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Combined:
     Attributes:
         estimate: mean of the sets'.
         variance: of the estimate, by the rule.
-        df: degrees of freedom of Student's t; infinite where the sets agree.
+        df: degrees of freedom of Student's t.
         low, high: ends of the interval.
     """
 
@@ -54,22 +53,6 @@ def of_spread(estimates: Sequence[float], *, level: float = 0.95) -> Combined:
     """
     between = _between(estimates)
     return _interval(estimates, between / len(estimates), len(estimates) - 1, level)
-
-
-def of_partial(estimates: Sequence[float], variances: Sequence[float], *, level: float = 0.95) -> Combined:
-    """Of partially synthetic sets.
-
-    Args:
-        estimates: of each set, at least two.
-        variances: that each set alone gives its estimate.
-        level: of the interval.
-
-    Raises:
-        ValueError: fewer than two sets, another number of variances, or a level that is no share.
-    """
-    between, within = _between(estimates) / len(estimates), _within(estimates, variances)
-    df = (len(estimates) - 1) * (1 + within / between) ** 2 if between > 0 else math.inf
-    return _interval(estimates, between + within, df, level)
 
 
 def of_full(
@@ -104,12 +87,10 @@ def _within(estimates: Sequence[float], variances: Sequence[float]) -> float:
 
 
 def _interval(estimates: Sequence[float], variance: float, df: float, level: float) -> Combined:
-    from scipy.special import ndtri, stdtrit
+    from scipy.special import stdtrit
 
     if not 0 < level < 1:
         raise ValueError(f"an interval of the level {level}, expected a share above 0 and below 1")
-    upper = (1 + level) / 2
-    quantile = float(ndtri(upper) if math.isinf(df) else stdtrit(df, upper))
     mean = float(np.mean(estimates))
-    half = quantile * math.sqrt(variance)
+    half = float(stdtrit(df, (1 + level) / 2)) * math.sqrt(variance)
     return Combined(estimate=mean, variance=variance, df=df, low=mean - half, high=mean + half)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -17,9 +18,38 @@ from verticil.shared.core.arrays import Floats
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import Family, Network
 from verticil.shared.numerics.posterior.diagnostics import Worth, worth_of
-from verticil.shared.numerics.posterior.hpd import LEVEL, hpd
 from verticil.shared.numerics.posterior.sample import GraphSample
 from verticil.shared.numerics.posterior.statistics import Records, Statistic
+
+LEVEL: Final = 0.98
+"""Of the intervals of predictive draws (Martins, Gonçalves & Galletti, section 3)."""
+
+
+def hpd(draws: Floats, level: float = LEVEL) -> tuple[float, float]:
+    """The shortest interval that holds ceil(level M) of M draws; of several the lowest.
+
+    Args:
+        draws: (m,); those that are NaN, a statistic that is not defined on its records, do not count.
+        level: 0 to 1, ends excluded.
+
+    Returns:
+        (low, high); NaN where no draw is defined.
+
+    Raises:
+        ValueError: the level is not a share.
+
+    >>> hpd(np.array([5.0, 1.0, 1.5, 2.0, 9.0]), 0.6)
+    (1.0, 2.0)
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"an interval of the level {level}, expected a share above 0 and below 1")
+    known = np.sort(draws[~np.isnan(draws)])
+    if not len(known):
+        return math.nan, math.nan
+    held = math.ceil(round(level * len(known), 9))  # .98 times 50 is a hair above 49
+    widths = known[held - 1 :] - known[: len(known) - held + 1]
+    start = int(np.argmin(widths))
+    return float(known[start]), float(known[start + held - 1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
