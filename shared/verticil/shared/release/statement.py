@@ -156,6 +156,7 @@ class PartyStatement:
     exact: bool
 
 
+@functools.cache  # to look up a version reads and parses a file
 def software_text() -> str:
     """Versions of what decides the bytes of a release; equal texts give equal releases from equal statements."""
     names = ("verticil", "numpy", "pandas", "pyarrow", "jinja2", "rfc8785")

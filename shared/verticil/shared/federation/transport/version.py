@@ -9,6 +9,7 @@ refused.
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import logging
 from collections.abc import Awaitable, Callable
 from importlib import metadata
@@ -50,6 +51,12 @@ def agree(theirs: int, *, ours: int = PROTOCOL_VERSION, here: str = "this side",
     return min(theirs, ours)
 
 
+@functools.cache
+def _software_version() -> str:
+    """Look up the version of this program once: each time would read and parse a file, and each connection says it."""
+    return metadata.version("verticil")
+
+
 def answer_hello(
     request: common_pb2.HelloRequest,
     *,
@@ -75,7 +82,7 @@ def answer_hello(
     agreed = agree(request.protocol_version, ours=ours, here="the answering side", there="the calling side")
     return common_pb2.HelloReply(
         protocol_version=agreed,
-        software_version=metadata.version("verticil"),
+        software_version=_software_version(),
         federation=federation,
         lease_seconds=lease_seconds,
         server_time_ms=round(at.timestamp() * 1000),
@@ -108,7 +115,7 @@ async def greet(
     reply = await hello(
         common_pb2.HelloRequest(
             protocol_version=ours,
-            software_version=metadata.version("verticil"),
+            software_version=_software_version(),
             deny_list_number=deny_list_number,
             session=session,
         )
