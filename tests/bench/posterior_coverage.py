@@ -7,7 +7,9 @@ asked of
     conditional  probabilities drawn given the consensus, as if it was known to be the graph.
 
 The truth is the network's own. ``--setting`` own (records as they are), 3, 2, 1 (epsilon of every column), tables (noisy tables
-of all pairs at a total epsilon of 1, delta 1e-6); ``--network`` see `network`: 1, or ``drawn``. Printed: the mean coverage over
+of all pairs at a total epsilon of 1, delta 1e-6); ``--network`` see `network`: 1, or ``drawn``, or ``prior``: three binary
+columns, their truth drawn from the prior itself (tests/support/prior_truth.py), randomized at an epsilon of ``--setting``; there
+sets of graphs are held to the truth, too. Printed: the mean coverage over
 pairs with its standard error over replicates, the least of a pair, how many pairs are below .90 by three standard errors of a
 share of so many replicates (those of the consensus one by one), and the mean width. Ends with 1 where the sampled graphs' mean is
 not between .93 and .97.
@@ -27,7 +29,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.append(str(Path(__file__).parents[1]))  # for tests/support
-from support import studies
+from support import prior_truth, studies
 from verticil.miner.learning import from_tables
 from verticil.miner.learning.posterior.draws import Concentrations, concentrations, networks
 from verticil.miner.learning.posterior.graphs import Sampled
@@ -132,6 +134,29 @@ def posterior(
     return caught[0]
 
 
+def by_prior(epsilon: float, score: str, replicates: int, first: int) -> int:
+    """Truth from the prior: intervals hold it as often as they say, and sets of graphs as often as they are probable.
+
+    The bounds are three standard errors, so that of right posteriors one in 200 misses.
+    """
+    began = time.process_time()
+    every = [prior_truth.held(score, epsilon, first + number) for number in range(replicates)]
+    spent = (time.process_time() - began) / replicates
+    shares, mass = np.array([each.shares for each in every]), np.array([each.mass for each in every])
+    right = np.array([each.graph for each in every], dtype=np.float64)
+    error, graph_error = (float(each.std(ddof=1)) / math.sqrt(replicates) for each in (shares, right - mass))
+    met = abs(shares.mean() - prior_truth.LEVEL) <= 3 * error and abs((right - mass).mean()) <= 3 * graph_error
+    print(
+        f"prior  epsilon {epsilon:g}  {score:9} intervals {shares.mean():.3f} +- {error:.3f} "
+        f"(width {np.mean([each.width for each in every]):.3f})  "
+        f"sets of graphs {right.mean():.3f} of {mass.mean():.3f} +- {graph_error:.3f} "
+        f"({np.mean([each.graphs for each in every]):.1f} of 25 graphs)  "
+        f"chains disagree in {sum(not each.agree for each in every)}  "
+        f"{replicates} replicates, {spent:.1f} CPU s each: {'pass' if met else 'MISS'}"
+    )
+    return 0 if met else 1
+
+
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
@@ -141,6 +166,8 @@ def main() -> int:
     parser.add_argument("--replicates", type=int, default=200)
     parser.add_argument("--first", type=int, default=0)
     told = parser.parse_args()
+    if told.network == "prior":
+        return by_prior(float(told.setting), told.score, told.replicates, told.first)
     study = studies.study_of(
         studies.numbered(N_STATES),
         epsilon=float(told.setting) if told.setting.isdigit() else None,
