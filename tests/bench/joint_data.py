@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from verticil.experiments.hittmeir import datasets
 from verticil.miner.learning.scoring.counting import all_pair_tables
 from verticil.party.dataset.encoding import Codebook
-from verticil.shared.numerics.model.elimination import summed
+from verticil.shared.numerics.model.elimination import sum_out
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
@@ -244,4 +244,4 @@ def exact_share(net: Bif, members: Sequence[int]) -> Floats:
             relevant.add(variable)
             waiting.extend(net.parents[variable])
     factors = [((*net.parents[variable], variable), net.tables[variable]) for variable in sorted(relevant)]
-    return summed(factors, net.n_states, members).ravel()
+    return sum_out(factors, net.n_states, members).ravel()

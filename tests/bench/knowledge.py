@@ -42,7 +42,7 @@ from verticil.shared.mechanisms.transition import Transition
 from verticil.shared.numerics.knowledge.raking import raked
 from verticil.shared.numerics.knowledge.rules import Condition, Function, Knowledge, Rule
 from verticil.shared.numerics.knowledge.support import function_codes, support
-from verticil.shared.numerics.model.elimination import conditioned
+from verticil.shared.numerics.model.elimination import condition_with_probability
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.numerics.model.schema import Schema, Variable
 from verticil.shared.study.document import ParameterRule, ReleaseRule, Study
@@ -229,7 +229,7 @@ def of_network(
     codes = sample_codes(network, 10 * data.n, generator=np.random.default_rng([seed, 0x5]), support=by)
     if found is None or stated is None:
         return list(codes), ""
-    share = conditioned(network, {}, found.limits)[1]
+    share = condition_with_probability(network, {}, found.limits)[1]
     return completed(codes, data, stated), f"of the network's own records {share:.2%} meet the rules"
 
 

@@ -18,7 +18,7 @@ from verticil.shared.numerics.knowledge.raking import raked
 from verticil.shared.numerics.knowledge.rules import Condition, Knowledge, Rule
 from verticil.shared.numerics.knowledge.support import Support, support
 from verticil.shared.numerics.model import elimination
-from verticil.shared.numerics.model.elimination import conditioned, network_marginals, network_pair
+from verticil.shared.numerics.model.elimination import condition_with_probability, network_marginals, network_pair
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.vocabulary import SAMPLING
@@ -100,7 +100,7 @@ def masked_and_renormalised(network: Network, support_: Support, n: int, seed: i
 def test_what_is_drawn_by_multiplies_to_the_distribution_given_the_rules(evidence: dict[int, int]) -> None:
     network, rules, table = case()
     kept = table[tuple(evidence.get(v, slice(None)) for v in range(7))]
-    steps, probability = conditioned(network, evidence, rules.limits)
+    steps, probability = condition_with_probability(network, evidence, rules.limits)
     assert probability == pytest.approx(kept.sum(), rel=1e-12)
     made = np.zeros(STATES)
     for cell in itertools.product(*map(range, STATES)):
@@ -210,9 +210,9 @@ def test_rules_that_no_record_of_the_network_meets() -> None:
     network, _, _ = case()
     table = np.zeros((2, 3))
     with pytest.raises(ValueError, match="rules have probability 0"):
-        conditioned(network, {}, [((0, 1), table)])
+        condition_with_probability(network, {}, [((0, 1), table)])
     with pytest.raises(ValueError, match="evidence and rules have probability 0"):
-        conditioned(network, {0: 1}, [((0, 1), np.array([[1.0] * 3, [0.0] * 3]))])
+        condition_with_probability(network, {0: 1}, [((0, 1), np.array([[1.0] * 3, [0.0] * 3]))])
 
 
 def test_chunks_meet_the_rules(monkeypatch) -> None:

@@ -77,7 +77,7 @@ def test_tables_of_any_variables_are_those_of_the_joint_in_the_order_asked_for()
     for members in ((5, 1, 3), (2,), (4, 0)):
         others = tuple(v for v in range(len(STATES)) if v not in members)
         expected = whole.sum(axis=others).transpose(np.argsort(np.argsort(members)))
-        np.testing.assert_allclose(elimination.summed(factors, STATES, members), expected, rtol=0, atol=1e-14)
+        np.testing.assert_allclose(elimination.sum_out(factors, STATES, members), expected, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("evidence", [{}, {5: 2}, {3: 0, 4: 1}, {0: 1, 5: 3, 4: 0}, dict.fromkeys(range(6), 1)])

@@ -68,8 +68,8 @@ def test_a_mixture_and_its_records_have_the_same_shares() -> None:
     for variables in ((2, 0), (1,), (2, 1, 0)):
         assert records.shares(variables) == pytest.approx(mixture.shares(variables))
     conditional = everything[:, 1] / everything[:, 1].sum()
-    for model in (mixture.given({1: 1}), records.given({1: 1})):
+    for model in (mixture.condition_on({1: 1}), records.condition_on({1: 1})):
         assert model.shares((0, 2)) == pytest.approx(conditional)
         assert model.shares((1,)) == pytest.approx([0, 1, 0])
     with pytest.raises(ValueError, match="impossible"):
-        records.given({1: 1}).given({1: 0})
+        records.condition_on({1: 1}).condition_on({1: 0})

@@ -94,7 +94,7 @@ def test_records_come_from_the_joint_model_where_there_is_one(folder, release_co
     table = pd.read_csv(sample(folder, "joint.csv", "--sampling", method, "--given", "smoker=yes"))
     assert set(table["smoker"]) == {"yes"}
     income = schema.index("income")
-    expected = model.given({schema.index("smoker"): 1}).shares([income])
+    expected = model.condition_on({schema.index("smoker"): 1}).shares([income])
     found = [(table["income"] == label).mean() for label in schema[income].labels]
     assert max(abs(found - expected)) < 5 * (0.25 / 3000) ** 0.5  # five standard deviations
     write_model(folder, release_content)

@@ -162,7 +162,7 @@ def noisy_pair_scores(measured: NoisyTables, *, cancelled: Callable[[], None] | 
         if p < level:
             by_noise.setdefault(table.sigma, {})[pair] = counts, design
     for sigma, families in by_noise.items():
-        linked = links(list(families.values()), noise_variance=sigma**2, cancelled=cancelled)
+        linked = links(list(families.values()), noise_variance=sigma**2, raise_if_cancelled=cancelled)
         found.update(zip(families, linked, strict=True))
     for pair, link in sorted(found.items()):
         information[pair] = information[pair[::-1]] = link.information

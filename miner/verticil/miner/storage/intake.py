@@ -52,7 +52,7 @@ from verticil.miner.storage.store import (
 from verticil.miner.storage.tables import ListTable
 from verticil.shared.core.errors import PeerFault, Refusal
 from verticil.shared.federation.alignment.statements import sender
-from verticil.shared.numerics.model.artifact import packed_size, unpacked
+from verticil.shared.numerics.model.artifact import packed_size, unpack_parts
 from verticil.shared.storage.rows import Cell
 from verticil.shared.study.approval import held_approval
 from verticil.shared.study.document import Study
@@ -501,7 +501,7 @@ class Intake:
             )
         artifact = np.memmap(path, dtype=np.uint8, mode="r")
         channel = unit.transition
-        parts = unpacked(artifact, channel.n_states, n_common, codes_per_record=channel.codes_per_record)
+        parts = unpack_parts(artifact, channel.n_states, n_common, codes_per_record=channel.codes_per_record)
         return _sha256(files.write_column(upload.unit, _item_bytes(unit), parts))
 
     def lose_damaged(self, record: StudyRecord) -> tuple[int, ...]:

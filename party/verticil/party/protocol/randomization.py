@@ -48,7 +48,7 @@ _PART = ".part"
 _WORTH_COMPILING: Final = 5_000_000
 """Records from which on the compiled kernels win back the seconds of their import."""
 _AT_ONCE: Final = 1 << 18
-"""Records that are drawn for together; a multiple of 8, see `artifact.packed`."""
+"""Records that are drawn for together; a multiple of 8, see `artifact.pack_parts`."""
 _RESERVE = 1 << 20
 """Free space that is left to the ledger and the state: what is written there must never fail for lack of room."""
 
@@ -132,7 +132,7 @@ def _packed(
     parts = randomized(
         holding, rows, effective, index, release=release, version_tag=version_tag, site_secret=site.site_secret
     )
-    return artifact.packed(parts, len(rows) * channel.codes_per_record, channel.n_states)
+    return artifact.pack_parts(parts, len(rows) * channel.codes_per_record, channel.n_states)
 
 
 def randomize(

@@ -239,7 +239,7 @@ def joint_fault(study: Study, model: JointModel) -> str:
         for combination in unit.impossible:
             evidence = dict(zip(map(schema.index, unit.variables), combination, strict=True))
             with contextlib.suppress(ValueError):
-                model.given(evidence)
+                model.condition_on(evidence)
                 return f"{unit.text}: a combination that the study declares impossible has a share"
     support = study.support()
     if support.restricts:

@@ -36,7 +36,7 @@ from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.json_document import parse
 from verticil.shared.documents.view import document, left_out
 from verticil.shared.numerics.knowledge.raking import raked
-from verticil.shared.numerics.model.elimination import TooWideError, conditioned, derivatives, together
+from verticil.shared.numerics.model.elimination import TooWideError, condition_with_probability, derivatives, together
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.release.drawing import ReleaseModels, evidence_of, variable_of
 from verticil.shared.study.document import Source
@@ -136,7 +136,7 @@ def query(models: ReleaseModels, target: str, given: Mapping[str, object], *, so
                 ends=published or (nothing, nothing),
                 too_wide=str(error),
             )
-        asked = found.own if joint is None else joint.given(evidence).shares([position])
+        asked = found.own if joint is None else joint.condition_on(evidence).shares([position])
     except ValueError as error:
         there = isinstance(error, TooWideError) and models.joint is not None
         hint = (
@@ -182,7 +182,7 @@ def _of_network(models: ReleaseModels, target: int, evidence: Mapping[int, int],
     if not (mass := float(shares.sum())) > 0:
         what = "the evidence has" if not rules else "evidence and rules have"
         raise ValueError(f"{what} probability 0 under the network")
-    every = conditioned(network, {}, rules)[1] if rules else 1.0
+    every = condition_with_probability(network, {}, rules)[1] if rules else 1.0
     own, nothing = shares / mass, np.full(len(shares), np.nan)
     ends = (nothing, nothing) if published is None else published
     if slopes is not None:

@@ -22,11 +22,11 @@ def estimator_of(rule: ParameterRule, child: str) -> Estimator:
         return ESTIMATORS[rule.estimator].estimate
     alpha = _alpha(rule, child)
 
-    def posterior_mean(observed: Counts, design: Design, *, prior_count: float = 0.0) -> NDArray[np.float64]:
+    def posterior_mean(table: Counts, design: Design, *, prior_count: float = 0.0) -> NDArray[np.float64]:
         """The prior is the study's, whatever `prior_count`."""
         if isinstance(alpha, float):
-            return inverse_estimate(observed, design, prior_count=alpha)
-        counts = inverse_estimate(observed, design)
+            return inverse_estimate(table, design, prior_count=alpha)
+        counts = inverse_estimate(table, design)
         lifted: NDArray[np.float64] = counts.reshape(-1, counts.shape[-1]) + alpha
         lifted *= float(counts.sum()) / float(lifted.sum())
         return lifted.reshape(counts.shape)

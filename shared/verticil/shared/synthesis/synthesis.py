@@ -220,7 +220,7 @@ def _planned(
     support: Support | None = None,
 ) -> _Draw:
     if not isinstance(source, Network):
-        model = source.given(given) if given else source
+        model = source.condition_on(given) if given else source
         return lambda n, generator, path: joint_codes(model, n, generator=generator, method=method, path=path)
     families = source.families
     rules = () if support is None else support.limits

@@ -177,7 +177,7 @@ class PosteriorScores:
             np.stack([em_start(observed, design) for _, observed, design in members])[:, None],
             stacked,
             steps=EM_STEPS,
-            accelerated=False,
+            accelerate=False,
         )
         for (key, _, design), table in zip(members, fitted[:, 0], strict=True):
             counts = n * design.arrange(table)

@@ -126,7 +126,7 @@ def pair_scores(
         p_value[pair] = p_value[pair[::-1]] = p = dependence_p_value(counted, design)
         if p < level:
             linked[pair] = counted, design
-    found = dict(zip(linked, links(list(linked.values()), cancelled=cancelled), strict=True))
+    found = dict(zip(linked, links(list(linked.values()), raise_if_cancelled=cancelled), strict=True))
     for (a, b), link in found.items():
         information[a, b] = information[b, a] = link.information
     significant = p_value < level

@@ -40,23 +40,23 @@ def apply_axes(table: Counts, matrices: Sequence[Floats | None]) -> Floats:
     work = np.ascontiguousarray(table, dtype=np.float64)
     # The last axis is taken off and comes out in front; after one round all are in their old order. Axes without a matrix
     # wait in `carried` and are moved together.
-    carried = 1
+    n_carried = 1
     for states, matrix in zip(reversed(table.shape), reversed(matrices), strict=True):
         if matrix is None:
-            carried *= states
+            n_carried *= states
             continue
-        if carried > 1:
-            work = np.ascontiguousarray(work.reshape(-1, carried).T)
-            carried = 1
+        if n_carried > 1:
+            work = np.ascontiguousarray(work.reshape(-1, n_carried).T)
+            n_carried = 1
         work = matrix.T @ work.reshape(-1, states).T
-    return np.ascontiguousarray(work.reshape(-1, carried).T if carried > 1 else work).reshape(shape)
+    return np.ascontiguousarray(work.reshape(-1, n_carried).T if n_carried > 1 else work).reshape(shape)
 
 
 def plogp(cells: Counts) -> float:
-    """The sum of x log x over cells or shares that are not negative, nats; 0 log 0 is 0.
+    """Sum x log x over cells or shares that are not negative, nats; 0 log 0 is 0.
 
     >>> round(-plogp(np.array([0.5, 0.5, 0.0])), 6)  # ln 2
     0.693147
     """
-    filled = cells[cells > 0]
-    return float(filled @ np.log(filled))
+    positive = cells[cells > 0]
+    return float(positive @ np.log(positive))

@@ -40,19 +40,19 @@ def pooled_shares(
     (array([0.05, 0.05, 0.9 ]), array([ True,  True, False]))
     """
     cells = np.arange(len(shares)) if possible is None else np.flatnonzero(possible)
-    replaced = np.zeros(len(shares), dtype=np.bool_)
+    in_pool = np.zeros(len(shares), dtype=np.bool_)
     ascending = cells[np.argsort(counts[cells], kind="stable")]
     n_small = int((counts[cells] < minimum_count).sum())
     if n_small == 0:
-        return shares, replaced
-    reached = np.cumsum(counts[ascending])[n_small - 1 :] >= minimum_count
-    size = n_small + int(np.argmax(reached)) if reached.any() else len(ascending)
+        return shares, in_pool
+    is_enough = np.cumsum(counts[ascending])[n_small - 1 :] >= minimum_count
+    size = n_small + int(np.argmax(is_enough)) if is_enough.any() else len(ascending)
     pool = ascending[:size]
-    replaced[pool] = True
+    in_pool[pool] = True
     division = np.ones(len(pool)) if base is None or base[pool].sum() <= 0 else base[pool]
-    pooled = shares.copy()
-    pooled[pool] = shares[pool].sum() * division / division.sum()
-    return pooled, replaced
+    pool_shares = shares.copy()
+    pool_shares[pool] = shares[pool].sum() * division / division.sum()
+    return pool_shares, in_pool
 
 
 def pooled_rows(
@@ -79,12 +79,12 @@ def pooled_rows(
     """
     somewhere = None if possible is None else np.asarray(possible.any(axis=0), dtype=np.bool_)
     base, _ = pooled_shares(marginal / marginal.sum(), counts.sum(axis=0), somewhere, minimum_count)
-    allowed = np.ones(counts.shape, dtype=np.bool_)
+    cells = np.ones(counts.shape, dtype=np.bool_)
     if possible is not None:
-        allowed = np.where(possible.any(axis=1, keepdims=True), possible, allowed)
+        cells = np.where(possible.any(axis=1, keepdims=True), possible, cells)
     totals = counts.sum(axis=1)
     few = totals < minimum_count
-    small = allowed & (counts < minimum_count)
+    small = cells & (counts < minimum_count)
     pools = np.where(small, counts, 0.0).sum(axis=1)
     shared = ~few & small.any(axis=1) & (pools < minimum_count)
     rate = 0.0
@@ -92,8 +92,8 @@ def pooled_rows(
         together = float(pools[shared].sum())
         rate = (together if together >= minimum_count else minimum_count / 2) / float(totals[shared].sum())
     rows, factor = probability.copy(), np.ones(len(counts))
-    replaced = small & ~few[:, None]
-    for row in np.flatnonzero(replaced.any(axis=1)):
+    in_pool = small & ~few[:, None]
+    for row in np.flatnonzero(in_pool.any(axis=1)):
         pool = small[row]
         mass = rate if shared[row] else float(probability[row, pool].sum())
         if shared[row]:
@@ -101,12 +101,12 @@ def pooled_rows(
             factor[row] = (1 - mass) / (1 - pools[row] / totals[row])
         rows[row, pool] = mass * _division(base, pool)
     for row in np.flatnonzero(few):
-        rows[row], replaced[row] = 0.0, allowed[row]
-        rows[row, allowed[row]] = _division(base, allowed[row])
-    return rows, replaced, factor
+        rows[row], in_pool[row] = 0.0, cells[row]
+        rows[row, cells[row]] = _division(base, cells[row])
+    return rows, in_pool, factor
 
 
 def _division(base: Floats, cells: Mask) -> Floats:
-    """How the base divides one among some cells; evenly where it has nothing for them."""
+    """Return how the base divides one among some cells; evenly where it has nothing for them."""
     part = base[cells]
     return part / part.sum() if part.sum() > 0 else np.full(len(part), 1 / len(part))

@@ -74,7 +74,7 @@ def family_table(columns: Sequence[AnyCodes], n_states: Sequence[int]) -> Ints:
 
 
 def design_columns(columns: Mapping[int, AnyCodes], design: FamilyDesign) -> list[AnyCodes]:
-    """The codes of each axis of a family's observed table.
+    """Return the codes of each axis of a family's observed table.
 
     Args:
         columns: released codes of each unit by its index, at least those of `FamilyDesign.units`: (n,), of a subset column
@@ -87,7 +87,7 @@ def design_columns(columns: Mapping[int, AnyCodes], design: FamilyDesign) -> lis
     Raises:
         ValueError: the columns have not the same number of records, or a code is out of range.
     """
-    arranged: list[AnyCodes] = []
+    axis_codes: list[AnyCodes] = []
     for axis in design.axes:
         codes, width = columns[axis.unit], axis.channel.codes_per_record
         if codes.ndim != 1 or len(codes) % width:
@@ -97,10 +97,10 @@ def design_columns(columns: Mapping[int, AnyCodes], design: FamilyDesign) -> lis
         if axis.merged is not None:
             codes = (axis.merged.astype(np.uint8) if axis.n_entries <= 256 else axis.merged.astype(np.uint16))[codes]
         give_back(columns[axis.unit])
-        arranged.append(codes if width == 1 else codes.reshape(-1, width))
-    if len({len(codes) for codes in arranged}) != 1:
-        raise ValueError(f"columns of {[len(codes) for codes in arranged]} records, expected as many in each")
-    return arranged
+        axis_codes.append(codes if width == 1 else codes.reshape(-1, width))
+    if len({len(codes) for codes in axis_codes}) != 1:
+        raise ValueError(f"columns of {[len(codes) for codes in axis_codes]} records, expected as many in each")
+    return axis_codes
 
 
 def family_counts(columns: Mapping[int, AnyCodes], design: FamilyDesign) -> NDArray[np.float64]:
@@ -115,31 +115,33 @@ def family_counts(columns: Mapping[int, AnyCodes], design: FamilyDesign) -> NDAr
     Raises:
         ValueError: the columns have not the same number of records, or a code is out of range.
     """
-    arranged = design_columns(columns, design)
+    axis_codes = design_columns(columns, design)
     shape = design.released_shape
     widths = [axis.channel.codes_per_record for axis in design.axes]
     n_members = math.prod(widths)
     if n_members == 1:
-        return family_table(arranged, shape).astype(np.float64)
+        return family_table(axis_codes, shape).astype(np.float64)
     if n_members > _PRODUCT_COST * math.prod(shape):
-        return _counts_by_product(arranged, shape) / n_members
+        return _counts_by_product(axis_codes, shape) / n_members
     counts = np.zeros(shape, dtype=np.int64)
     for members in itertools.product(*map(range, widths)):
-        picked = [codes if codes.ndim == 1 else codes[:, m] for codes, m in zip(arranged, members, strict=True)]
-        counts += family_table(picked, shape)
+        member_codes = [codes if codes.ndim == 1 else codes[:, m] for codes, m in zip(axis_codes, members, strict=True)]
+        counts += family_table(member_codes, shape)
     return counts / n_members
 
 
-def _counts_by_product(arranged: Sequence[NDArray[np.unsignedinteger]], shape: tuple[int, ...]) -> NDArray[np.float64]:
+def _counts_by_product(
+    axis_codes: Sequence[NDArray[np.unsignedinteger]], shape: tuple[int, ...]
+) -> NDArray[np.float64]:
     """Sums over records of products of indicators, as one matrix product of two halves of the axes; whole numbers, exact."""
     cut = min(range(len(shape)), key=lambda place: math.prod(shape[:place]) + math.prod(shape[place:]))
     total = np.zeros((math.prod(shape[:cut]), math.prod(shape[cut:])))
-    for start in range(0, len(arranged[0]), _BLOCK):
+    for start in range(0, len(axis_codes[0]), _BLOCK):
         halves = []
         for axes in (range(cut), range(cut, len(shape))):
-            half = np.ones((min(_BLOCK, len(arranged[0]) - start), 1))
+            half = np.ones((min(_BLOCK, len(axis_codes[0]) - start), 1))
             for axis in axes:
-                codes = arranged[axis][start : start + _BLOCK]
+                codes = axis_codes[axis][start : start + _BLOCK]
                 indicators = _indicators(codes, shape[axis])
                 give_back(codes)
                 half = (half[:, :, None] * indicators[:, None, :]).reshape(len(half), -1)

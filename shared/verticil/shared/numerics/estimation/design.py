@@ -107,9 +107,9 @@ class FamilyDesign:
         """Shape of the observed table."""
         return tuple(axis.n_entries for axis in self.axes)
 
-    def under(self, allowed: NDArray[np.bool_] | None) -> FamilyDesign:
-        """The same design where rules leave these combinations possible (of its shape; None: all)."""
-        return self if allowed is None else replace(self, allowed=allowed)
+    def under(self, possible: NDArray[np.bool_] | None) -> FamilyDesign:
+        """Return the same design where rules leave these combinations possible (of its shape; None: all)."""
+        return self if possible is None else replace(self, allowed=possible)
 
     @property
     def possible(self) -> NDArray[np.bool_] | None:
@@ -146,20 +146,22 @@ class FamilyDesign:
         rest = (last.without_last(),) if len(last.members) > 1 else ()
         return FamilyDesign(axes=(*others, *rest), shape=self.shape[:-1])
 
-    def parents_table(self, observed: Counts) -> Counts:
-        """What `parents` estimates from: the observed table, summed over the child where it has an axis of its own."""
-        return observed if len(self.axes[-1].members) > 1 else observed.sum(axis=-1)
+    def parents_table(self, table: Counts) -> Counts:
+        """Return what `parents` estimates from: the observed table, summed over the child where it has an axis of its
+        own.
+        """
+        return table if len(self.axes[-1].members) > 1 else table.sum(axis=-1)
 
-    def fits(self, observed: Counts) -> None:
+    def fits(self, table: Counts) -> None:
         """Check the shape of an observed table.
 
         Raises:
             ValueError: it is not `released_shape`.
         """
-        if observed.ndim != len(self.axes):
-            raise ValueError(f"{len(self.axes)} transitions for a table of {observed.ndim} axes")
-        if observed.shape != self.released_shape:
-            raise ValueError(f"the table has shape {observed.shape}, expected {self.released_shape}")
+        if table.ndim != len(self.axes):
+            raise ValueError(f"{len(self.axes)} transitions for a table of {table.ndim} axes")
+        if table.shape != self.released_shape:
+            raise ValueError(f"the table has shape {table.shape}, expected {self.released_shape}")
 
     def arrange(self, table: NDArray[Scalar]) -> NDArray[Scalar]:
         """Bring a table with one axis of cells for each unit into the family's shape, C order."""
@@ -168,33 +170,33 @@ class FamilyDesign:
         order = sorted(range(len(members)), key=members.__getitem__)
         return np.ascontiguousarray(apart.transpose(order))
 
-    def estimate(self, observed: Counts) -> Floats:
-        """The unbiased estimate of the family's true counts: (K_parent_1, .., K_child); cells may be negative.
+    def estimate(self, table: Counts) -> Floats:
+        """Estimate the family's true counts without bias: (K_parent_1, .., K_child); cells may be negative.
 
         >>> from verticil.shared.mechanisms.transition import binary, quantize
         >>> as_design([quantize(binary(0.1, 0.25))]).estimate(np.array([64, 36])).round(9).tolist()
         [60.0, 40.0]
         """
-        self.fits(observed)
-        return self.arrange(apply_axes(observed, [axis.inverse for axis in self.axes]))
+        self.fits(table)
+        return self.arrange(apply_axes(table, [axis.inverse for axis in self.axes]))
 
-    def second_moment(self, observed: Counts) -> Floats:
+    def second_moment(self, table: Counts) -> Floats:
         """Sum over the records of the square of the weight that each adds to a cell: (K_parent_1, .., K_child).
 
         Where several categories of a subset's compound are one cell, its expectation given the true records.
         """
-        self.fits(observed)
-        return self.arrange(apply_axes(observed, [axis.square for axis in self.axes]))
+        self.fits(table)
+        return self.arrange(apply_axes(table, [axis.square for axis in self.axes]))
 
-    def variance_total(self, observed: Counts) -> Floats:
+    def variance_total(self, table: Counts) -> Floats:
         """Variance of each estimated count, over sampling and randomization: the diagonal of Cov_total."""
-        n = max(float(observed.sum()), 1.0)
-        estimate = self.estimate(observed)
-        return np.maximum(self.second_moment(observed) - estimate**2 / n, 0.0)
+        n = max(float(table.sum()), 1.0)
+        estimate = self.estimate(table)
+        return np.maximum(self.second_moment(table) - estimate**2 / n, 0.0)
 
-    def variance_pram(self, observed: Counts) -> Floats:
+    def variance_pram(self, table: Counts) -> Floats:
         """Variance of each estimated count over the randomization alone: the diagonal of Cov_pram, cut at 0."""
-        return np.maximum(self.second_moment(observed) - self.estimate(observed), 0.0)
+        return np.maximum(self.second_moment(table) - self.estimate(table), 0.0)
 
     def noise_gain(self) -> Floats:
         """Variance of each estimated count when the cells of the observed table have independent noise of variance 1."""
@@ -224,7 +226,7 @@ def as_design(design: Design) -> FamilyDesign:
 
 
 def family_design(units: Sequence[ColumnUnit], n_states: Sequence[int], axes: Sequence[int]) -> FamilyDesign:
-    """The design of one family.
+    """Return the design of one family.
 
     Args:
         units: the released columns; every variable of the family is in exactly one.
@@ -248,10 +250,10 @@ def family_design(units: Sequence[ColumnUnit], n_states: Sequence[int], axes: Se
     if not axes or len(set(axes)) != len(axes) or any(len(indices) != 1 for indices in holders):
         raise ValueError(f"the variables {tuple(axes)} are not all different, or not in exactly one unit each")
     *of_parents, of_child = [index for (index,) in holders]
-    ordered = [*dict.fromkeys(index for index in of_parents if index != of_child), of_child]
+    unit_order = [*dict.fromkeys(index for index in of_parents if index != of_child), of_child]
     places = {variable: place for place, variable in enumerate(axes)}
     return FamilyDesign(
-        axes=tuple(_unit_axis(index, units[index], n_states, places) for index in ordered),
+        axes=tuple(_unit_axis(index, units[index], n_states, places) for index in unit_order),
         shape=tuple(n_states[variable] for variable in axes),
     )
 
@@ -278,5 +280,5 @@ def _unit_axis(index: int, unit: ColumnUnit, n_states: Sequence[int], places: Ma
         return UnitAxis(
             unit=index, members=members, shape=shape, channel=unit.channel, cells=None if in_order else cells
         )
-    merged = classes.astype(np.intp) if unit.channel.lumps(classes.tolist()) else None
-    return UnitAxis(unit=index, members=members, shape=shape, channel=unit.channel, cells=cells, merged=merged)
+    entry_codes = classes.astype(np.intp) if unit.channel.lumps(classes.tolist()) else None
+    return UnitAxis(unit=index, members=members, shape=shape, channel=unit.channel, cells=cells, merged=entry_codes)

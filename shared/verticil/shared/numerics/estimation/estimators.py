@@ -56,11 +56,11 @@ _STAY: Final = 0.01
 class Estimator(Protocol):
     """A way from the counts of released records to those of the true ones."""
 
-    def __call__(self, observed: Counts, design: Design, *, prior_count: float = 0.0) -> Floats:
+    def __call__(self, table: Counts, design: Design, *, prior_count: float = 0.0) -> Floats:
         """Estimate the true counts.
 
         Args:
-            observed: one axis for each unit (of single columns: for each column), counts of released records.
+            table: one axis for each unit (of single columns: for each column), counts of released records.
             design: how they were randomized.
             prior_count: Dirichlet pseudo-count of every possible cell, >= 0.
 
@@ -87,7 +87,8 @@ def clip(counts: Floats) -> Floats:
 
 
 def simplex(counts: Floats) -> Floats:
-    """The nearest counts, by least squares, that are not negative and have the same sum; the sum must be positive.
+    """Return the nearest counts, by least squares, that are not negative and have the same sum; the sum must be
+    positive.
 
     All cells are lowered by the same amount, and what would be negative is 0 (Held, Wolfe & Crowder, 1974): the amount follows
     from the sorted cells.
@@ -103,50 +104,52 @@ def simplex(counts: Floats) -> Floats:
     if counts.min() >= 0:
         return counts.copy()
     descending = np.sort(counts, axis=None)[::-1]
-    lowered = (np.cumsum(descending) - total) / np.arange(1, counts.size + 1)
-    n_positive = int(np.count_nonzero(descending > lowered))
-    nearest: Floats = np.maximum(counts - lowered[n_positive - 1], 0.0)
+    thresholds = (np.cumsum(descending) - total) / np.arange(1, counts.size + 1)
+    n_positive = int(np.count_nonzero(descending > thresholds))
+    nearest: Floats = np.maximum(counts - thresholds[n_positive - 1], 0.0)
     return nearest
 
 
-def em_estimate(observed: Counts, design: Design, *, prior_count: float = 0.0) -> Floats:
-    """The most likely counts that are not negative (`em_projection`), the prior added once to them: see `Estimator`."""
-    return _with_prior(em_projection(observed, design), design, prior_count)
+def em_estimate(table: Counts, design: Design, *, prior_count: float = 0.0) -> Floats:
+    """Estimate the most likely counts that are not negative (`em_projection`), the prior added once to them: see
+    `Estimator`.
+    """
+    return _with_prior(em_projection(table, design), design, prior_count)
 
 
 def _within(counts: Floats, design: Design) -> Floats:
-    """Nothing where rules leave nothing possible, the rest rescaled to the same sum."""
-    allowed = as_design(design).allowed
-    if allowed is None:
+    """Set to 0 what rules make impossible, and rescale the rest to the same sum."""
+    possible = as_design(design).allowed
+    if possible is None:
         return counts
-    total, kept = float(counts.sum()), np.where(allowed, counts, 0.0)
-    if (mass := float(kept.sum())) <= 0:
-        kept, mass = allowed.astype(np.float64), float(allowed.sum())
-    return np.asarray(kept * (total / mass), dtype=np.float64)
+    total, inside = float(counts.sum()), np.where(possible, counts, 0.0)
+    if (mass := float(inside.sum())) <= 0:
+        inside, mass = possible.astype(np.float64), float(possible.sum())
+    return np.asarray(inside * (total / mass), dtype=np.float64)
 
 
-def inverse_estimate(observed: Counts, design: Design, *, prior_count: float = 0.0) -> Floats:
-    """The unbiased estimate (`FamilyDesign.estimate`), with a prior; cells may be negative: see `Estimator`."""
-    return _with_prior(_within(_unbiased(observed, design), design), design, prior_count)
+def inverse_estimate(table: Counts, design: Design, *, prior_count: float = 0.0) -> Floats:
+    """Estimate without bias (`FamilyDesign.estimate`), with a prior; cells may be negative: see `Estimator`."""
+    return _with_prior(_within(_estimate_without_bias(table, design), design), design, prior_count)
 
 
-def clip_projection(observed: Counts, design: Design, *, prior_count: float = 0.0) -> Floats:
-    """The unbiased estimate with its negative cells set to 0 and the others rescaled (`clip`): see `Estimator`."""
-    return _with_prior(_within(clip(_unbiased(observed, design)), design), design, prior_count)
+def clip_projection(table: Counts, design: Design, *, prior_count: float = 0.0) -> Floats:
+    """Estimate without bias, set the negative cells to 0 and rescale the others (`clip`): see `Estimator`."""
+    return _with_prior(_within(clip(_estimate_without_bias(table, design)), design), design, prior_count)
 
 
-def simplex_projection(observed: Counts, design: Design, *, prior_count: float = 0.0) -> Floats:
-    """The distribution that is nearest to the unbiased estimate by least squares (`simplex`): see `Estimator`."""
-    counts, allowed = _unbiased(observed, design), as_design(design).allowed
-    if allowed is None:
+def simplex_projection(table: Counts, design: Design, *, prior_count: float = 0.0) -> Floats:
+    """Estimate the distribution that is nearest to the unbiased estimate by least squares (`simplex`): see `Estimator`."""
+    counts, possible = _estimate_without_bias(table, design), as_design(design).allowed
+    if possible is None:
         return _with_prior(simplex(counts), design, prior_count)
-    kept, nearest = counts[allowed], np.zeros_like(counts)
-    nearest[allowed] = simplex(kept + (float(counts.sum()) - float(kept.sum())) / kept.size)
+    inside, nearest = counts[possible], np.zeros_like(counts)
+    nearest[possible] = simplex(inside + (float(counts.sum()) - float(inside.sum())) / inside.size)
     return _with_prior(nearest, design, prior_count)
 
 
 def marginal_estimate(
-    observed: Counts,
+    table: Counts,
     design: Channel | FamilyDesign,
     *,
     noise_variance: float = 0.0,
@@ -155,10 +158,10 @@ def marginal_estimate(
     """Unbiased shares of one variable's categories, with standard errors of the total form.
 
     Args:
-        observed: (M,), counts of released records.
+        table: (M,), counts of released records.
         design: the column's channel, or a design of this one variable.
-        noise_variance: of independent noise that was added to every cell of `observed`.
-        people: how many were counted; None: the sum of `observed`. With noise that sum is off by the noise of all cells, which
+        noise_variance: of independent noise that was added to every cell of `table`.
+        people: how many were counted; None: the sum of `table`. With noise that sum is off by the noise of all cells, which
             no error of a single cell has in it, so it is nothing to divide by.
 
     Returns:
@@ -167,31 +170,31 @@ def marginal_estimate(
     Raises:
         ValueError: there is no record.
     """
-    n = people or float(observed.sum())
+    n = people or float(table.sum())
     if n <= 0:
         raise ValueError("the table has no record")
     design = design if isinstance(design, FamilyDesign) else as_design([design])
-    variance = design.variance_total(observed)
+    variance = design.variance_total(table)
     if noise_variance:
         variance = variance + noise_variance * design.noise_gain()
-    return design.estimate(observed) / n, np.sqrt(variance) / n
+    return design.estimate(table) / n, np.sqrt(variance) / n
 
 
 def em_projection(
-    observed: Counts,
+    table: Counts,
     design: Design,
     *,
     iterations: int = 300,
     tolerance: float = 1e-7,
     prior_count: float = 0.0,
 ) -> Floats:
-    """The most likely (with a prior: most probable) true counts that are not negative.
+    """Estimate the most likely (with a prior: most probable) true counts that are not negative.
 
     Starts at the product of the clipped one-way estimates of the units. A column that is not randomized stays as it was observed,
     up to the prior.
 
     Args:
-        observed: one axis for each unit (of single columns: for each column), counts of released records.
+        table: one axis for each unit (of single columns: for each column), counts of released records.
         design: how they were randomized.
         iterations: at most so many steps.
         tolerance: stop when no cell's probability changes by more.
@@ -208,84 +211,84 @@ def em_projection(
     >>> em_projection(np.array([10, 90]), [quantize(binary(0.25, 0.25))]).round(3).tolist()
     [0.0, 100.0]
     """
-    n = float(observed.sum())
+    n = float(table.sum())
     if n <= 0:
         raise ValueError("the table has no record")
     design = as_design(design)
-    design.fits(observed)
+    design.fits(table)
     spread = [axis.spread for axis in design.axes]
-    released = observed / n
+    shares = table / n
     prior = _prior_table(spread, prior_count / n)
-    allowed = design.allowed_categories
-    if allowed is not None:
-        prior = np.asarray(prior * allowed, dtype=np.float64)
+    possible = design.allowed_categories
+    if possible is not None:
+        prior = np.asarray(prior * possible, dtype=np.float64)
     scale = 1 / (1 + prior_count / n * _n_possible(design))
     forward = [None if axis.forward is None else axis.forward[None] for axis in design.axes]
     if all(matrix is None for matrix in forward):
-        known = released if allowed is None else np.where(allowed, released, 0.0)
-        if allowed is not None:
-            known = known / known.sum() if known.any() else allowed / allowed.sum()
-        fitted = (known + prior) * (scale * n)
+        start_shares = shares if possible is None else np.where(possible, shares, 0.0)
+        if possible is not None:
+            start_shares = start_shares / start_shares.sum() if start_shares.any() else possible / possible.sum()
+        estimate = (start_shares + prior) * (scale * n)
     else:
-        start = em_start(observed, design)[None, None]
-        fitted = (
+        start = em_start(table, design)[None, None]
+        estimate = (
             n
             * em_tables(
-                released[None, None],
+                shares[None, None],
                 start,
                 forward,
                 steps=iterations,
                 tolerance=tolerance,
-                accelerated=False,
+                accelerate=False,
                 prior=prior,
                 scale=scale,
             )[0, 0]
         )
-    return design.arrange(fitted if all(matrix is None for matrix in spread) else apply_axes(fitted, spread))
+    return design.arrange(estimate if all(matrix is None for matrix in spread) else apply_axes(estimate, spread))
 
 
 def em_tables(
-    released: Floats,
+    shares: Floats,
     start: Floats,
     forward: Sequence[Floats | None],
     *,
     steps: int,
     tolerance: float = 1e-7,
-    accelerated: bool,
+    accelerate: bool,
     prior: Floats | float = 0.0,
     scale: float = 1.0,
 ) -> Floats:
-    """The EM for m designs of one shape with r tables each, every design until its tables stand still.
+    """Run the EM for m designs of one shape with r tables each, every design until its tables stand still.
 
     Accelerated (SQUAREM; Varadhan & Roland, 2008), after every two steps each table goes on in their direction, as far as their
     lengths say, and a third step follows. Such a step does what ten or more plain ones do: under strong noise many plain steps
     from the start, where all variables are independent, still lead only half-way to a strong link.
 
     Args:
-        released: (m, r, M_1, ..), shares of the released entries.
+        shares: (m, r, M_1, ..), shares of the released entries.
         start: (m, r, D_1, ..), shares of the categories, see `em_start`.
         forward: for each axis (m, D, M), or None for the identity.
         steps: at most so many, of all kinds together.
         tolerance: stop when no share changes by more in a step.
-        accelerated: or plain.
+        accelerate: or plain.
         prior: added to every step, of which then `scale` is the sum's inverse.
     """
-    fitted = start.copy()
-    left = np.arange(len(start))
+    estimates = start.copy()
+    active = np.arange(len(start))
     matrices = list(forward)
     current, axes = start, tuple(range(2, start.ndim))
 
     def step(tables: Floats) -> Floats:
-        expected = along(tables, matrices)
-        ratio = np.divide(released, expected, out=np.zeros_like(released), where=expected > 0)
+        released_shares = along(tables, matrices)
+        ratio = np.divide(shares, released_shares, out=np.zeros_like(shares), where=released_shares > 0)
         new = tables * along(ratio, [None if matrix is None else matrix.swapaxes(1, 2) for matrix in matrices])
         new /= new.sum(axis=axes, keepdims=True)  # rounding; also where a released cell is impossible under the start
         return (new + prior) * scale
 
-    for done in range(0, steps, 3 if accelerated else 1):
+    for n_done in range(0, steps, 3 if accelerate else 1):
         new = step(current)
         change = np.abs(new - current).max(axis=tuple(range(1, new.ndim)))
-        if accelerated:
+        if accelerate:
             first, new = new - current, step(new)
             second = new - current - 2 * first
             length = np.sqrt((first**2).sum(axis=axes, keepdims=True))
@@ -294,15 +297,15 @@ def em_tables(
             ahead = current + 2 * far * first + far**2 * second
             ahead = np.where(ahead > 0, ahead, _STAY * new)
             new = step(ahead / ahead.sum(axis=axes, keepdims=True))
-        still = (change < tolerance) | (done + (3 if accelerated else 1) >= steps)
+        still = (change < tolerance) | (n_done + (3 if accelerate else 1) >= steps)
         if still.any():
-            fitted[left[still]] = new[still]
+            estimates[active[still]] = new[still]
             if still.all():
                 break
-            left, new, released = left[~still], new[~still], released[~still]
+            active, new, shares = active[~still], new[~still], shares[~still]
             matrices = [None if matrix is None else matrix[~still] for matrix in matrices]
         current = new
-    return fitted
+    return estimates
 
 
 def along(tables: Floats, matrices: Sequence[Floats | None]) -> Floats:
@@ -310,9 +313,9 @@ def along(tables: Floats, matrices: Sequence[Floats | None]) -> Floats:
     for place, matrix in enumerate(matrices):
         if matrix is not None:
             there, back = _to_the_end(tables.ndim, place + 2)
-            moved = tables.transpose(there)
-            product = moved.reshape(len(moved), -1, moved.shape[-1]) @ matrix
-            tables = product.reshape(*moved.shape[:-1], -1).transpose(back)
+            front = tables.transpose(there)
+            product = front.reshape(len(front), -1, front.shape[-1]) @ matrix
+            tables = product.reshape(*front.shape[:-1], -1).transpose(back)
     return tables
 
 
@@ -367,10 +370,10 @@ ESTIMATORS: Final[dict[str, Way]] = {
 """By the names that a study has for them."""
 
 
-def _unbiased(observed: Counts, design: Design) -> Floats:
-    if float(observed.sum()) <= 0:
+def _estimate_without_bias(table: Counts, design: Design) -> Floats:
+    if float(table.sum()) <= 0:
         raise ValueError("the table has no record")
-    return as_design(design).estimate(observed)
+    return as_design(design).estimate(table)
 
 
 def _with_prior(counts: Floats, design: Design, prior_count: float) -> Floats:
@@ -390,7 +393,7 @@ def _n_possible(design: FamilyDesign) -> int:
 
 
 def _prior_table(spread: list[Floats | None], mass: float) -> Floats | float:
-    """The prior of every category: `mass` for each cell, in equal parts for the categories that are that cell."""
+    """Return the prior of every category: `mass` for each cell, in equal parts for the categories that are that cell."""
     if all(matrix is None for matrix in spread):
         return mass
     table = np.full((1,) * len(spread), mass)
@@ -401,19 +404,19 @@ def _prior_table(spread: list[Floats | None], mass: float) -> Floats | float:
     return table
 
 
-def em_start(observed: Counts, design: FamilyDesign) -> Floats:
-    """Where the EM starts: shares of the units' categories, the product of the clipped one-way estimates of the units."""
-    start = np.ones((1,) * observed.ndim)
+def em_start(table: Counts, design: FamilyDesign) -> Floats:
+    """Return where the EM starts: shares of the units' categories, the product of the units' clipped one-way estimates."""
+    start = np.ones((1,) * table.ndim)
     for place, axis in enumerate(design.axes):
-        others = tuple(other for other in range(observed.ndim) if other != place)
-        share = clip(_one_way(observed.sum(axis=others), axis))
+        others = tuple(other for other in range(table.ndim) if other != place)
+        share = clip(_one_way(table.sum(axis=others), axis))
         share = (1 - START_FLOOR) * share / share.sum() + START_FLOOR / share.size
-        start = start * share.reshape([-1 if other == place else 1 for other in range(observed.ndim)])
-    if (allowed := design.allowed_categories) is not None:
-        start = start * allowed
+        start = start * share.reshape([-1 if other == place else 1 for other in range(table.ndim)])
+    if (possible := design.allowed_categories) is not None:
+        start = start * possible
     start /= start.sum()
     return start
 
 
-def _one_way(observed: Counts, axis: UnitAxis) -> Floats:
-    return apply_axes(observed, [axis.restore])
+def _one_way(table: Counts, axis: UnitAxis) -> Floats:
+    return apply_axes(table, [axis.restore])

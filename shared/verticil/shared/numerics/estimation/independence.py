@@ -38,7 +38,7 @@ _RANK: Final = 1e-9
 FloatOrFloats = TypeVar("FloatOrFloats", float, Floats)
 
 
-def independence_p_value(observed: Counts) -> float:
+def independence_p_value(counts: Counts) -> float:
     """P-value of Pearson's chi-square test of independence, after merging rare categories.
 
     Categories of one column are merged, rarest first, until each has at least sqrt(n) records, so that no expected count is
@@ -47,15 +47,15 @@ def independence_p_value(observed: Counts) -> float:
     >>> independence_p_value(np.array([[30, 10], [20, 40]])) < 1e-4
     True
     """
-    n = float(observed.sum())
+    n = float(counts.sum())
     if n <= 0:
         return 1.0
-    table = _merge_rare(_merge_rare(observed, n).T, n)
+    table = _merge_rare(_merge_rare(counts, n).T, n)
     rows, columns = table.shape
     if min(rows, columns) < 2:
         return 1.0
-    expected = np.outer(table.sum(axis=1) / n, table.sum(axis=0))
-    statistic = float(((table - expected) ** 2 / expected).sum())
+    expected_counts = np.outer(table.sum(axis=1) / n, table.sum(axis=0))
+    statistic = float(((table - expected_counts) ** 2 / expected_counts).sum())
     return float(_chi_square_tail(statistic, (rows - 1) * (columns - 1)))
 
 
@@ -76,50 +76,50 @@ def independence_p_values(counts: Counts, margins: Sequence[Counts]) -> Iterator
     merges = [_rare(margin, n) for margin in margins]
     sizes = np.array([size for _, size in merges])
     start = 0
-    for a, (rows, merged) in enumerate(merges):
+    for a, (rows, n_rare) in enumerate(merges):
         behind = np.arange(a + 1, len(margins))
         starts = start + len(rows) * np.cumsum([0, *states[behind].tolist()])
-        found = np.ones(len(behind))
+        p_values = np.ones(len(behind))
         for k, size in sorted(set(zip(states[behind].tolist(), sizes[behind].tolist(), strict=True))):
-            if n <= 0 or min(len(rows) - merged, k - size) < 1:
+            if n <= 0 or min(len(rows) - n_rare, k - size) < 1:
                 continue
             alike = np.flatnonzero((states[behind] == k) & (sizes[behind] == size))
             columns = np.stack([merges[b][0] for b in behind[alike].tolist()])
             tables = counts[starts[alike, None] + np.arange(len(rows) * k)].reshape(len(alike), len(rows), k)
-            tables = np.add.reduceat(tables[:, rows], [0, *range(merged, len(rows))], axis=1)
+            tables = np.add.reduceat(tables[:, rows], [0, *range(n_rare, len(rows))], axis=1)
             tables = np.take_along_axis(tables, columns[:, None], axis=2)
             tables = np.add.reduceat(tables, [0, *range(size, k)], axis=2)
             # As in the test of one table, whose columns were its rows when they were merged.
             tables = np.ascontiguousarray(tables.transpose(0, 2, 1))
-            expected = (tables.sum(axis=2) / n)[:, :, None] * tables.sum(axis=1)[:, None]
-            statistic = ((tables - expected) ** 2 / expected).reshape(len(alike), -1).sum(axis=1)
-            found[alike] = _chi_square_tail(statistic, (len(rows) - merged) * (k - size))
-        yield found
+            expected_counts = (tables.sum(axis=2) / n)[:, :, None] * tables.sum(axis=1)[:, None]
+            statistic = ((tables - expected_counts) ** 2 / expected_counts).reshape(len(alike), -1).sum(axis=1)
+            p_values[alike] = _chi_square_tail(statistic, (len(rows) - n_rare) * (k - size))
+        yield p_values
         start = int(starts[-1])
 
 
-def dependence_p_value(observed: Counts, design: Design, *, noise_variance: float = 0.0) -> float:
+def dependence_p_value(table: Counts, design: Design, *, noise_variance: float = 0.0) -> float:
     """P-value of the test of independence that is valid for how the pair was randomized: see the module.
 
     Args:
-        observed, design, noise_variance: see `pair_information`.
+        table, design, noise_variance: see `pair_information`.
 
     Returns:
         1 where there is nothing to test.
     """
     design = as_pair(design)
-    design.fits(observed)
-    if observed.sum() <= 0:
+    design.fits(table)
+    if table.sum() <= 0:
         return 1.0
     if len(design.axes) == 2 and all(axis.is_marginal for axis in design.axes):
         if noise_variance == 0 and all(axis.is_linear for axis in design.axes):
-            return independence_p_value(observed)
-        return _shares_p_value(observed, design, noise_variance)
-    return _wald_p_value(observed, design, noise_variance)
+            return independence_p_value(table)
+        return _shares_p_value(table, design, noise_variance)
+    return _wald_p_value(table, design, noise_variance)
 
 
 def as_pair(design: Design) -> FamilyDesign:
-    """The design of two variables.
+    """Return the design of two variables.
 
     Raises:
         ValueError: it is not of two.
@@ -131,48 +131,46 @@ def as_pair(design: Design) -> FamilyDesign:
 
 
 def kronecker_product(first: Floats, second: Floats) -> Floats:
-    """Of two small matrices or vectors."""
+    """Multiply two small matrices or vectors by Kronecker's product."""
     product: Floats = np.kron(first, second).astype(np.float64, copy=False)
     return product
 
 
-def _shares_p_value(observed: Counts, design: FamilyDesign, noise_variance: float) -> float:
-    n = float(observed.sum())
+def _shares_p_value(counts: Counts, design: FamilyDesign, noise_variance: float) -> float:
+    n = float(counts.sum())
     merges = [
-        _merging(observed.sum(axis=1 - place) * axis.channel.codes_per_record, n)
+        _merging(counts.sum(axis=1 - place) * axis.channel.codes_per_record, n)
         for place, axis in enumerate(design.axes)
     ]
-    whitened, noises = [], []
+    whitenings, noises = [], []
     for place, (axis, merge) in enumerate(zip(design.axes, merges, strict=True)):
-        shares = np.maximum(observed.sum(axis=1 - place), 0.0)
+        shares = np.maximum(counts.sum(axis=1 - place), 0.0)
         shares = shares / shares.sum()
         whitening = _whitening(merge.T @ axis.covariance(shares) @ merge)
         centring = np.eye(merge.shape[1]) - np.outer(shares @ merge, np.ones(merge.shape[1]))
         noise = whitening.T @ centring @ (merge.T @ merge) @ centring.T @ whitening
         spread, directions = np.linalg.eigh(noise) if noise_variance else (np.zeros(len(noise)), np.eye(len(noise)))
-        whitened.append(whitening @ directions)
+        whitenings.append(whitening @ directions)
         noises.append(spread)
-    table = merges[0].T @ observed @ merges[1]
-    centred = table - np.outer(table.sum(axis=1), table.sum(axis=0)) / n
-    projected = whitened[0].T @ centred @ whitened[1]
-    if projected.size == 0:
+    table = merges[0].T @ counts @ merges[1]
+    residual = table - np.outer(table.sum(axis=1), table.sum(axis=0)) / n
+    contrasts = whitenings[0].T @ residual @ whitenings[1]
+    if contrasts.size == 0:
         return 1.0
     variance = n + noise_variance * np.outer(*noises)
     if noise_variance:  # noise of both one-way counts, multiplied: of second order, but not small where noise is strong
-        of_a, of_b = (
-            noise_variance * size * noise / n for size, noise in zip(observed.shape[::-1], noises, strict=True)
-        )
+        of_a, of_b = (noise_variance * size * noise / n for size, noise in zip(counts.shape[::-1], noises, strict=True))
         variance = variance + np.outer(1 + of_a, 1 + of_b) - 1
-    statistic = float((projected**2 / variance).sum())
-    return float(_chi_square_tail(statistic, projected.size))
+    statistic = float((contrasts**2 / variance).sum())
+    return float(_chi_square_tail(statistic, contrasts.size))
 
 
-def _wald_p_value(observed: Counts, design: FamilyDesign, noise_variance: float) -> float:
+def _wald_p_value(observed_table: Counts, design: FamilyDesign, noise_variance: float) -> float:
     from scipy.special import fdtrc
 
-    n = float(observed.sum())
-    noise_variance *= 1 + noise_variance * observed.size / n**2  # of both one-way counts, multiplied
-    estimate = design.estimate(observed)
+    n = float(observed_table.sum())
+    noise_variance *= 1 + noise_variance * observed_table.size / n**2  # of both one-way counts, multiplied
+    estimate = design.estimate(observed_table)
     merges = [_merging(estimate.sum(axis=1 - place), n) for place in range(2)]
     merges = _at_most(merges, [estimate.sum(axis=1), estimate.sum(axis=0)])
     if min(merge.shape[1] for merge in merges) < 2:
@@ -184,7 +182,7 @@ def _wald_p_value(observed: Counts, design: FamilyDesign, noise_variance: float)
     # One row and one column less: those of D sum to 0.
     contrasts = kronecker_product(centring[0][:-1], centring[1][:-1])
     distance = contrasts @ table.ravel()
-    covariance = contrasts @ _cell_moments(observed / n, design, merges, noise_variance / n) @ contrasts.T
+    covariance = contrasts @ _cell_moments(observed_table / n, design, merges, noise_variance / n) @ contrasts.T
     covariance -= np.outer(distance, distance)
     whitening = _whitening(covariance)
     rank = whitening.shape[1]
@@ -194,7 +192,7 @@ def _wald_p_value(observed: Counts, design: FamilyDesign, noise_variance: float)
     return float(fdtrc(rank, n - rank, statistic * (n - rank) / (n * rank)))
 
 
-def _cell_moments(released: Floats, design: FamilyDesign, merges: list[Floats], noise_variance: float) -> Floats:
+def _cell_moments(shares: Floats, design: FamilyDesign, merges: list[Floats], noise_variance: float) -> Floats:
     """Second moments of the weights that one record adds to the merged cells of the corrected table: (m, m)."""
     if len(design.axes) == 2:
         parts = []
@@ -202,7 +200,7 @@ def _cell_moments(released: Floats, design: FamilyDesign, merges: list[Floats], 
             size = merge.shape[1]
             parts.append(axis.products(np.repeat(merge, size, axis=1), np.tile(merge, size)))
         size_a, size_b = (merge.shape[1] for merge in merges)
-        by_side = (parts[0].T @ released @ parts[1]).reshape(size_a, size_a, size_b, size_b)
+        by_side = (parts[0].T @ shares @ parts[1]).reshape(size_a, size_a, size_b, size_b)
         moments = by_side.transpose(0, 2, 1, 3).reshape(size_a * size_b, -1)
         gram = [
             (axis.dense_inverse @ merge).T @ (axis.dense_inverse @ merge)
@@ -212,7 +210,7 @@ def _cell_moments(released: Floats, design: FamilyDesign, merges: list[Floats], 
     (axis,) = design.axes
     both = kronecker_product(*merges)
     weights = axis.dense_inverse @ both
-    moments = weights.T @ axis.joint_shares(released) @ weights
+    moments = weights.T @ axis.joint_shares(shares) @ weights
     return np.asarray(moments + noise_variance * (weights.T @ weights), dtype=np.float64)
 
 
@@ -225,8 +223,8 @@ def _chi_square_tail(statistic: FloatOrFloats, degrees: int) -> FloatOrFloats:
 def _merge_rare(table: Counts, n: float) -> Counts:
     """Merge the rarest rows until each has at least sqrt(n) records; the merged row is the first."""
     order, size = _rare(table.sum(axis=1), n)
-    merged: Counts = np.add.reduceat(table[order], [0, *range(size, len(order))], axis=0)
-    return merged
+    rows: Counts = np.add.reduceat(table[order], [0, *range(size, len(order))], axis=0)
+    return rows
 
 
 def _merging(counts: Counts, n: float) -> Floats:
@@ -267,6 +265,6 @@ def _whitening(covariance: Floats) -> Floats:
     scale = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
     scale = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
     values, vectors = np.linalg.eigh(scale[:, None] * covariance * scale)
-    kept = values > _RANK * max(float(values.max(initial=0.0)), 0.0)
-    whitening: Floats = scale[:, None] * vectors[:, kept] / np.sqrt(values[kept])
+    is_nonzero = values > _RANK * max(float(values.max(initial=0.0)), 0.0)
+    whitening: Floats = scale[:, None] * vectors[:, is_nonzero] / np.sqrt(values[is_nonzero])
     return whitening

@@ -63,14 +63,14 @@ class Link:
     noise: float
 
 
-def pair_information(observed: Counts, design: Design, *, level: float, noise_variance: float = 0.0) -> float:
-    """The mutual information of two variables.
+def pair_information(table: Counts, design: Design, *, level: float, noise_variance: float = 0.0) -> float:
+    """Estimate the mutual information of two variables.
 
     Args:
-        observed: counts of released records (`contingency.family_counts`): one axis for each unit, in the design's order.
+        table: counts of released records (`contingency.family_counts`): one axis for each unit, in the design's order.
         design: of the two variables, or the channels of both columns.
         level: of the test of independence.
-        noise_variance: of independent noise that was added to every cell of `observed`, which may then be negative.
+        noise_variance: of independent noise that was added to every cell of `table`, which may then be negative.
 
     Returns:
         Nats; 0 where the test does not reject, or there is not more than under independence.
@@ -79,9 +79,9 @@ def pair_information(observed: Counts, design: Design, *, level: float, noise_va
         ValueError: the design does not fit the table, or is not one of two variables.
     """
     design = as_pair(design)
-    if not dependence_p_value(observed, design, noise_variance=noise_variance) < level:
+    if not dependence_p_value(table, design, noise_variance=noise_variance) < level:
         return 0.0
-    return links([(observed, design)], noise_variance=noise_variance)[0].information
+    return links([(table, design)], noise_variance=noise_variance)[0].information
 
 
 def plug_in_information(table: Counts) -> float:
@@ -97,16 +97,16 @@ def links(
     families: Sequence[tuple[Counts, FamilyDesign]],
     *,
     noise_variance: float = 0.0,
-    cancelled: Callable[[], None] | None = None,
+    raise_if_cancelled: Callable[[], None] | None = None,
 ) -> list[Link]:
-    """What many families say of the last variable and the joint of the others; nothing is tested.
+    """Estimate what many families say of the last variable and the joint of the others; nothing is tested.
 
     Tables of one shape are fitted together; what a family gets does not depend on the others.
 
     Args:
         families: observed table and design of each, see `pair_information`.
         noise_variance: of all tables.
-        cancelled: called between short pieces of work; may raise.
+        raise_if_cancelled: called between short pieces of work; may raise.
 
     Returns:
         Of each family; of one without records no information and no table.
@@ -114,14 +114,14 @@ def links(
     Raises:
         ValueError: a design does not fit its table.
     """
-    found = [Link(information=0.0, table=np.zeros((0, 0)), noise=0.0)] * len(families)
+    answers = [Link(information=0.0, table=np.zeros((0, 0)), noise=0.0)] * len(families)
     alike: dict[tuple[object, ...], list[int]] = {}
-    for place, (observed, design) in enumerate(families):
-        design.fits(observed)
-        if float(observed.sum()) <= 0:
+    for place, (table, design) in enumerate(families):
+        design.fits(table)
+        if float(table.sum()) <= 0:
             continue
         if not noise_variance and all(axis.channel.is_identity for axis in design.axes):
-            found[place] = _exact(design.estimate(observed))
+            answers[place] = _exact(design.estimate(table))
             continue
         plain = all(axis.cells is None for axis in design.axes)
         shape = tuple((axis.n_entries, axis.forward is None) for axis in design.axes)
@@ -130,11 +130,13 @@ def links(
         size = max(_BATCH // (families[places[0]][0].size * 2 * _DRAWS), 1)
         for first in range(0, len(places), size):
             some = places[first : first + size]
-            if cancelled is not None:
-                cancelled()
-            for place, link in zip(some, _fitted([families[place] for place in some], noise_variance), strict=True):
-                found[place] = link
-    return found
+            if raise_if_cancelled is not None:
+                raise_if_cancelled()
+            for place, link in zip(
+                some, _links_of_shape([families[place] for place in some], noise_variance), strict=True
+            ):
+                answers[place] = link
+    return answers
 
 
 def _information(tables: Floats) -> Floats:
@@ -148,31 +150,31 @@ def _information(tables: Floats) -> Floats:
 
 def _exact(table: Floats) -> Link:
     n, table = float(table.sum()), table.reshape(-1, table.shape[-1])
-    filled = [int(np.count_nonzero(table.sum(axis=side))) for side in range(2)]
-    information = max(plug_in_information(table) - (filled[0] - 1) * (filled[1] - 1) / (2 * n), 0.0)
+    n_nonempty = [int(np.count_nonzero(table.sum(axis=side))) for side in range(2)]
+    information = max(plug_in_information(table) - (n_nonempty[0] - 1) * (n_nonempty[1] - 1) / (2 * n), 0.0)
     shares = table / n
     noise = float(np.sqrt(shares * (1 - shares) / (2 * math.pi * n)).sum())
     return Link(information=information, table=shares, noise=noise)
 
 
-def _fitted(families: Sequence[tuple[Counts, FamilyDesign]], noise_variance: float) -> list[Link]:
-    """`links` of families whose tables have one shape; of several, every axis is a variable."""
+def _links_of_shape(families: Sequence[tuple[Counts, FamilyDesign]], noise_variance: float) -> list[Link]:
+    """Return the `links` of families whose tables have one shape; of several, every axis is a variable."""
     designs = [design for _, design in families]
-    released = np.stack([_shares(observed) for observed, _ in families])
-    starts = np.stack([em_start(share, design) for share, design in zip(released, designs, strict=True)])
+    shares = np.stack([_shares(counts) for counts, _ in families])
+    starts = np.stack([em_start(share, design) for share, design in zip(shares, designs, strict=True)])
     forward: Matrices = []
     for axes in zip(*(design.axes for design in designs), strict=True):
         matrices = [axis.forward for axis in axes]
         forward.append(None if matrices[0] is None else np.stack([m for m in matrices if m is not None]))
-    fits = em_tables(released[:, None], starts[:, None], forward, steps=_STEPS, accelerated=True)
+    fits = em_tables(shares[:, None], starts[:, None], forward, steps=_STEPS, accelerate=True)
     tables = [_cells(fit, design) for fit, design in zip(fits, designs, strict=True)]
     independent = np.stack(
         [_independent(start, table[0], design) for start, table, design in zip(starts, tables, designs, strict=True)]
     )
-    drawn = np.stack(
+    draws = np.stack(
         [
-            _drawn(observed, design, means, noise_variance)
-            for (observed, design), means in zip(
+            _draw_tables(counts, design, means, noise_variance)
+            for (counts, design), means in zip(
                 families, along(np.stack([independent, fits[:, 0]], axis=1), forward), strict=True
             )
         ]
@@ -180,25 +182,25 @@ def _fitted(families: Sequence[tuple[Counts, FamilyDesign]], noise_variance: flo
     drawn_starts = np.stack(
         [
             np.stack([em_start(table, design) for table in of_family])
-            for of_family, design in zip(drawn, designs, strict=True)
+            for of_family, design in zip(draws, designs, strict=True)
         ]
     )
-    again = em_tables(drawn, drawn_starts, forward, steps=_STEPS, accelerated=True)
+    again = em_tables(draws, drawn_starts, forward, steps=_STEPS, accelerate=True)
     answers = []
     for (table,), fit, design in zip(tables, again, designs, strict=True):
-        repeated = _cells(fit, design)
-        found = float(_information(table))
-        alone, like_it = _information(repeated).reshape(2, -1).mean(axis=1)
+        draw_cells = _cells(fit, design)
+        information = float(_information(table))
+        alone, like_it = _information(draw_cells).reshape(2, -1).mean(axis=1)
         most = min(-plogp(table.sum(axis=side)) for side in range(2))
-        more = max(found - alone, 0.0)
-        lost = max(found - like_it, 0.0) * more / found if found > 0 else 0.0
-        noise = float(np.abs(repeated[_DRAWS:] - table).sum()) / (2 * _DRAWS)
-        answers.append(Link(information=min(more + lost, most), table=table, noise=noise))
+        more = max(information - alone, 0.0)
+        shrinkage = max(information - like_it, 0.0) * more / information if information > 0 else 0.0
+        noise = float(np.abs(draw_cells[_DRAWS:] - table).sum()) / (2 * _DRAWS)
+        answers.append(Link(information=min(more + shrinkage, most), table=table, noise=noise))
     return answers
 
 
-def _shares(observed: Counts) -> Floats:
-    cells = np.maximum(observed, 0.0)
+def _shares(table: Counts) -> Floats:
+    cells = np.maximum(table, 0.0)
     return np.asarray(cells / cells.sum(), dtype=np.float64)
 
 
@@ -220,26 +222,26 @@ def _independent(start: Floats, table: Floats, design: FamilyDesign) -> Floats:
     return np.asarray(start * apply_axes(apart, back), dtype=np.float64)
 
 
-def _drawn(observed: Counts, design: FamilyDesign, means: Floats, noise_variance: float) -> Floats:
-    """Shares of released tables, `_DRAWS` around each of some means: (2 * _DRAWS, ..)."""
+def _draw_tables(table: Counts, design: FamilyDesign, means: Floats, noise_variance: float) -> Floats:
+    """Draw shares of released tables, `_DRAWS` around each of some means: (2 * _DRAWS, ..)."""
     generator = np.random.Generator(np.random.Philox(_SEED))
-    n = float(observed.sum())
+    n = float(table.sum())
     means = np.maximum(means, 0.0)
     means = means / means.sum(axis=tuple(range(1, means.ndim)), keepdims=True)
     if not noise_variance and all(axis.is_linear for axis in design.axes):
         flat = means.reshape(len(means), -1)
-        drawn = generator.multinomial(round(n), flat[:, None], size=(len(flat), _DRAWS))
-        return (drawn / round(n)).reshape(-1, *observed.shape)
-    released = _shares(observed)
+        counts = generator.multinomial(round(n), flat[:, None], size=(len(flat), _DRAWS))
+        return (counts / round(n)).reshape(-1, *table.shape)
+    shares = _shares(table)
     roots: list[Floats | None] = []
     for place, axis in enumerate(design.axes):
-        others = tuple(other for other in range(released.ndim) if other != place)
-        values, vectors = np.linalg.eigh(axis.joint_shares(released.sum(axis=others)))
+        others = tuple(other for other in range(shares.ndim) if other != place)
+        values, vectors = np.linalg.eigh(axis.joint_shares(shares.sum(axis=others)))
         roots.append((vectors * np.sqrt(np.maximum(values, 0.0))).T)
     tables = []
     for mean in np.repeat(means, _DRAWS, axis=0):
-        noise = apply_axes(generator.standard_normal(observed.shape), roots)
+        noise = apply_axes(generator.standard_normal(table.shape), roots)
         noise = math.sqrt(n) * (noise - noise.sum() * mean)  # a record's entries sum to 1
-        noise += math.sqrt(noise_variance) * generator.standard_normal(observed.shape)
+        noise += math.sqrt(noise_variance) * generator.standard_normal(table.shape)
         tables.append(_shares(n * mean + noise))
     return np.stack(tables)

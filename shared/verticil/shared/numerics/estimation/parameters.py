@@ -54,7 +54,7 @@ _ROUNDING = 1e-9
 
 
 def family_parameters(
-    observed: Counts,
+    observed_table: Counts,
     design: Design,
     child: int,
     parents: Sequence[int],
@@ -68,7 +68,7 @@ def family_parameters(
     """Estimate the conditional probabilities of one variable.
 
     Args:
-        observed: counts of released records, one axis for each unit of the design; of single columns
+        observed_table: counts of released records, one axis for each unit of the design; of single columns
             (K_parent_1, .., K_parent_Q, K_child), parents ascending.
         design: how the family was randomized; for single columns the channel of each axis will do.
         child: position of the variable in the schema.
@@ -76,7 +76,7 @@ def family_parameters(
         prior_count: Dirichlet pseudo-count of every possible cell, for `probability` only; None: `smaller_families`.
         level: of the intervals.
         estimator: of the counts behind `probability`; the estimate and its intervals are the inverse's with any.
-        noise_variance: of independent noise that was added to every cell of `observed`, which may then be negative; the
+        noise_variance: of independent noise that was added to every cell of `observed_table`, which may then be negative; the
             estimator gets it with negative cells cut to 0.
         minimum_count: a probability that rests on an estimate of fewer people is replaced (`backoff`); 0: none is.
 
@@ -85,45 +85,47 @@ def family_parameters(
     """
     n_axes = len(parents) + 1
     design = design if isinstance(design, FamilyDesign) or len(design) != n_axes else as_design(design)
-    if not isinstance(design, FamilyDesign) or len(design.shape) != n_axes or observed.ndim != len(design.axes):
+    if not isinstance(design, FamilyDesign) or len(design.shape) != n_axes or observed_table.ndim != len(design.axes):
         n_columns = len(design.axes if isinstance(design, FamilyDesign) else design)
         raise ValueError(
-            f"family of variable {child}: {observed.ndim} axes and {n_columns} transitions, "
+            f"family of variable {child}: {observed_table.ndim} axes and {n_columns} transitions, "
             f"expected {n_axes} for its {len(parents)} parents"
         )
     n_states = design.shape[-1]
-    n = max(float(observed.sum()), 1.0) if noise_variance else float(observed.sum())
-    counts = design.estimate(observed).reshape(-1, n_states)
-    allowed = None if design.allowed is None else design.allowed.reshape(-1, n_states)
-    if allowed is not None:
-        counts = np.where(allowed, counts, 0.0)
+    n = max(float(observed_table.sum()), 1.0) if noise_variance else float(observed_table.sum())
+    counts = design.estimate(observed_table).reshape(-1, n_states)
+    possible_cells = None if design.allowed is None else design.allowed.reshape(-1, n_states)
+    if possible_cells is not None:
+        counts = np.where(possible_cells, counts, 0.0)
     possible = None if design.possible is None else design.possible.reshape(-1, n_states)
-    table = estimator(_cut(observed) if noise_variance else observed, design, prior_count=prior_count or 0.0)
-    fitted = table.reshape(-1, n_states)
+    table = estimator(
+        _cut(observed_table) if noise_variance else observed_table, design, prior_count=prior_count or 0.0
+    )
+    fit = table.reshape(-1, n_states)
     if prior_count is None:
         probability = backed_off(table, design)
-        fitted = fitted.sum(axis=1, keepdims=True) * probability
+        fit = fit.sum(axis=1, keepdims=True) * probability
     else:
-        probability = _conditional(fitted, possible)
+        probability = _conditional(fit, possible)
     totals = counts.sum(axis=1)
-    deviation = _parents_deviation(observed, design, noise_variance)
+    deviation = _parents_deviation(observed_table, design, noise_variance)
     present = totals > _ROUNDING * n
     unstable = np.repeat((~present | (totals < UNSTABLE_BELOW * deviation))[:, None], n_states, axis=1)
     divisor = np.where(present, totals, np.nan)[:, None]
     estimate = counts / divisor
-    standard_error = _standard_error(observed, design, estimate, divisor, noise_variance)
-    replaced = None
+    standard_error = _standard_error(observed_table, design, estimate, divisor, noise_variance)
+    in_pool = None
     exact = _is_exact(design, noise_variance)
     low, high = _interval(estimate, standard_error, level, divisor if exact else None)
-    if allowed is not None:
+    if possible_cells is not None:
         standard_error, low, high = (
-            np.where(allowed | ~present[:, None], array, 0.0) for array in (standard_error, low, high)
+            np.where(possible_cells | ~present[:, None], array, 0.0) for array in (standard_error, low, high)
         )
     if minimum_count:
-        probability, replaced, factor = pooled_rows(probability, counts, fitted.sum(axis=0), possible, minimum_count)
-        unstable = unstable | replaced
+        probability, in_pool, factor = pooled_rows(probability, counts, fit.sum(axis=0), possible, minimum_count)
+        unstable = unstable | in_pool
         estimate, standard_error, low, high = (
-            np.where(replaced, np.nan, array * factor[:, None]) for array in (estimate, standard_error, low, high)
+            np.where(in_pool, np.nan, array * factor[:, None]) for array in (estimate, standard_error, low, high)
         )
     return Family(
         child=child,
@@ -135,15 +137,15 @@ def family_parameters(
         interval_high=np.where(unstable, np.nan, np.clip(high, 0.0, 1.0)),
         unstable=unstable,
         projection=Projection(
-            mass_moved=float(np.abs(counts - fitted).sum()) / (2 * n),
+            mass_moved=float(np.abs(counts - fit).sum()) / (2 * n),
             negative_cells=int(np.count_nonzero(counts < -_ROUNDING * n)),
         ),
-        replaced=replaced,
+        replaced=in_pool,
     )
 
 
 def marginal_parameters(
-    observed: Counts,
+    table: Counts,
     design: Channel | FamilyDesign,
     *,
     variable: int,
@@ -156,7 +158,7 @@ def marginal_parameters(
     """Estimate one variable's shares.
 
     Args:
-        observed: (M,), counts of released records.
+        table: (M,), counts of released records.
         design: the column's channel, or a design of this one variable.
         variable: position in the schema.
         model: (K,), the network's own shares (`network_marginals`).
@@ -167,15 +169,13 @@ def marginal_parameters(
     Raises:
         ValueError: there is no record.
     """
-    share, standard_error = marginal_estimate(observed, design, noise_variance=noise_variance, people=people)
+    share, standard_error = marginal_estimate(table, design, noise_variance=noise_variance, people=people)
     if minimum_count:
-        replaced = pooled_shares(
-            np.maximum(share, 0.0), share * (people or float(observed.sum())), None, minimum_count
-        )[1]
-        share, standard_error = (np.where(replaced, np.nan, array) for array in (share, standard_error))
+        in_pool = pooled_shares(np.maximum(share, 0.0), share * (people or float(table.sum())), None, minimum_count)[1]
+        share, standard_error = (np.where(in_pool, np.nan, array) for array in (share, standard_error))
     each = design if isinstance(design, FamilyDesign) else as_design([design])
     exact = _is_exact(each, noise_variance)
-    low, high = _interval(share, standard_error, level, np.float64(observed.sum()) if exact else None)
+    low, high = _interval(share, standard_error, level, np.float64(table.sum()) if exact else None)
     return Marginal(
         variable=variable,
         estimate=share,
@@ -187,7 +187,7 @@ def marginal_parameters(
 
 
 def joint_shares(
-    observed: Counts,
+    table: Counts,
     design: FamilyDesign,
     *,
     level: float,
@@ -197,10 +197,10 @@ def joint_shares(
     """Unbiased shares of the combinations of some variables, with intervals that all hold together.
 
     Args:
-        observed: counts of released records.
+        table: counts of released records.
         design: how they were randomized.
         level: of all intervals of the table together, by Bonferroni.
-        noise_variance: of independent noise that was added to every cell of `observed`.
+        noise_variance: of independent noise that was added to every cell of `table`.
         people: see `marginal_estimate`; to be given with noise.
 
     Returns:
@@ -210,44 +210,44 @@ def joint_shares(
     Raises:
         ValueError: there is no record.
     """
-    share, _ = marginal_estimate(observed, design, people=people)
-    n = people or float(observed.sum())
+    share, _ = marginal_estimate(table, design, people=people)
+    n = people or float(table.sum())
     exact = _is_exact(design, noise_variance)
     noise = noise_variance * design.noise_gain() if noise_variance else 0.0
-    error = np.sqrt(np.maximum(design.variance_total(observed), 1.0) + noise) / n
+    error = np.sqrt(np.maximum(design.variance_total(table), 1.0) + noise) / n
     each = 1 - (1 - level) / share.size
     low, high = _interval(share, error, each, np.float64(n) if exact else None)
     low, high = np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
-    if (allowed := design.allowed) is not None:
-        share, low, high = (np.where(allowed, array, 0.0) for array in (share, low, high))
+    if (possible := design.allowed) is not None:
+        share, low, high = (np.where(possible, array, 0.0) for array in (share, low, high))
     return share, low, high
 
 
-def _cut(observed: Counts) -> Floats:
+def _cut(table: Counts) -> Floats:
     """Noisy counts without negative cells, of the same sum; where nothing is left of them, one record in every cell."""
-    cut = clip(np.asarray(observed, dtype=np.float64))
-    return cut if cut.sum() > 0 else np.ones(observed.shape)
+    cut = clip(np.asarray(table, dtype=np.float64))
+    return cut if cut.sum() > 0 else np.ones(table.shape)
 
 
-def _conditional(fitted: Floats, possible: NDArray[np.bool_] | None) -> Floats:
+def _conditional(counts: Floats, possible: NDArray[np.bool_] | None) -> Floats:
     """Rows to sum 1: (J, K); a parent configuration without mass gets the child's marginal, as far as it is possible there."""
-    totals = fitted.sum(axis=1, keepdims=True)
-    marginal = fitted.sum(axis=0) / fitted.sum()
+    totals = counts.sum(axis=1, keepdims=True)
+    marginal = counts.sum(axis=0) / counts.sum()
     if possible is not None:
         marginal = marginal * (possible | ~possible.any(axis=1, keepdims=True))
-        lost = marginal.sum(axis=1, keepdims=True) == 0
-        marginal = np.where(lost, possible, marginal)
+        is_empty = marginal.sum(axis=1, keepdims=True) == 0
+        marginal = np.where(is_empty, possible, marginal)
         marginal /= marginal.sum(axis=1, keepdims=True)
-    rows: Floats = np.where(totals > 0, fitted / np.where(totals > 0, totals, 1.0), marginal)
+    rows: Floats = np.where(totals > 0, counts / np.where(totals > 0, totals, 1.0), marginal)
     return rows
 
 
-def _parents_deviation(observed: Counts, design: FamilyDesign, noise_variance: float) -> Floats:
+def _parents_deviation(table: Counts, design: FamilyDesign, noise_variance: float) -> Floats:
     """Standard deviation of the estimated count of each parent configuration: (J,)."""
     if len(design.shape) == 1:  # all records are in the one configuration; noise moves their number
         return np.full(1, math.sqrt(noise_variance * float(design.released_shape[-1])))
     of_parents = design.parents
-    variance = of_parents.variance_total(design.parents_table(observed))
+    variance = of_parents.variance_total(design.parents_table(table))
     if noise_variance:
         alone = len(design.axes[-1].members) == 1  # then `parents_table` adds the noise of the child's entries
         variance = variance + noise_variance * (design.released_shape[-1] if alone else 1) * of_parents.noise_gain()
@@ -256,26 +256,26 @@ def _parents_deviation(observed: Counts, design: FamilyDesign, noise_variance: f
 
 
 def _standard_error(
-    observed: Counts, design: FamilyDesign, estimate: Floats, divisor: Floats, noise_variance: float
+    observed_table: Counts, design: FamilyDesign, estimate: Floats, divisor: Floats, noise_variance: float
 ) -> Floats:
     *others, last = design.axes
     if last.members[-1] != len(design.shape) - 1:
         raise ValueError("the child is not the last variable of the last axis")
-    weights = apply_axes(observed, [*(axis.square for axis in others), None]).reshape(-1, last.n_entries)
-    allowed = design.allowed_cells
+    weights = apply_axes(observed_table, [*(axis.square for axis in others), None]).reshape(-1, last.n_entries)
+    possible = design.allowed_cells
     # Of each row, which part of an entry's weights is in cells that can be: (J, M).
     inside = None
-    if allowed is not None and len(last.members) == 1 and last.is_linear:
-        inside = allowed.reshape(-1, last.n_cells).astype(np.float64) @ last.dense_inverse.T
+    if possible is not None and len(last.members) == 1 and last.is_linear:
+        inside = possible.reshape(-1, last.n_cells).astype(np.float64) @ last.dense_inverse.T
     # The square, multiplied out: three passes over the table in place of one over J x K x K.
     if inside is not None:
         moment = weights if last.square is None else weights @ last.square
-        cross, summed = (weights * inside) @ last.dense_inverse, (weights * inside**2).sum(axis=1, keepdims=True)
+        cross, row_sums = (weights * inside) @ last.dense_inverse, (weights * inside**2).sum(axis=1, keepdims=True)
     elif len(last.members) == 1:
         moment, cross = (weights if matrix is None else weights @ matrix for matrix in (last.square, last.inverse))
-        summed = weights.sum(axis=1, keepdims=True)
+        row_sums = weights.sum(axis=1, keepdims=True)
     else:
-        moment, cross, summed = (weights @ matrix for matrix in last.ratio_moments())
+        moment, cross, row_sums = (weights @ matrix for matrix in last.ratio_moments())
     if noise_variance:
         gain = noise_variance * np.ones(())
         for axis in others:
@@ -286,13 +286,13 @@ def _standard_error(
             of_cross, of_summed = inside @ last.dense_inverse, (inside**2).sum(axis=1, keepdims=True)
         moment = moment + gain.reshape(-1, 1) * of_moment
         cross = cross + gain.reshape(-1, 1) * of_cross
-        summed = summed + gain.reshape(-1, 1) * of_summed
+        row_sums = row_sums + gain.reshape(-1, 1) * of_summed
 
     def rows(table: Floats) -> Floats:
         cells = np.broadcast_to(table, (len(weights), last.n_cells)).reshape([axis.n_cells for axis in design.axes])
         return design.arrange(cells).reshape(estimate.shape)
 
-    square = rows(moment) - 2 * estimate * rows(cross) + estimate**2 * rows(summed)
+    square = rows(moment) - 2 * estimate * rows(cross) + estimate**2 * rows(row_sums)
     error: Floats = np.sqrt(np.maximum(square, 0.0)) / divisor
     return error
 
@@ -304,7 +304,9 @@ def _is_exact(design: FamilyDesign, noise_variance: float) -> bool:
 def _interval(
     estimate: Floats, standard_error: Floats, level: float, n: Floats | np.float64 | None
 ) -> tuple[Floats, Floats]:
-    """Not cut: Wald's; Wilson's where the estimate is a share of `n` records that were counted as they are."""
+    """Return the interval, not cut: Wald's; Wilson's where the estimate is a share of `n` records that were counted as
+    they are.
+    """
     quantile = NormalDist().inv_cdf((1 + level) / 2)
     if n is None:
         half = quantile * standard_error

@@ -33,12 +33,12 @@ _ROUNDING: Final = 9  # decimals of nats a record: equal parents are equal on an
 def row_weight(design: FamilyDesign, parents: tuple[int, ...]) -> float:
     """w_S, records, of some of the family's parents, by their places in it."""
     members = {*parents, len(design.shape) - 1}
-    touched = [contrast_factor(axis) for axis in design.axes if members & set(axis.members)]
-    return (RECORDS if parents else 1.0) / math.prod(touched)
+    factors = [contrast_factor(axis) for axis in design.axes if members & set(axis.members)]
+    return (RECORDS if parents else 1.0) / math.prod(factors)
 
 
 def backed_off(counts: Floats, design: FamilyDesign) -> Floats:
-    """The conditional probabilities of a family.
+    """Return the conditional probabilities of a family.
 
     Args:
         counts: (K_parent_1, .., K_child), estimated counts.
@@ -50,9 +50,9 @@ def backed_off(counts: Floats, design: FamilyDesign) -> Floats:
     n_states = counts.shape[-1]
     rows = np.full(n_states, 1 / n_states)
     for parents in reversed(_fewer_and_fewer(counts)):
-        summed = counts.sum(axis=tuple(set(range(counts.ndim - 1)).difference(parents)), keepdims=True)
+        margin = counts.sum(axis=tuple(set(range(counts.ndim - 1)).difference(parents)), keepdims=True)
         weight = row_weight(design, parents)
-        rows = (summed + weight * rows) / (summed.sum(axis=-1, keepdims=True) + weight)
+        rows = (margin + weight * rows) / (margin.sum(axis=-1, keepdims=True) + weight)
     table = rows.reshape(-1, n_states)
     if design.possible is not None:
         possible = design.possible.reshape(-1, n_states)
@@ -62,7 +62,7 @@ def backed_off(counts: Floats, design: FamilyDesign) -> Floats:
 
 
 def leaned_on(rows: Floats, totals: Floats, design: FamilyDesign) -> Floats:
-    """The rows t that the rows p' of `backed_off` leaned on, from those and from the totals of the counts.
+    """Return the rows t that the rows p' of `backed_off` leaned on, from those and from the totals of the counts.
 
     With N_j p_j + w t_j = (N_j + w) p'_j for each row, and the same for t and the smaller table that it leans on, the sum over
     the rows that lean on one t gives (N_t + w_t + m w) t = sum_j (N_j + w) p'_j + w_t u, m the number of those rows and u what
@@ -78,36 +78,38 @@ def leaned_on(rows: Floats, totals: Floats, design: FamilyDesign) -> Floats:
     """
     chain = _fewer_and_fewer(totals[..., None] * rows)
     totals, weight = totals[..., None], row_weight(design, chain[0])
-    told, lent, steps = (totals + weight) * rows, np.zeros_like(totals), list[tuple[Floats, Floats, float]]()
+    weighted_rows, lent, steps = (totals + weight) * rows, np.zeros_like(totals), list[tuple[Floats, Floats, float]]()
     for larger, smaller in itertools.pairwise(chain):
         (axis,) = set(larger) - set(smaller)
         n_rows, totals = totals.shape[axis], totals.sum(axis=axis, keepdims=True)
         next_weight = row_weight(design, smaller)
-        sums = told.sum(axis=axis, keepdims=True)
+        sums = weighted_rows.sum(axis=axis, keepdims=True)
         divisor = totals + next_weight + weight * n_rows - lent.sum(axis=axis, keepdims=True)
         steps.append((sums, divisor, next_weight))
-        told, lent, weight = (
+        weighted_rows, lent, weight = (
             (totals + next_weight) * sums / divisor,
             (totals + next_weight) * next_weight / divisor,
             next_weight,
         )
-    found = np.full(rows.shape[-1], 1 / rows.shape[-1])
+    base = np.full(rows.shape[-1], 1 / rows.shape[-1])
     for sums, divisor, step_weight in reversed(steps):
-        found = (sums + step_weight * found) / divisor
-    return found
+        base = (sums + step_weight * base) / divisor
+    return base
 
 
 def _fewer_and_fewer(counts: Floats) -> list[tuple[int, ...]]:
-    """All parents, then without the one that tells least, and so on to none; of equals the last goes first."""
+    """Return all parents, then those without the one that tells least, and so on to none; of equals the last goes
+    first.
+    """
     n = max(float(counts.sum()), 1.0)
     child = counts.ndim - 1
 
-    def told(parents: tuple[int, ...]) -> float:
+    def information(parents: tuple[int, ...]) -> float:
         table = counts.sum(axis=tuple(set(range(child)).difference(parents)))
         return round((plogp(table) - plogp(table.sum(axis=-1))) / n, _ROUNDING)
 
     chain = [tuple(range(child))]
-    while left := chain[-1]:
-        fewer = [tuple(p for p in left if p != gone) for gone in reversed(left)]
-        chain.append(max(fewer, key=told))
+    while larger := chain[-1]:
+        fewer = [tuple(p for p in larger if p != parent) for parent in reversed(larger)]
+        chain.append(max(fewer, key=information))
     return chain

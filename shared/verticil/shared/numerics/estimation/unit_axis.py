@@ -45,7 +45,7 @@ class UnitAxis:
 
     @property
     def n_cells(self) -> int:
-        """L."""
+        """Number of cells, L."""
         return math.prod(self.shape)
 
     @property
@@ -68,11 +68,11 @@ class UnitAxis:
         """(D', M): probability of each entry given the category; D' = M categories are left where entries are merged."""
         if self.channel.is_identity:
             return None
-        merged = self.merged
-        if merged is None:
+        entry_codes = self.merged
+        if entry_codes is None:
             return self.channel.probabilities
         return self._once(
-            "forward", lambda: self.channel.probabilities[self._leaders()] @ np.eye(self.n_entries)[merged]
+            "forward", lambda: self.channel.probabilities[self._leaders()] @ np.eye(self.n_entries)[entry_codes]
         )
 
     @property
@@ -80,10 +80,12 @@ class UnitAxis:
         """(M, D'): the inverse of `forward`."""
         if self.channel.is_identity:
             return None
-        merged = self.merged
-        if merged is None:
+        entry_codes = self.merged
+        if entry_codes is None:
             return self.channel.inverse
-        return self._once("restore", lambda: self.channel.inverse[self._leaders()] @ np.eye(self.n_entries)[merged])
+        return self._once(
+            "restore", lambda: self.channel.inverse[self._leaders()] @ np.eye(self.n_entries)[entry_codes]
+        )
 
     @property
     def spread(self) -> Floats | None:
@@ -127,9 +129,9 @@ class UnitAxis:
         """(L,): which cells stand for a combination that can be; None: all."""
         if self.cells is None:
             return None
-        reached = np.zeros(self.n_cells, dtype=np.bool_)
-        reached[self.cells] = True
-        return None if reached.all() else reached
+        is_cell = np.zeros(self.n_cells, dtype=np.bool_)
+        is_cell[self.cells] = True
+        return None if is_cell.all() else is_cell
 
     def products(self, first: Floats, second: Floats) -> Floats:
         """(M, R): second moments of sums of the cells' weights; `first` and `second` are (L, R), see `Channel.products`."""
@@ -152,14 +154,14 @@ class UnitAxis:
         Only where the last member shares the axis; alone, the sum is 1 for every record.
         """
         single = np.eye(self.n_cells)
-        summed = self._summed()
-        return self.products(single, single), self.products(single, summed), self.products(summed, summed)
+        row = self._same_but_last()
+        return self.products(single, single), self.products(single, row), self.products(row, row)
 
     def ratio_gains(self) -> tuple[Floats, Floats, Floats]:
         """(L,) each: the same for noise of variance 1 on every entry."""
         inverse = self.dense_inverse
-        summed = inverse @ self._summed()
-        return (inverse**2).sum(axis=0), (inverse * summed).sum(axis=0), (summed**2).sum(axis=0)
+        row = inverse @ self._same_but_last()
+        return (inverse**2).sum(axis=0), (inverse * row).sum(axis=0), (row**2).sum(axis=0)
 
     def joint_shares(self, shares: Floats) -> Floats:
         """(M, M): mean product of a record's shares of two entries, given their means (M,): shares of the released records.
@@ -183,7 +185,7 @@ class UnitAxis:
         return np.asarray(self.joint_shares(shares) - np.outer(shares, shares), dtype=np.float64)
 
     def without_last(self) -> UnitAxis:
-        """The same entries, and the cells summed over the last member."""
+        """Return the same entries, and the cells summed over the last member."""
         cells = np.arange(self.n_cells, dtype=np.intp) if self.cells is None else self.cells
         return UnitAxis(
             unit=self.unit,
@@ -194,7 +196,7 @@ class UnitAxis:
             merged=self.merged,
         )
 
-    def _summed(self) -> Floats:
+    def _same_but_last(self) -> Floats:
         """(L, L), 0/1: the cells that differ in the last member only."""
         size = self.shape[-1]
         return np.asarray(np.kron(np.eye(self.n_cells // size), np.ones((size, size))), dtype=np.float64)
@@ -212,7 +214,7 @@ class UnitAxis:
 
 
 def contrast_factor(axis: UnitAxis) -> float:
-    """How much of a contrast between categories the randomization leaves, 0 to 1.
+    """Return how much of a contrast between categories the randomization leaves, 0 to 1.
 
     1 over the square root of the variance that the estimate of the cells has, in relation to counts without randomization, for
     true categories that are equally frequent. Of K-ary randomized response it is the eigenvalue on contrasts, 1 - K p.

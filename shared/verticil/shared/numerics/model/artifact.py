@@ -57,7 +57,7 @@ def packed_size(n_records: int, n_states: int, *, codes_per_record: int = 1) -> 
 
 
 def pack(codes: Codes, n_states: int) -> bytes:
-    """The artifact of `codes`.
+    """Return the artifact of `codes`.
 
     Args:
         codes: (n,), uint8 or uint16, each less than `n_states`.
@@ -66,11 +66,11 @@ def pack(codes: Codes, n_states: int) -> bytes:
     Raises:
         ValueError: shape or dtype does not fit, or a code is not less than K.
     """
-    return b"".join(packed([codes], codes.size, n_states))
+    return b"".join(pack_parts([codes], codes.size, n_states))
 
 
-def packed(parts: Iterable[Codes], n_codes: int, n_states: int) -> Iterator[bytes]:
-    """The artifact of codes that come in parts, piece by piece.
+def pack_parts(parts: Iterable[Codes], n_codes: int, n_states: int) -> Iterator[bytes]:
+    """Return the artifact of codes that come in parts, piece by piece.
 
     Args:
         parts: as `pack` has them; of each but the last a multiple of 8 codes.
@@ -100,7 +100,7 @@ def packed(parts: Iterable[Codes], n_codes: int, n_states: int) -> Iterator[byte
 def unpack(
     artifact: bytes | memoryview | NDArray[np.uint8], n_states: int, n_expected: int, *, codes_per_record: int = 1
 ) -> Codes:
-    """The codes in an artifact.
+    """Read the codes in an artifact.
 
     Args:
         artifact: foreign bytes.
@@ -116,22 +116,22 @@ def unpack(
     """
     n_codes, n_done = n_expected * codes_per_record, 0
     codes: Codes = np.empty(n_codes, np.uint8) if bits_per_code(n_states) <= 8 else np.empty(n_codes, np.uint16)
-    for part in unpacked(artifact, n_states, n_expected, codes_per_record=codes_per_record):
+    for part in unpack_parts(artifact, n_states, n_expected, codes_per_record=codes_per_record):
         codes[n_done : n_done + part.size] = part
         n_done += part.size
     return codes
 
 
-def unpacked(
+def unpack_parts(
     artifact: bytes | memoryview | NDArray[np.uint8], n_states: int, n_expected: int, *, codes_per_record: int = 1
 ) -> Iterator[Codes]:
-    """`unpack`, part by part, of whole records; that a code is wrong is said when all parts were given."""
+    """Read as `unpack` does, part by part, of whole records; a wrong code is reported when all parts were given."""
     bits = bits_per_code(n_states)
     n_codes = n_expected * codes_per_record
     raw = artifact if isinstance(artifact, np.ndarray) else np.frombuffer(artifact, dtype=np.uint8)
     records = f"{n_expected} records of {bits if codes_per_record == 1 else f'{codes_per_record} times {bits}'} bits"
-    if raw.size != (expected := packed_size(n_expected, n_states, codes_per_record=codes_per_record)):
-        raise _invalid(f"{raw.size} bytes, expected {expected} for {records}")
+    if raw.size != (n_bytes := packed_size(n_expected, n_states, codes_per_record=codes_per_record)):
+        raise _invalid(f"{raw.size} bytes, expected {n_bytes} for {records}")
     if raw[:HEADER_BYTES].tobytes() != _header(bits, n_codes):
         raise _invalid(f"the header is not that of {records} in format {MAGIC.decode()}")
     body = raw[HEADER_BYTES:]
@@ -178,29 +178,29 @@ def _invalid(problem: str) -> PeerFault:
 def _pack_part(codes: Codes, bits: int) -> NDArray[np.uint8]:
     lane = 8 if bits <= 8 else 16
     n_groups = -(-codes.size // 8)
-    filled = np.zeros(8 * n_groups, dtype=np.dtype(f"<u{lane // 8}"))
-    filled[: codes.size] = codes
-    words = filled.view("<u8").astype(np.uint64, copy=False)
+    buffer = np.zeros(8 * n_groups, dtype=np.dtype(f"<u{lane // 8}"))
+    buffer[: codes.size] = codes
+    words = buffer.view("<u8").astype(np.uint64, copy=False)
     if bits < lane:
         words = _squeeze(words, bits, lane)
     if lane == 16 and bits < lane:
         low, high = words[0::2], words[1::2]
-        joined = np.empty((n_groups, 2), dtype=np.uint64)
-        joined[:, 0] = low | high << np.uint64(4 * bits)
-        joined[:, 1] = high >> np.uint64(64 - 4 * bits)
-        words = joined.reshape(-1)
+        halves = np.empty((n_groups, 2), dtype=np.uint64)
+        halves[:, 0] = low | high << np.uint64(4 * bits)
+        halves[:, 1] = high >> np.uint64(64 - 4 * bits)
+        words = halves.reshape(-1)
     rows = words.astype("<u8", copy=False).view(np.uint8).reshape(n_groups, lane)
     return np.ascontiguousarray(rows[:, :bits]).reshape(-1)
 
 
-def _unpack_part(packed: NDArray[np.uint8], bits: int) -> Codes:
+def _unpack_part(data: NDArray[np.uint8], bits: int) -> Codes:
     lane = 8 if bits <= 8 else 16
-    n_groups = -(-packed.size // bits)
+    n_groups = -(-data.size // bits)
     rows = np.zeros((n_groups, lane), dtype=np.uint8)
-    n_whole = packed.size // bits
-    rows[:n_whole, :bits] = packed[: n_whole * bits].reshape(n_whole, bits)
+    n_whole = data.size // bits
+    rows[:n_whole, :bits] = data[: n_whole * bits].reshape(n_whole, bits)
     if n_whole < n_groups:
-        rest = packed[n_whole * bits :]
+        rest = data[n_whole * bits :]
         rows[-1, : rest.size] = rest
     words = rows.reshape(-1).view("<u8").astype(np.uint64, copy=False)
     if lane == 16 and bits < lane:
@@ -226,15 +226,15 @@ def _squeeze(words: Words, bits: int, lane: int) -> Words:
 
 
 def _spread(words: Words, bits: int, lane: int) -> Words:
-    """Inverse of `_squeeze`."""
-    used, wide = bits * (64 // lane), 64
+    """Undo what `_squeeze` did."""
+    n_used, wide = bits * (64 // lane), 64
     while wide > lane:
-        used, wide = used // 2, wide // 2
-        even = _every_other(used, wide)
-        words = (words & even) | (words << np.uint64(wide - used) & even << np.uint64(wide))
+        n_used, wide = n_used // 2, wide // 2
+        even = _every_other(n_used, wide)
+        words = (words & even) | (words << np.uint64(wide - n_used) & even << np.uint64(wide))
     return words
 
 
 def _every_other(bits: int, lane: int) -> np.uint64:
-    """The low `bits` bits of each even lane."""
+    """Return a mask of the low `bits` bits of each even lane."""
     return np.uint64(sum(((1 << bits) - 1) << start for start in range(0, 64, 2 * lane)))

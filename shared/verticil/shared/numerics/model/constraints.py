@@ -52,8 +52,8 @@ class CustomNetwork:
         kind = np.full(d, 3)
         kind[[self.target]], kind[list(self.sensitive)], kind[list(self.hidden_from)] = 0, 1, 2
         parent, child = kind[:, None], kind[None, :]
-        permitted: NDArray[np.bool_] = (child != 0) & ((parent == 0) | (parent == child) | (child == 3))
-        return permitted
+        mask: NDArray[np.bool_] = (child != 0) & ((parent == 0) | (parent == child) | (child == 3))
+        return mask
 
     def leaks(self, dag: Dag) -> tuple[tuple[int, int], ...]:
         """Pairs (sensitive, hidden from) that d-separation by the target does not keep independent; none in a custom network."""
@@ -65,17 +65,17 @@ class CustomNetwork:
         )
 
     def promise(self, names: Sequence[str]) -> str:
-        """What the network promises and what it does not, for people."""
-        target, hidden = names[self.target], _listed(names[v] for v in self.hidden_from)
+        """Say, for people, what the network promises and what it does not."""
+        target, quasi = names[self.target], _join_names(names[v] for v in self.hidden_from)
         others = set(range(len(names))) - {self.target, *self.sensitive, *self.hidden_from}
         text = (
-            f"In this network {_listed(names[v] for v in self.sensitive)} and {hidden} are independent given '{target}'. "
-            f"Who knows {hidden} but not '{target}' learns no more about the sensitive variables than '{target}' tells; "
+            f"In this network {_join_names(names[v] for v in self.sensitive)} and {quasi} are independent given '{target}'. "
+            f"Who knows {quasi} but not '{target}' learns no more about the sensitive variables than '{target}' tells; "
             f"count '{target}' among the quasi-identifiers."
         )
         if others:
-            known = _listed(names[v] for v in sorted(others))
-            text += f" Who also knows {known} may learn more: nothing is promised about these."
+            more_names = _join_names(names[v] for v in sorted(others))
+            text += f" Who also knows {more_names} may learn more: nothing is promised about these."
         return text
 
 
@@ -105,26 +105,26 @@ class Constraints:
 
     def __post_init__(self) -> None:
         d = len(self.names)
-        allowed, required = np.array(self.allowed, dtype=np.bool_), np.array(self.required, dtype=np.bool_)
-        if allowed.shape != (d, d) or required.shape != (d, d):
-            raise ValueError(f"masks of shapes {allowed.shape} and {required.shape}, expected ({d}, {d})")
-        needed = _closure(required)
-        if allowed.diagonal().any() or needed.diagonal().any() or (required & ~allowed).any():
+        allow, require = np.array(self.allowed, dtype=np.bool_), np.array(self.required, dtype=np.bool_)
+        if allow.shape != (d, d) or require.shape != (d, d):
+            raise ValueError(f"masks of shapes {allow.shape} and {require.shape}, expected ({d}, {d})")
+        ancestors = _closure(require)
+        if allow.diagonal().any() or ancestors.diagonal().any() or (require & ~allow).any():
             raise ValueError("required edges must be allowed and without a cycle; no variable is its own parent")
-        reach = _closure(allowed) | np.eye(d, dtype=np.bool_)
+        reach = _closure(allow) | np.eye(d, dtype=np.bool_)
         # Who is reached by fewer comes first: reaching is a partial order of the groups, and this count respects it.
         earlier = reach.sum(axis=0)
-        groups, grouped = list[tuple[int, ...]](), np.zeros(d, dtype=np.bool_)
+        groups, in_group = list[tuple[int, ...]](), np.zeros(d, dtype=np.bool_)
         for v in range(d):
-            if not grouped[v]:
+            if not in_group[v]:
                 groups.append(tuple(np.flatnonzero(reach[v] & reach[:, v]).tolist()))
-                grouped[list(groups[-1])] = True
+                in_group[list(groups[-1])] = True
         blocks = tuple(sorted(groups, key=lambda group: (int(earlier[group[0]]), group)))
         rank = np.empty(d, dtype=np.int64)
         for number, block in enumerate(blocks):
             rank[list(block)] = number
-        before = needed | (rank[:, None] < rank[None, :])
-        for name, value in (("allowed", allowed), ("required", required), ("before", before)):
+        before = ancestors | (rank[:, None] < rank[None, :])
+        for name, value in (("allowed", allow), ("required", require), ("before", before)):
             value.setflags(write=False)
             object.__setattr__(self, name, value)
         object.__setattr__(self, "blocks", blocks)
@@ -139,23 +139,23 @@ class Constraints:
         return tuple(np.flatnonzero(self.required[:, child]).tolist())
 
     def violations(self, dag: Dag) -> tuple[str, ...]:
-        """What `dag` violates, one sentence each, with names; empty when it meets everything.
+        """Describe what `dag` violates, one sentence each, with names; empty when it meets everything.
 
         A custom network's promise is checked by d-separation on the network itself, whatever mask was searched with.
         """
-        found = [f"the edge {self._edge(p, c)} is not allowed" for p, c in dag.edges() if not self.allowed[p, c]]
-        found += [
+        sentences = [f"the edge {self._edge(p, c)} is not allowed" for p, c in dag.edges() if not self.allowed[p, c]]
+        sentences += [
             f"the required edge {self._edge(p, c)} is not there"
             for p, c in np.argwhere(self.required).tolist()
             if p not in dag.parents[c]
         ]
         if self.custom is not None:
             target = self.names[self.custom.target]
-            found += [
+            sentences += [
                 f"'{self.names[s]}' is not separated from '{self.names[q]}' by the target '{target}'"
                 for s, q in self.custom.leaks(dag)
             ]
-        return tuple(found)
+        return tuple(sentences)
 
     def _edge(self, parent: int, child: int) -> str:
         return _arrow(self.names[parent], self.names[child])
@@ -196,15 +196,15 @@ def declared_constraints(
     custom = declared_custom_network(names, target=target, sensitive=sensitive, hide_from=hide_from, where=where)
     d = len(names)
 
-    def edges(key: str, declared: Sequence[Edge]) -> NDArray[np.bool_]:
+    def edges(key: str, pairs: Sequence[Edge]) -> NDArray[np.bool_]:
         mask = np.zeros((d, d), dtype=np.bool_)
-        for parent, child in declared:
+        for parent, child in pairs:
             if parent == child:
                 raise _invalid(f"{where}.{key}", f"{_arrow(parent, child)} joins a variable to itself")
             mask[tuple(_numbers(index, (parent, child), f"{where}.{key}"))] = True
         return mask
 
-    banned, needed = edges("forbidden", forbidden), edges("required", required)
+    is_forbidden, is_required = edges("forbidden", forbidden), edges("required", required)
     stages = tuple(tuple(_numbers(index, tier, f"{where}.tiers")) for tier in tiers)
     _distinct([name for tier in tiers for name in tier], f"{where}.tiers")
     tier_of = {v: number for number, tier in enumerate(stages) for v in tier}
@@ -212,29 +212,31 @@ def declared_constraints(
     for a, earlier in tier_of.items():
         for b, later in tier_of.items():
             late[b, a] = later > earlier
-    detached = ~custom.mask(d) & ~np.eye(d, dtype=np.bool_) if custom is not None else np.zeros((d, d), dtype=np.bool_)
+    is_outside = (
+        ~custom.mask(d) & ~np.eye(d, dtype=np.bool_) if custom is not None else np.zeros((d, d), dtype=np.bool_)
+    )
 
     conflicts: list[str] = []
-    for p, c in np.argwhere(needed & (banned | late | detached)).tolist():
-        reasons = [f"{where}.forbidden has it"] if banned[p, c] else []
+    for p, c in np.argwhere(is_required & (is_forbidden | late | is_outside)).tolist():
+        reasons = [f"{where}.forbidden has it"] if is_forbidden[p, c] else []
         if late[p, c]:
             reasons.append(
                 f"'{names[p]}' stands in tier {tier_of[p] + 1}, '{names[c]}' in the earlier tier {tier_of[c] + 1}"
             )
-        if detached[p, c] and custom is not None:
+        if is_outside[p, c] and custom is not None:
             roles = {custom.target: "the target"} | dict.fromkeys(custom.sensitive, "sensitive")
             roles |= dict.fromkeys(custom.hidden_from, "hidden from")
             parent, child = (f"'{names[v]}' is {roles.get(v, 'another')}" for v in (p, c))
             reasons.append(f"the custom network forbids it ({parent}, {child})")
         conflicts.append(f"the required edge {_arrow(names[p], names[c])}: {', and '.join(reasons)}")
-    conflicts += _cycle(names, needed)
-    conflicts += _too_large(names, n_states, needed, max_parents, max_family_cells, where)
+    conflicts += _cycle(names, is_required)
+    conflicts += _too_large(names, n_states, is_required, max_parents, max_family_cells, where)
     if conflicts:
         raise _invalid(
             f"{where}.required", f"declarations that contradict each other: {'; '.join(conflicts)}", _WAY_OUT
         )
-    allowed = ~(banned | late | detached | np.eye(d, dtype=np.bool_))
-    return Constraints(names=tuple(names), allowed=allowed, required=needed, tiers=stages, custom=custom)
+    allow = ~(is_forbidden | late | is_outside | np.eye(d, dtype=np.bool_))
+    return Constraints(names=tuple(names), allowed=allow, required=is_required, tiers=stages, custom=custom)
 
 
 def declared_custom_network(
@@ -264,37 +266,37 @@ def declared_custom_network(
             f"{where}.target", f"'{target}' without 'sensitive'", "name the variables to hide, or remove 'target'"
         )
     (t,) = _numbers(index, (target,), f"{where}.target")
-    hidden = (
+    hidden_names = (
         [name for name in index if name != target and name not in sensitive] if hide_from is None else list(hide_from)
     )
-    roles = {"sensitive": list(sensitive), "hide_from": hidden}
-    for key, declared in roles.items():
-        _distinct(declared, f"{where}.{key}")
-        if target in declared:
+    roles = {"sensitive": list(sensitive), "hide_from": hidden_names}
+    for key, members in roles.items():
+        _distinct(members, f"{where}.{key}")
+        if target in members:
             raise _invalid(
                 f"{where}.{key}",
                 f"'{target}' is the target too",
                 "the target is what may tell about the sensitive ones",
             )
-    if both := [name for name in hidden if name in sensitive]:
-        raise _invalid(f"{where}.hide_from", f"{_listed(both)} are sensitive too, expected other variables")
-    if not hidden:
+    if both := [name for name in hidden_names if name in sensitive]:
+        raise _invalid(f"{where}.hide_from", f"{_join_names(both)} are sensitive too, expected other variables")
+    if not hidden_names:
         raise _invalid(f"{where}.hide_from", "there is no variable to hide the sensitive ones from")
-    s, q = (tuple(sorted(_numbers(index, declared, f"{where}.{key}"))) for key, declared in roles.items())
+    s, q = (tuple(sorted(_numbers(index, members, f"{where}.{key}"))) for key, members in roles.items())
     return CustomNetwork(target=t, sensitive=s, hidden_from=q)
 
 
-def _cycle(names: Sequence[str], required: NDArray[np.bool_]) -> list[str]:
-    """The required edges of one cycle, if there is any: every variable left has a required parent that is left."""
+def _cycle(names: Sequence[str], require: NDArray[np.bool_]) -> list[str]:
+    """Return the required edges of one cycle, if there is any: every variable left has a required parent that is left."""
     waiting = np.ones(len(names), dtype=np.bool_)
-    while (free := waiting & ~required[waiting].any(axis=0)).any():
+    while (free := waiting & ~require[waiting].any(axis=0)).any():
         waiting &= ~free
-    left = set(np.flatnonzero(waiting).tolist())
-    if not left:
+    remaining = set(np.flatnonzero(waiting).tolist())
+    if not remaining:
         return []
-    path = [min(left)]
+    path = [min(remaining)]
     while path[-1] not in path[:-1]:
-        path.append(min(p for p in left if required[p, path[-1]]))
+        path.append(min(p for p in remaining if require[p, path[-1]]))
     cycle = path[path.index(path[-1]) :]
     edges = [_arrow(names[p], names[c]) for c, p in itertools.pairwise(cycle)]
     return [f"the required edges {', '.join(reversed(edges))} make a cycle"]
@@ -303,23 +305,23 @@ def _cycle(names: Sequence[str], required: NDArray[np.bool_]) -> list[str]:
 def _too_large(  # noqa: PLR0917  # the limits and their names, once
     names: Sequence[str],
     n_states: Sequence[int],
-    required: NDArray[np.bool_],
+    require: NDArray[np.bool_],
     max_parents: int,
     max_family_cells: int,
     where: str,
 ) -> list[str]:
-    found: list[str] = []
+    problems: list[str] = []
     for child in range(len(names)):
-        parents = np.flatnonzero(required[:, child]).tolist()
+        parents = np.flatnonzero(require[:, child]).tolist()
         if not parents:
             continue
-        family = f"'{names[child]}' with its required parents {_listed(names[p] for p in parents)}"
+        family = f"'{names[child]}' with its required parents {_join_names(names[p] for p in parents)}"
         if len(parents) > max_parents:
-            found.append(f"{family}: {len(parents)} parents, {where}.max_parents is {max_parents}")
+            problems.append(f"{family}: {len(parents)} parents, {where}.max_parents is {max_parents}")
         cells = math.prod(n_states[v] for v in (*parents, child))
         if cells > max_family_cells:
-            found.append(f"{family}: {cells} cells, {where}.max_family_cells is {max_family_cells}")
-    return found
+            problems.append(f"{family}: {cells} cells, {where}.max_family_cells is {max_family_cells}")
+    return problems
 
 
 def _closure(edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -331,19 +333,19 @@ def _closure(edges: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.unpackbits(rows, axis=1, count=d).astype(np.bool_)
 
 
-def _numbers(index: Mapping[str, int], declared: Sequence[str], where: str) -> list[int]:
-    for name in declared:
+def _numbers(index: Mapping[str, int], variables: Sequence[str], where: str) -> list[int]:
+    for name in variables:
         if name not in index:
             raise _invalid(where, f"'{name}' is not a variable of the study")
-    return [index[name] for name in declared]
+    return [index[name] for name in variables]
 
 
-def _distinct(declared: Sequence[str], where: str) -> None:
-    if repeated := sorted({name for name in declared if declared.count(name) > 1}):
-        raise _invalid(where, f"{_listed(repeated)} more than once")
+def _distinct(variables: Sequence[str], where: str) -> None:
+    if duplicates := sorted({name for name in variables if variables.count(name) > 1}):
+        raise _invalid(where, f"{_join_names(duplicates)} more than once")
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
 

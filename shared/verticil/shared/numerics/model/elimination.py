@@ -50,12 +50,13 @@ class ConditionalStep:
     probability: Floats
 
 
-def network_marginals(network: Network, given: Sequence[Factor] = ()) -> list[Floats]:
-    """The share of every category under the network, exact, by variable elimination among each variable's ancestors.
+def network_marginals(network: Network, evidence: Sequence[Factor] = ()) -> list[Floats]:
+    """Compute the share of every category under the network, exactly, by variable elimination among each variable's
+    ancestors.
 
     Args:
         network: the model.
-        given: tables of 0 and 1 that are met by every record; none: all records can be.
+        evidence: tables of 0 and 1 that are met by every record; none: all records can be.
 
     Returns:
         For each variable (K,), float64, in schema order.
@@ -64,16 +65,18 @@ def network_marginals(network: Network, given: Sequence[Factor] = ()) -> list[Fl
         TooWideError: see there.
         ValueError: no record meets what is given.
     """
-    return [_shares(network, (variable,), given) for variable in range(len(network.schema))]
+    return [_shares(network, (variable,), evidence) for variable in range(len(network.schema))]
 
 
-def network_pair(network: Network, first: int, second: int, given: Sequence[Factor] = ()) -> Floats:
-    """The joint shares of two variables under the network, exact: (K_first, K_second); see `network_marginals`."""
-    return _shares(network, (first, second), given)
+def network_pair(network: Network, first: int, second: int, evidence: Sequence[Factor] = ()) -> Floats:
+    """Compute the joint shares of two variables under the network, exactly: (K_first, K_second); see
+    `network_marginals`.
+    """
+    return _shares(network, (first, second), evidence)
 
 
-def summed(factors: Sequence[Factor], n_states: Sequence[int], members: Sequence[int]) -> Floats:
-    """The product of factors, summed over all variables but some and normalised: one axis for each of these, in their order.
+def sum_out(factors: Sequence[Factor], n_states: Sequence[int], members: Sequence[int]) -> Floats:
+    """Multiply factors, sum over all variables but some, and normalise: one axis for each of these, in their order.
 
     Args:
         factors: each a table over some variables, in their order.
@@ -86,16 +89,16 @@ def summed(factors: Sequence[Factor], n_states: Sequence[int], members: Sequence
     """
     clique = tuple(sorted(members))
     table = total(factors, n_states, clique)
-    ordered = table.transpose([clique.index(member) for member in members])
-    if not (mass := ordered.sum()) > 0:
+    product = table.transpose([clique.index(member) for member in members])
+    if not (mass := product.sum()) > 0:
         raise ValueError("the rules have probability 0 under the network")
-    return np.ascontiguousarray(ordered / mass)
+    return np.ascontiguousarray(product / mass)
 
 
 def total(
     factors: Sequence[Factor], n_states: Sequence[int], clique: tuple[int, ...], *, whether: bool = False
 ) -> Floats:
-    """The product of factors, summed over all variables but some.
+    """Multiply factors and sum over all variables but some.
 
     Args:
         factors: each a table over some variables, in their order.
@@ -116,14 +119,14 @@ def total(
 def condition(
     network: Network, evidence: Mapping[int, int], factors: Sequence[Factor] = ()
 ) -> tuple[ConditionalStep, ...]:
-    """The network given the evidence, as tables to draw from in order; see `conditioned`."""
-    return conditioned(network, evidence, factors)[0]
+    """Return the network given the evidence, as tables to draw from in order; see `condition_with_probability`."""
+    return condition_with_probability(network, evidence, factors)[0]
 
 
-def conditioned(
+def condition_with_probability(
     network: Network, evidence: Mapping[int, int], factors: Sequence[Factor] = ()
 ) -> tuple[tuple[ConditionalStep, ...], float]:
-    """The network given the evidence and what is met by every record, and how probable that is.
+    """Return the network given the evidence and what is met by every record, and how probable that is.
 
     Args:
         network: the model.
@@ -140,15 +143,15 @@ def conditioned(
     """
     _check(network, evidence)
     everything = set(range(len(network.schema)))
-    reached = everything if not factors else _ancestors(network, {*evidence, *_union(scope for scope, _ in factors)})
-    tables = [*_factors(network, reached, evidence), *(_at(factor, evidence) for factor in factors)]
-    steps, probability = _eliminate(network.schema.n_states, tables, reached - set(evidence))
+    relevant = everything if not factors else _ancestors(network, {*evidence, *_union(scope for scope, _ in factors)})
+    tables = [*_factors(network, relevant, evidence), *(_at(factor, evidence) for factor in factors)]
+    steps, probability = _eliminate(network.schema.n_states, tables, relevant - set(evidence))
     if not probability > 0:
         what = "the evidence has" if not factors else "the rules have" if not evidence else "evidence and rules have"
         raise ValueError(f"{what} probability 0 under the network")
     steps.reverse()
     for child in network.dag.topological_order():
-        if child not in reached:
+        if child not in relevant:
             ((scope, table),) = _factors(network, [child], evidence)
             rows = table.reshape(-1, network.schema.n_states[child])
             steps.append(ConditionalStep(child=child, parents=scope[:-1], probability=rows))
@@ -156,14 +159,15 @@ def conditioned(
 
 
 def family_shares(network: Network, factors: Sequence[Factor] = ()) -> tuple[dict[int, Floats], float]:
-    """The shares of every family's combinations given what is met by every record, and how probable that is, exact.
+    """Compute the shares of every family's combinations given what is met by every record, and how probable that is,
+    exactly.
 
     One elimination, then back through it: what was multiplied before a variable was summed out, times what the rest makes of the
     sum, is the joint distribution of its clique (Koller & Friedman, section 10.2, of the tree that elimination makes).
 
     Args:
         network: the model.
-        factors: see `conditioned`.
+        factors: see `condition_with_probability`.
 
     Returns:
         Of each variable that is in a factor or above one (of all, without factors): (J, K), sums to 1; and the probability of
@@ -173,47 +177,47 @@ def family_shares(network: Network, factors: Sequence[Factor] = ()) -> tuple[dic
         TooWideError: see there.
     """
     n_states = network.schema.n_states
-    reached = _ancestors(network, _union(scope for scope, _ in factors) or range(len(n_states)))
-    elimination = _Elimination(n_states, [*_factors(network, reached, {}), *factors], reached)
+    relevant = _ancestors(network, _union(scope for scope, _ in factors) or range(len(n_states)))
+    elimination = _Elimination(n_states, [*_factors(network, relevant, {}), *factors], relevant)
     tables: list[Factor] = list(elimination.factors.values())
-    passed: list[tuple[Sequence[int], tuple[int, ...], Floats]] = []
+    steps: list[tuple[Sequence[int], tuple[int, ...], Floats]] = []
     while elimination.left:
         _, clique, inside, joint = elimination.step()
         tables.append(elimination.latest)
-        passed.append((inside, clique, joint))
+        steps.append((inside, clique, joint))
     there = list(elimination.factors)
     probability = math.prod(float(tables[place][1]) for place in there)
     if not probability > 0:
         return {}, 0.0
     shares: dict[int, Floats] = {place: np.ones(()) for place in there}
-    for number, (inside, clique, joint) in zip(range(len(tables) - 1, -1, -1), reversed(passed), strict=False):
-        kept, sums = tables[number]
+    for number, (inside, clique, joint) in zip(range(len(tables) - 1, -1, -1), reversed(steps), strict=False):
+        table, sums = tables[number]
         rest = np.divide(shares[number], sums, out=np.zeros_like(sums), where=sums > 0)
-        whole = joint * _product([(kept, rest)], clique)
+        whole = joint * _product([(table, rest)], clique)
         for place in inside:
             scope = tables[place][0]
             own = whole.sum(axis=tuple(axis for axis, v in enumerate(clique) if v not in scope))
             order = sorted(range(len(scope)), key=lambda axis: scope[axis])
             shares[place] = own.transpose(np.argsort(order))
-    return {v: shares[place].reshape(-1, n_states[v]) for place, v in enumerate(sorted(reached))}, probability
+    return {v: shares[place].reshape(-1, n_states[v]) for place, v in enumerate(sorted(relevant))}, probability
 
 
 def together(network: Network, target: int, evidence: Mapping[int, int], factors: Sequence[Factor] = ()) -> Floats:
-    """How probable each category of a variable is together with the evidence: (K,), exact; see `derivatives`."""
+    """Compute how probable each category of a variable is together with the evidence: (K,), exactly; see `derivatives`."""
     _check(network, evidence)
-    reached = sorted(_ancestors(network, {target, *evidence, *_union(scope for scope, _ in factors)}))
-    tables = [*_factors(network, reached, {}), *factors]
+    relevant = sorted(_ancestors(network, {target, *evidence, *_union(scope for scope, _ in factors)}))
+    tables = [*_factors(network, relevant, {}), *factors]
     return _with_evidence(tables, (target,), evidence, network.schema.n_states)
 
 
 def _with_evidence(
     tables: Sequence[Factor], clique: tuple[int, ...], evidence: Mapping[int, int], n_states: Sequence[int]
 ) -> Floats:
-    """The product of tables where the evidence holds, 0 elsewhere, summed over all variables but some: an axis for each."""
-    fixed = {variable: code for variable, code in evidence.items() if variable not in clique}
-    known = [((v,), np.eye(n_states[v])[code]) for v, code in evidence.items() if v in clique]
+    """Multiply tables where the evidence holds, 0 elsewhere, and sum over all variables but some: an axis for each."""
+    outside = {variable: code for variable, code in evidence.items() if variable not in clique}
+    inside = [((v,), np.eye(n_states[v])[code]) for v, code in evidence.items() if v in clique]
     order = tuple(sorted(clique))
-    table = total([*(_at(factor, fixed) for factor in tables), *known], n_states, order)
+    table = total([*(_at(factor, outside) for factor in tables), *inside], n_states, order)
     whole = np.broadcast_to(table, [n_states[v] for v in order])
     return whole.transpose([order.index(v) for v in clique])
 
@@ -221,7 +225,8 @@ def _with_evidence(
 def derivatives(
     network: Network, target: int, evidence: Mapping[int, int], factors: Sequence[Factor] = ()
 ) -> tuple[Floats, dict[int, Floats]]:
-    """How probable each category of a variable is together with the evidence, and the derivatives of that, exact.
+    """Compute how probable each category of a variable is together with the evidence, and the derivatives of that,
+    exactly.
 
     A probability of a network is linear in each of its parameters (Castillo, Gutiérrez & Hadi 1997): its derivative is the same
     sum without the parameter's own table.
@@ -230,7 +235,7 @@ def derivatives(
         network: the model.
         target: a variable.
         evidence: variable -> code.
-        factors: see `conditioned`.
+        factors: see `condition_with_probability`.
 
     Returns:
         (K,), P(target = k, evidence, factors), 0 where this cannot be; and for each variable that is in any of these or above
@@ -242,10 +247,10 @@ def derivatives(
     """
     _check(network, evidence)
     n_states = network.schema.n_states
-    reached = sorted(_ancestors(network, {target, *evidence, *_union(scope for scope, _ in factors)}))
-    tables = [*_factors(network, reached, {}), *factors]
+    relevant = sorted(_ancestors(network, {target, *evidence, *_union(scope for scope, _ in factors)}))
+    tables = [*_factors(network, relevant, {}), *factors]
     slopes: dict[int, Floats] = {}
-    for place, variable in enumerate(reached):
+    for place, variable in enumerate(relevant):
         family = (*network.dag.parents[variable], variable)
         others = [*tables[:place], *tables[place + 1 :]]
         if (cells := n_states[target] * math.prod(n_states[v] for v in family)) > MAX_CLIQUE_CELLS:
@@ -263,7 +268,7 @@ def derivatives(
 
 
 def configuration_shares(steps: Sequence[ConditionalStep], n_states: Sequence[int]) -> list[Floats]:
-    """How probable each configuration of a step's parents is when records are drawn by these steps, exact.
+    """Compute how probable each configuration of a step's parents is when records are drawn by these steps, exactly.
 
     Args:
         steps: in drawing order.
@@ -298,9 +303,9 @@ def _check(network: Network, evidence: Mapping[int, int]) -> None:
             raise ValueError(f"evidence on variable {variable}, code {code}: out of range")
 
 
-def _shares(network: Network, members: tuple[int, ...], given: Sequence[Factor]) -> Floats:
-    relevant = _ancestors(network, {*members, *_union(scope for scope, _ in given)})
-    return summed([*_factors(network, relevant, {}), *given], network.schema.n_states, members)
+def _shares(network: Network, members: tuple[int, ...], factors: Sequence[Factor]) -> Floats:
+    relevant = _ancestors(network, {*members, *_union(scope for scope, _ in factors)})
+    return sum_out([*_factors(network, relevant, {}), *factors], network.schema.n_states, members)
 
 
 def _ancestors(network: Network, targets: Iterable[int]) -> set[int]:
@@ -308,7 +313,7 @@ def _ancestors(network: Network, targets: Iterable[int]) -> set[int]:
 
 
 def _above(parents: Mapping[int, Sequence[int]], targets: Iterable[int]) -> set[int]:
-    """The targets and everything above them; the rest sums to 1."""
+    """Return the targets and everything above them; the rest sums to 1."""
     relevant = set(targets)
     waiting = list(relevant)
     while waiting:
@@ -329,27 +334,31 @@ def _factors(network: Network, variables: Iterable[int], evidence: Mapping[int, 
 
 
 def _at(factor: Factor, evidence: Mapping[int, int]) -> Factor:
-    """A factor where some variables have the codes of the evidence, which then have no axis."""
+    """Return a factor where some variables have the codes of the evidence; these then have no axis."""
     scope, table = factor
     return tuple(v for v in scope if v not in evidence), table[tuple(evidence.get(v, slice(None)) for v in scope)]
 
 
-def _eliminate(n_states: Sequence[int], factors: list[Factor], left: set[int]) -> tuple[list[ConditionalStep], float]:
-    """Eliminate all of `left`; the steps in order of elimination, and what is left: the probability of the evidence."""
+def _eliminate(
+    n_states: Sequence[int], factors: list[Factor], variables: set[int]
+) -> tuple[list[ConditionalStep], float]:
+    """Eliminate all of `variables`; the steps in order of elimination, and what is left: the probability of the evidence."""
     steps: list[ConditionalStep] = []
-    elimination = _Elimination(n_states, factors, left)
+    elimination = _Elimination(n_states, factors, variables)
     while elimination.left:
-        chosen, clique, _, joint = elimination.step()
-        parents = tuple(v for v in clique if v != chosen)
-        rows = np.moveaxis(joint, clique.index(chosen), -1).reshape(-1, n_states[chosen])
+        child, clique, _, joint = elimination.step()
+        parents = tuple(v for v in clique if v != child)
+        rows = np.moveaxis(joint, clique.index(child), -1).reshape(-1, n_states[child])
         totals = rows.sum(axis=1, keepdims=True)
-        rows = np.where(totals > 0, rows / np.where(totals > 0, totals, 1.0), 1 / n_states[chosen])
-        steps.append(ConditionalStep(child=chosen, parents=parents, probability=rows))
+        rows = np.where(totals > 0, rows / np.where(totals > 0, totals, 1.0), 1 / n_states[child])
+        steps.append(ConditionalStep(child=child, parents=parents, probability=rows))
     return steps, math.prod(float(table) for _, table in elimination.factors.values())
 
 
-def _reduce(n_states: Sequence[int], factors: list[Factor], left: set[int], *, whether: bool = False) -> list[Factor]:
-    elimination = _Elimination(n_states, factors, left)
+def _reduce(
+    n_states: Sequence[int], factors: list[Factor], variables: set[int], *, whether: bool = False
+) -> list[Factor]:
+    elimination = _Elimination(n_states, factors, variables)
     while elimination.left:
         elimination.step(whether=whether)
     return list(elimination.factors.values())
@@ -372,9 +381,9 @@ class _Elimination:
         latest: the factor that the last step made.
     """
 
-    def __init__(self, n_states: Sequence[int], factors: Sequence[Factor], left: Iterable[int]) -> None:
+    def __init__(self, n_states: Sequence[int], factors: Sequence[Factor], variables: Iterable[int]) -> None:
         self.factors = dict(enumerate(factors))
-        self.left = set(left)
+        self.left = set(variables)
         self.latest: Factor
         self._n_states, self._made = n_states, len(factors)
         self._with: dict[int, set[int]] = {v: set() for v in self.left}
@@ -397,29 +406,29 @@ class _Elimination:
         Raises:
             TooWideError: see there.
         """
-        cells, chosen = heapq.heappop(self._waiting)
+        cells, variable = heapq.heappop(self._waiting)
         while (
-            self._cells.get(chosen) != cells
+            self._cells.get(variable) != cells
         ):  # of a variable that is gone, or of before a step that changed its clique
-            cells, chosen = heapq.heappop(self._waiting)
+            cells, variable = heapq.heappop(self._waiting)
         if cells > MAX_CLIQUE_CELLS:
             raise TooWideError(
-                f"eliminating variable {chosen} needs a table of {cells} cells, expected at most {MAX_CLIQUE_CELLS}"
+                f"eliminating variable {variable} needs a table of {cells} cells, expected at most {MAX_CLIQUE_CELLS}"
             )
-        clique, inside = self._clique(chosen), sorted(self._with[chosen])
+        clique, inside = self._clique(variable), sorted(self._with[variable])
         joint = _product([self.factors.pop(number) for number in inside], clique)
-        table = joint.sum(axis=clique.index(chosen))
-        self.latest = tuple(v for v in clique if v != chosen), (table > 0).astype(np.float64) if whether else table
+        table = joint.sum(axis=clique.index(variable))
+        self.latest = tuple(v for v in clique if v != variable), (table > 0).astype(np.float64) if whether else table
         self.factors[self._made] = self.latest
-        self.left.remove(chosen)
-        del self._cells[chosen]
+        self.left.remove(variable)
+        del self._cells[variable]
         for v in self.left.intersection(clique):
             self._with[v].difference_update(inside)
             self._with[v].add(self._made)
             self._cells[v] = self._cost(v)
             heapq.heappush(self._waiting, (self._cells[v], v))
         self._made += 1
-        return chosen, clique, inside, joint
+        return variable, clique, inside, joint
 
     def _clique(self, variable: int) -> tuple[int, ...]:
         return _union(self.factors[number][0] for number in self._with[variable])
@@ -433,11 +442,11 @@ def _union(scopes: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def _product(factors: Sequence[Factor], clique: tuple[int, ...]) -> Floats:
-    """The product of factors as one table with an axis for each variable of the clique."""
+    """Multiply factors to one table with an axis for each variable of the clique."""
     result = np.ones((1,) * len(clique))
     for scope, table in factors:
         order = sorted(range(len(scope)), key=lambda axis: scope[axis])
-        placed = table.transpose(order)
-        sizes = iter(placed.shape)
-        result = result * placed.reshape([next(sizes) if variable in scope else 1 for variable in clique])
+        axes = table.transpose(order)
+        sizes = iter(axes.shape)
+        result = result * axes.reshape([next(sizes) if variable in scope else 1 for variable in clique])
     return result

@@ -42,11 +42,11 @@ class Dag:
         return len(self.parents)
 
     def edges(self) -> tuple[tuple[int, int], ...]:
-        """All edges (parent, child), by child, then parent."""
+        """Return all edges (parent, child), by child, then parent."""
         return tuple((parent, child) for child, family in enumerate(self.parents) for parent in family)
 
     def topological_order(self) -> tuple[int, ...]:
-        """The order in which every variable stands behind its parents; ties by the smaller number."""
+        """Return the order in which every variable stands behind its parents; ties by the smaller number."""
         children: list[list[int]] = [[] for _ in self.parents]
         missing = [len(family) for family in self.parents]
         for parent, child in self.edges():
@@ -65,17 +65,17 @@ class Dag:
             raise ValueError(f"the graph has a cycle through the variables {', '.join(map(str, cycle))}")
         return tuple(order)
 
-    def _cycle(self, placed: set[int]) -> list[int]:
-        start = next(v for v in range(len(self.parents)) if v not in placed)
+    def _cycle(self, before: set[int]) -> list[int]:
+        start = next(v for v in range(len(self.parents)) if v not in before)
         path: list[int] = []
         while start not in path:
             path.append(start)
-            start = next(parent for parent in self.parents[start] if parent not in placed)
+            start = next(parent for parent in self.parents[start] if parent not in before)
         return sorted(path[path.index(start) :])
 
 
-def is_separated(dag: Dag, xs: Collection[int], ys: Collection[int], given: Collection[int] = ()) -> bool:
-    """Whether `given` d-separates `xs` from `ys` in `dag`.
+def is_separated(dag: Dag, xs: Collection[int], ys: Collection[int], condition: Collection[int] = ()) -> bool:
+    """Return whether `condition` d-separates `xs` from `ys` in `dag`.
 
     Then the two are independent given those variables in every distribution that factorizes along the graph. A path is
     blocked when one of its inner variables is given and not a collider, or a collider that neither is given nor has a
@@ -85,7 +85,7 @@ def is_separated(dag: Dag, xs: Collection[int], ys: Collection[int], given: Coll
     Args:
         dag: the graph.
         xs, ys: two sets of variables.
-        given: the set that is conditioned on.
+        condition: the set that is conditioned on.
 
     Raises:
         ValueError: a variable is out of range, or in two of the sets.
@@ -97,31 +97,31 @@ def is_separated(dag: Dag, xs: Collection[int], ys: Collection[int], given: Coll
     (False, True)
     """
     d = dag.n_variables
-    sources, targets, known = set(xs), set(ys), set(given)
-    everything = sources | targets | known
-    if len(everything) != len(sources) + len(targets) + len(known) or not everything <= set(range(d)):
+    sources, targets, conditions = set(xs), set(ys), set(condition)
+    everything = sources | targets | conditions
+    if len(everything) != len(sources) + len(targets) + len(conditions) or not everything <= set(range(d)):
         raise ValueError(f"expected three disjoint sets of variables in 0..{d - 1}")
     children: list[list[int]] = [[] for _ in range(d)]
     for parent, child in dag.edges():
         children[parent].append(child)
-    opened: set[int] = set()  # given, or with a descendant that is: a collider there lets through
-    waiting = list(known)
+    colliders: set[int] = set()  # given, or with a descendant that is: a collider there lets through
+    waiting = list(conditions)
     while waiting:
         variable = waiting.pop()
-        if variable not in opened:
-            opened.add(variable)
+        if variable not in colliders:
+            colliders.add(variable)
             waiting.extend(dag.parents[variable])
-    visited: set[tuple[int, bool]] = set()
+    states: set[tuple[int, bool]] = set()
     paths = [(variable, True) for variable in sources]  # (where, arrived against an arrow)
     while paths:
         variable, upward = state = paths.pop()
-        if state in visited:
+        if state in states:
             continue
-        visited.add(state)
+        states.add(state)
         if variable in targets:
             return False
-        if variable not in known:
+        if variable not in conditions:
             paths.extend((child, False) for child in children[variable])
-        if (variable not in known) if upward else (variable in opened):
+        if (variable not in conditions) if upward else (variable in colliders):
             paths.extend((parent, True) for parent in dag.parents[variable])
     return True

@@ -59,7 +59,7 @@ class Mixture:
         return tuple(table.shape[1] for table in self.probability)
 
     def shares(self, variables: Sequence[int]) -> Floats:
-        """The share of every combination of some variables: (K_first, K_second, ..), in their order.
+        """Compute the share of every combination of some variables: (K_first, K_second, ..), in their order.
 
         Args:
             variables: different ones.
@@ -71,8 +71,8 @@ class Mixture:
             half = int(sizes[1] < sizes[0])
             halves[half].append(place)
             sizes[half] *= self.n_states[variables[place]]
-        left, right = (self._rows([variables[place] for place in half]) for half in halves)
-        table = ((left * self.weights[:, None]).T @ right).reshape(
+        first, right = (self._rows([variables[place] for place in half]) for half in halves)
+        table = ((first * self.weights[:, None]).T @ right).reshape(
             [self.n_states[variables[place]] for half in halves for place in half]
         )
         return np.ascontiguousarray(table.transpose(np.argsort([*halves[0], *halves[1]])))
@@ -91,8 +91,8 @@ class Mixture:
             weights *= self.probability[variable][:, code]
         return weights
 
-    def given(self, evidence: Mapping[int, int]) -> Mixture:
-        """The model given that variables have these codes, which have probability 1 in it.
+    def condition_on(self, evidence: Mapping[int, int]) -> Mixture:
+        """Return the model given that variables have these codes, which have probability 1 in it.
 
         Raises:
             ValueError: the evidence is impossible.
@@ -138,7 +138,7 @@ class WeightedRecords:
             raise ValueError("a record has a code that is none")
 
     def shares(self, variables: Sequence[int]) -> Floats:
-        """See `Mixture.shares`."""
+        """Compute shares as `Mixture.shares` does."""
         shape = [self.n_states[variable] for variable in variables]
         cells = np.ravel_multi_index([self.codes[:, variable].astype(np.intp) for variable in variables], shape)
         counts = np.bincount(cells, weights=self.weights, minlength=math.prod(shape))
@@ -154,8 +154,8 @@ class WeightedRecords:
             fits &= self.codes[:, variable] == code
         return fits
 
-    def given(self, evidence: Mapping[int, int]) -> WeightedRecords:
-        """See `Mixture.given`."""
+    def condition_on(self, evidence: Mapping[int, int]) -> WeightedRecords:
+        """Condition as `Mixture.condition_on` does."""
         fits = self._fits(evidence)
         weights = self.weights[fits]
         if not weights.sum() > 0:

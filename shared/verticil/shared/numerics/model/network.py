@@ -176,6 +176,8 @@ class Network:
         for child, family in enumerate(self.families):
             if family.child != child or family.parents != self.dag.parents[child]:
                 raise ValueError(f"family {child} is of variable {family.child} with parents {family.parents}")
-            expected = (int(np.prod([n_states[p] for p in family.parents], dtype=np.int64)), n_states[child])
-            if family.probability.shape != expected:
-                raise ValueError(f"family of variable {child}: shape {family.probability.shape}, expected {expected}")
+            family_shape = (int(np.prod([n_states[p] for p in family.parents], dtype=np.int64)), n_states[child])
+            if family.probability.shape != family_shape:
+                raise ValueError(
+                    f"family of variable {child}: shape {family.probability.shape}, expected {family_shape}"
+                )

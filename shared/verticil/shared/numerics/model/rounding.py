@@ -48,9 +48,9 @@ def round_rows(probability: NDArray[np.float64]) -> NDArray[np.float64]:
     exact = probability * RESOLUTION
     units = np.floor(exact)
     remainder = exact - units
-    raised = (units == 0) & (probability > 0)  # these take their one unit first, whatever their remainder
-    units[raised] = 1
-    remainder[raised] -= 1
+    is_raised = (units == 0) & (probability > 0)  # these take their one unit first, whatever their remainder
+    units[is_raised] = 1
+    remainder[is_raised] -= 1
     positive = probability > 0
     short = RESOLUTION - units.sum(axis=1)
     # Nearly always a unit at a time is enough: such rows are settled together, the others one by one.
@@ -60,27 +60,27 @@ def round_rows(probability: NDArray[np.float64]) -> NDArray[np.float64]:
     rows = np.flatnonzero(together)
     for start in range(0, len(rows), size):
         piece = rows[start : start + size]
-        units[piece] = _settled(units[piece], remainder[piece], short[piece], positive=positive[piece])
+        units[piece] = _settle_rows(units[piece], remainder[piece], short[piece], positive=positive[piece])
     for row in np.flatnonzero((short != 0) & ~together):
         _settle(units[row], remainder[row], int(short[row]), positive=positive[row])
     return units / RESOLUTION
 
 
-def _settled(
+def _settle_rows(
     units: NDArray[np.float64],
     remainder: NDArray[np.float64],
     short: NDArray[np.float64],
     *,
     positive: NDArray[np.bool_],
 ) -> NDArray[np.float64]:
-    """`_settle` of rows in which no cell has to move by more than one unit."""
+    """Apply `_settle` to rows in which no cell has to move by more than one unit."""
     step = np.sign(short)[:, None]
     open_cells = np.where(step > 0, positive, units > 1)
     order = np.argsort(np.where(open_cells, -step * remainder, np.inf), axis=1, kind="stable")
     best = np.arange(units.shape[1]) < np.abs(short)[:, None]
-    moved = np.zeros(units.shape)
-    np.put_along_axis(moved, order, best.astype(np.float64), axis=1)
-    return units + step * moved
+    moves = np.zeros(units.shape)
+    np.put_along_axis(moves, order, best.astype(np.float64), axis=1)
+    return units + step * moves
 
 
 def _settle(
@@ -92,14 +92,16 @@ def _settle(
         open_cells = np.flatnonzero(positive if step > 0 else units > 1)
         best = open_cells[np.argsort(-step * remainder[open_cells], kind="stable")[: abs(short)]]
         amount = max(1, abs(short) // open_cells.size)  # many units and few cells: several at a time
-        moved = np.full(best.size, float(amount)) if step > 0 else np.minimum(amount, units[best] - 1)
-        units[best] += step * moved
-        remainder[best] -= step * moved
-        short -= step * int(moved.sum())
+        moves = np.full(best.size, float(amount)) if step > 0 else np.minimum(amount, units[best] - 1)
+        units[best] += step * moves
+        remainder[best] -= step * moves
+        short -= step * int(moves.sum())
 
 
 def round_network(network: Network) -> Network:
-    """The network with the probabilities of every family rounded by `round_rows`; estimates and intervals stay as they are."""
+    """Return the network with each family's probabilities rounded by `round_rows`; estimates and intervals stay as they
+    are.
+    """
     families = tuple(
         dataclasses.replace(family, probability=round_rows(family.probability)) for family in network.families
     )
@@ -107,7 +109,7 @@ def round_network(network: Network) -> Network:
 
 
 def round_joint(model: JointModel) -> JointModel:
-    """The joint model with its weights, and the rows of a mixture's tables, rounded by `round_rows`.
+    """Return the joint model with its weights, and the rows of a mixture's tables, rounded by `round_rows`.
 
     Raises:
         ValueError: it has more than 2^17 components or records.

@@ -84,8 +84,8 @@ class Fitted:
         counts = _arranged(table.attributes, noisy, scope)
         ready = _arranged(table.attributes, self.distributions[place], scope) * max(float(counts.sum()), 1.0)
 
-        def fitted(observed: Counts, design: Design, *, prior_count: float = 0.0) -> Floats:
-            del observed, design, prior_count
+        def return_table(table: Counts, design: Design, *, prior_count: float = 0.0) -> Floats:
+            del table, design, prior_count
             return ready
 
         design = as_design([quantize(identity(schema[v].n_states)) for v in scope])
@@ -96,7 +96,7 @@ class Fitted:
             parents,
             prior_count=0.0,
             level=level,
-            estimator=fitted,
+            estimator=return_table,
             noise_variance=table.deviation**2 * table.counts.size / counts.size,
         )
 
