@@ -115,7 +115,7 @@ def figures() -> list[Figure]:
         found.tables.count_ahead((*parents, child) for child, parents in enumerate(dag.parents))
         families = []
         for child, parents in enumerate(dag.parents):
-            observed, design = found.tables.counted((*parents, child))
+            observed, design = found.tables.count_family((*parents, child))
             families.append(family_parameters(observed, design, child, parents, prior_count=0.5, level=0.95))
         made = round_network(Network(schema=rules.schema, dag=dag, families=tuple(families)))
         return sample_codes(made, N_RECORDS, generator=np.random.default_rng(1))

@@ -154,7 +154,7 @@ def distance(columns: Codes, study: Study, found: Found) -> float:
     """Mean total variation distance of the two-way tables of as many synthetic records, parameters as the product has them."""
     families = []
     for child, given in enumerate(found.result.dag.parents):
-        observed, design = found.tables.counted((*given, child))
+        observed, design = found.tables.count_family((*given, child))
         families.append(
             parameters.family_parameters(
                 observed,

@@ -35,7 +35,7 @@ from verticil.evaluate.coding import coding
 from verticil.evaluate.disclosure import guessed_rightly
 from verticil.evaluate.measures import singling_out
 from verticil.evaluate.measures.coded import CodedTable
-from verticil.evaluate.measures.neighbours import UNITS, Points, guesses, linked
+from verticil.evaluate.measures.neighbours import UNITS, Points, find_links, guesses
 from verticil.evaluate.measures.risks import rate, risk
 from verticil.evaluate.reading import table_of
 from verticil.experiments.hittmeir import datasets
@@ -158,7 +158,7 @@ def counts(people: Points, published: Points) -> tuple[int, dict[str, int], dict
         name = people.table.names[guess.column]
         inferred[name] = int(guessed_rightly(guess, people.table, published.table).sum())
         tied[name] = int((guess.counts.sum(axis=1) > 1).sum())
-    return int(linked(people, published, LEFT).sum()), inferred, tied
+    return int(find_links(people, published, LEFT).sum()), inferred, tied
 
 
 def main() -> int:

@@ -39,7 +39,7 @@ from verticil.evaluate.measures.regression import agreement, coefficients
 from verticil.evaluate.measures.univariate import univariate
 from verticil.evaluate.measures.utility import ALL_CLASSIFIERS, utility
 from verticil.evaluate.reading import table_of
-from verticil.evaluate.utility import labelled
+from verticil.evaluate.utility import label_records
 from verticil.experiments.hittmeir import datasets
 
 N, CLOSE = 3_000, 1e-9
@@ -221,7 +221,7 @@ def learned(real: CodedTable, other: CodedTable) -> Iterator[Row]:
         "DT": DecisionTreeClassifier(random_state=1),
         "NN": MLPClassifier(random_state=1, early_stopping=True),
     }
-    training, tested = (labelled(table, len(real.names) - 1) for table in (other, real))
+    training, tested = (label_records(table, len(real.names) - 1) for table in (other, real))
     (found,) = utility(training, [tested], seed=1, classifiers=ALL_CLASSIFIERS)
     why = {"SV": "equal records are one with a weight: the same optimum up to libsvm's tolerance of 1e-3"}
     for name, model in models.items():

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from verticil.evaluate.measures.utility import Labelled, utility
 from verticil.experiments.hittmeir.synthesizer import warm_up
 from verticil.miner.learning.learn import learn
-from verticil.miner.learning.whole_rows import fitted
+from verticil.miner.learning.whole_rows import fit_rows
 from verticil.shared.mechanisms import discrete_gaussian
 from verticil.shared.mechanisms.loss import DiscreteGaussianLoss, delta_at
 from verticil.shared.mechanisms.transition import Transition, identity, quantize, symmetric
@@ -365,7 +365,7 @@ def estimate_with(
     """The joint model of randomized columns, for which the network alone gives records."""
 
     units = units_of(channels)
-    source = fitted(network, columns, units)
+    source = fit_rows(network, columns, units)
 
     def records(n: int, generator: np.random.Generator) -> Columns:
         return list(sample_codes(source, n, generator=generator))

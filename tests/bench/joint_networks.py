@@ -23,7 +23,7 @@ import numpy as np
 from joint import channels_of, drawn, from_network, noised, released, sigma_for, study_of, units_of
 from joint_data import Truth
 
-from verticil.miner.learning.blend import blended
+from verticil.miner.learning.blend import blend_models
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import learn
 from verticil.shared.numerics.joint.count import from_columns
@@ -53,7 +53,7 @@ def cell(name: str, level: str, seed: int) -> tuple[list[tuple[float, float]], f
     else:
         result = learn(columns, study)
     assert result.joint is not None
-    default = blended(result.joint, result.network, tables, seed=study.structure.seed)
+    default = blend_models(result.joint, result.network, tables, seed=study.structure.seed)
     of_network = from_network(result.network, data.n, seed)
     records = [drawn(result.joint.model, data.n, seed), of_network]
     records.append(of_network if default.share == 0 else drawn(default.model, data.n, seed))

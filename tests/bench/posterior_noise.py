@@ -51,9 +51,9 @@ class Tempered(PosteriorScores):
         super().__init__(tables, "bdeu", whole=True)
         self._noise = ModelScores(tables, measured).noise
 
-    def tempered(self, axes: tuple[int, ...]) -> tuple[Floats, float]:
+    def temper_counts(self, axes: tuple[int, ...]) -> tuple[Floats, float]:
         """See the class."""
-        return super().tempered(axes)[0], min(self._noise(axes) ** -2, 1.0)
+        return super().temper_counts(axes)[0], min(self._noise(axes) ** -2, 1.0)
 
 
 def truth(rng: np.random.Generator) -> tuple[list[tuple[int, ...]], Floats]:

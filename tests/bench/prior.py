@@ -111,7 +111,7 @@ def measured(
     tables: list[Table] = []
     likelihood = 0.0
     for child, given in enumerate(dag.parents):
-        tables.append(fit(*found.tables.counted((*given, child))))
+        tables.append(fit(*found.tables.count_family((*given, child))))
         shares = tables[-1][tuple(true[v] for v in (*given, child))]
         likelihood += float(np.log(np.maximum(shares, 1e-12)).mean())
     model = dataclasses.replace(net, parents=dag.parents, tables=tuple(tables))

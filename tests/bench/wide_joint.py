@@ -39,7 +39,7 @@ from joint_data import Data, Truth
 from numpy.typing import NDArray
 
 from verticil.experiments.hittmeir.synthesizer import warm_up
-from verticil.miner.learning.blend import blended
+from verticil.miner.learning.blend import blend_models
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import learn
 from verticil.miner.learning.measured import counted_tables
@@ -186,7 +186,7 @@ def learned(name: str, level: str, options: argparse.Namespace) -> Learned:
         if tables is None:
             units = [study.column_unit(place) for place in range(options.columns)]
             tables = from_columns(columns, units, data.schema.n_states)
-        default = blended(joint, result.network, tables, seed=study.structure.seed)
+        default = blend_models(joint, result.network, tables, seed=study.structure.seed)
     return Learned(
         joint=joint,
         network=result.network,

@@ -149,7 +149,7 @@ def test_counting_on_two_threads_can_be_stopped(small_blocks):
             (3, 4),
             method="kernel",
             threads=2,
-            cancelled=stop_at_the_second_block,
+            check=stop_at_the_second_block,
         )
     assert len(calls) == 2
 
@@ -203,7 +203,7 @@ def test_columns_on_disk_do_not_stay_in_memory(tmp_path, small_blocks):
         n_states,
         method="kernel",
         threads=1,
-        cancelled=lambda: seen.append(resident()) if next(calls) % 50 == 49 else None,
+        check=lambda: seen.append(resident()) if next(calls) % 50 == 49 else None,
     )
     assert len(seen) == 10
     assert max(*seen, resident()) < 300

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from verticil.attack import columns, noise
-from verticil.attack.attack import Attack, drawn
+from verticil.attack.attack import Attack, count_draws
 from verticil.attack.events import best_event
 from verticil.attack.run import DEFAULT_DRAWS, attack_epsilon, attacks
 from verticil.party.protocol import randomization
@@ -122,7 +122,7 @@ def test_what_is_documented_is_what_is_drawn() -> None:
     for key in QUICK:
         attack = EVERY[key]
         assert attack.documented is not None
-        shares = drawn(attack, np.random.default_rng(SEED), 20_000) / 20_000
+        shares = count_draws(attack, np.random.default_rng(SEED), 20_000) / 20_000
         event = best_event(attack.documented, 20_000, delta=0.0, error=0.01)
         assert event is not None
         for row in (event.first, event.second):

@@ -12,7 +12,7 @@ from verticil.miner.learning.search.protocol import (
     Checkpoint,
     SearchProblem,
     SearchResult,
-    opened,
+    open_checkpoint,
     sealed,
     total_weight,
     violations,
@@ -99,5 +99,5 @@ class GivenSearch:
 
     def resume(self, problem: SearchProblem, checkpoint: Checkpoint) -> GivenNetwork:
         """See `Searcher.resume`."""
-        (seed,) = opened(self, problem, checkpoint, "seed")
+        (seed,) = open_checkpoint(self, problem, checkpoint, "seed")
         return GivenNetwork(problem=problem, seed=int(seed))

@@ -91,7 +91,7 @@ def test_the_best_event_has_every_outcome_of_the_largest_loss() -> None:
     expected = [0, 3] if event.first == 1 else [1, 2]
     assert np.flatnonzero(event.outcomes).tolist() == expected
     counts = np.rint(shares * 100).astype(np.int64)
-    assert event.counted(counts) == (80, 20)
+    assert event.count(counts) == (80, 20)
 
 
 def test_the_best_event_depends_on_delta_and_on_the_draws() -> None:
@@ -173,7 +173,7 @@ def fake(name: str = "fake", claim: float = 1.0) -> Attack:
         inputs=("yes", "no"),
         claims=(Cost(epsilon=claim),),
         draw=lambda generator, draws: np.array([generator.multinomial(draws, row) for row in shares]),
-        words=lambda chosen: columns.listed(chosen, ("one", "other")),
+        words=lambda chosen: columns.name_outcomes(chosen, ("one", "other")),
         at_once=300,
     )
 

@@ -100,7 +100,7 @@ def test_counting_can_be_stopped(method):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        all_pair_tables(columns_of((2, 3), 10), (2, 3), method=method, cancelled=stop)
+        all_pair_tables(columns_of((2, 3), 10), (2, 3), method=method, check=stop)
 
 
 def test_one_column_has_no_pairs():

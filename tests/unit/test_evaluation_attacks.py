@@ -9,9 +9,9 @@ import pytest
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from verticil.evaluate.measures import singling_out
-from verticil.evaluate.measures.coded import CodedTable, numbered
+from verticil.evaluate.measures.coded import CodedTable, number_records
 from verticil.evaluate.measures.disclosure import Known, gcap
-from verticil.evaluate.measures.neighbours import Distances, guesses, linked, nearest, points
+from verticil.evaluate.measures.neighbours import Distances, find_links, guesses, nearest, points
 from verticil.evaluate.measures.risks import nearer, rate, risk, separation
 
 
@@ -83,9 +83,9 @@ def test_parts_are_linked_where_one_record_is_nearest_to_both(seed: int) -> None
         any(left[i, j] == left[i].min() and right[i, j] == right[i].min() for j in range(published.n))
         for i in range(asked.n)
     ]
-    assert linked(here, there, [0, 2]).tolist() == expected
+    assert find_links(here, there, [0, 2]).tolist() == expected
     assert 0 < sum(expected) < asked.n
-    assert linked(*points(published, published), [0, 2]).all()
+    assert find_links(*points(published, published), [0, 2]).all()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -124,7 +124,7 @@ def test_an_attacker_with_rules_gives_nothing_to_what_they_forbid() -> None:
 def test_records_are_numbered_by_their_numbers() -> None:
     a = table(3, 400)
     same = np.array([0, 5, 9, 399])
-    mine, theirs = numbered(a, a.rows(same))
+    mine, theirs = number_records(a, a.rows(same))
     assert theirs.tolist() == mine[same].tolist()
     rows = list(
         zip(
@@ -184,17 +184,17 @@ def test_curves_are_those_of_scikit_learn(seed: int) -> None:
     assert found.false.tolist() == pytest.approx(false.tolist())
     assert found.true.tolist() == pytest.approx(true.tolist())
     for share in (0.003, 0.05, 0.2, 1.0):
-        assert found.found(share) == pytest.approx(np.interp(share, false, true))
+        assert found.true_positive_rate(share) == pytest.approx(np.interp(share, false, true))
     assert found.advantage == pytest.approx((true - false).max())
 
 
 def test_what_is_found_of_members_is_the_share_of_false_alarms_where_nothing_tells_them() -> None:
     """Also where all scores tie: a coin decides."""
     nothing = separation(np.zeros(50), np.zeros(70))
-    assert nothing.found(0.01) == pytest.approx(0.01)
+    assert nothing.true_positive_rate(0.01) == pytest.approx(0.01)
     assert nothing.area == 0.5
     perfect = separation(np.zeros(50), np.ones(70))
-    assert perfect.found(0.0) == perfect.area == 1.0
+    assert perfect.true_positive_rate(0.0) == perfect.area == 1.0
 
 
 def test_the_share_of_nearer_records_counts_ties_half() -> None:

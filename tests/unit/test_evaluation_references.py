@@ -73,7 +73,7 @@ def test_pmse_is_that_of_statsmodels_and_its_rank_counts_no_column_that_follows(
     assert found.conditional.deviation == pytest.approx(math.sqrt(20) * 0.6**2 * 0.4 / 1500, rel=1e-12)
     assert found.independent.mean == pytest.approx(10 * 0.24 / 1500, rel=1e-12)
     assert found.ratio(found.independent) == pytest.approx(found.value * 1500 / 2.4)
-    assert found.standardized(Null(mean=0.0, deviation=found.value)) == pytest.approx(1.0)
+    assert found.standardize(Null(mean=0.0, deviation=found.value)) == pytest.approx(1.0)
     assert math.isnan(found.ratio(Null(mean=0.0, deviation=0.0)))
 
 
@@ -116,8 +116,8 @@ def test_a_tree_finds_what_only_two_columns_together_show_and_permutations_say_w
     same, chance = tree_propensity(table(1), table(7), generator=np.random.default_rng(3), permutations=50)
     logistic = logistic_propensity(real, other)
     assert logistic.value < 1e-20  # the margins are the same
-    assert found.standardized(null) > 5
-    assert abs(same.standardized(chance)) < 4
+    assert found.standardize(null) > 5
+    assert abs(same.standardize(chance)) < 4
     assert null.error == pytest.approx(null.deviation / math.sqrt(50))
     assert found.rank == 0
     assert math.isnan(found.independent.mean)

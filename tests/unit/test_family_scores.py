@@ -176,14 +176,14 @@ def test_a_table_that_cannot_be_counted_names_its_family():
     with pytest.raises(
         DataFault, match=r"the family of 'v26' with the parents 'v0', .*: its released table has 134217728"
     ):
-        tables.counted(range(27))
+        tables.count_family(range(27))
 
 
 def test_a_family_is_counted_once_whoever_is_the_child():
     asked: list[int] = []
     units = [ColumnUnit(variables=(v,), domain=None, channel=quantize(identity(2))) for v in range(3)]
     columns = records((2, 2, 2), [1, 2, 3, 4, 5, 6, 7, 8])
-    tables = FamilyTables(columns, units, [2, 2, 2], ["a", "b", "c"], cancelled=lambda: asked.append(1))
+    tables = FamilyTables(columns, units, [2, 2, 2], ["a", "b", "c"], check=lambda: asked.append(1))
     scores = FamilyScores(tables)
     for child, parents in ((0, (1, 2)), (1, (0, 2)), (2, (0, 1)), (2, (0, 1))):
         scores.bic(child, parents)

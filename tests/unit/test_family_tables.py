@@ -67,7 +67,7 @@ def test_every_family_has_the_counts_of_the_reference(max_bytes, ahead):
     if ahead:
         tables.count_ahead(ALL_FAMILIES[::3])
     for axes in ALL_FAMILIES + ALL_FAMILIES[::-1]:
-        observed, of = tables.counted(axes)
+        observed, of = tables.count_family(axes)
         design = family_design(units(), N_STATES, axes)
         np.testing.assert_array_equal(observed, contingency.family_counts(columns, design))
         assert of.units == design.units
@@ -79,25 +79,25 @@ def test_every_family_has_the_counts_of_the_reference(max_bytes, ahead):
 def test_a_family_is_counted_once_in_whatever_order_it_is_asked_for(counts):
     tables = FamilyTables(released(), units(), N_STATES)
     for axes in itertools.permutations((2, 3)):
-        tables.counted(axes)
-    tables.counted((2,))  # summed from the pair
+        tables.count_family(axes)
+    tables.count_family((2,))  # summed from the pair
     assert len(counts) == 1
     tables.count_ahead([(3, 2), (2, 4), (4, 2)])
     assert len(counts) == 3  # a subset's table is not transposed
-    tables.counted((2, 4))
+    tables.count_family((2, 4))
     assert len(counts) == 3
 
 
 def test_the_family_not_asked_for_longest_is_forgotten_first(counts):
     tables = FamilyTables(released(), units(), N_STATES, max_bytes=8 * (12 + 20))
-    tables.counted((0, 2))
-    tables.counted((2, 3))
-    tables.counted((0, 2))
-    tables.counted((3,))  # summed, and (2, 3) goes
+    tables.count_family((0, 2))
+    tables.count_family((2, 3))
+    tables.count_family((0, 2))
+    tables.count_family((3,))  # summed, and (2, 3) goes
     counted = len(counts)
-    tables.counted((0, 2))
+    tables.count_family((0, 2))
     assert len(counts) == counted
-    tables.counted((2, 3))
+    tables.count_family((2, 3))
     assert len(counts) == counted + 1
 
 
@@ -115,11 +115,11 @@ def test_counting_several_families_can_be_stopped():
     columns = [np.zeros(10, np.uint8)] * 2
     for method in ("kernel", "plain"):
         with pytest.raises(KeyboardInterrupt):
-            family_tables(columns, (2, 2), [(0, 1)], method=method, cancelled=stop)
+            family_tables(columns, (2, 2), [(0, 1)], method=method, check=stop)
     tables = FamilyTables(released(), units(), N_STATES)
     for families in ([(2, 3)], [(0, 2)], [(2, 4)]):
         with pytest.raises(KeyboardInterrupt):
-            tables.count_ahead(families, cancelled=stop)
+            tables.count_ahead(families, check=stop)
 
 
 def test_a_family_that_is_too_large_to_remember_is_left_for_later(monkeypatch, counts):
@@ -128,4 +128,4 @@ def test_a_family_that_is_too_large_to_remember_is_left_for_later(monkeypatch, c
     tables.count_ahead([(2, 3), (3,)])
     assert len(counts) == 1
     with pytest.raises(DataFault, match="4 x 5 categories"):
-        tables.counted((2, 3))
+        tables.count_family((2, 3))

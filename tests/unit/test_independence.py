@@ -280,7 +280,7 @@ def test_scores_of_mixed_units():
         truth = plug_in_information(np.histogram2d(x, y, bins=(x.max() + 1, y.max() + 1))[0])
         assert scored.information[a, b] == pytest.approx(truth, abs=0.03 + 0.25 * truth)
     calls = []
-    pair_scores(columns, units, (2, 2, 3, 8), cancelled=lambda: calls.append(1))
+    pair_scores(columns, units, (2, 2, 3, 8), check=lambda: calls.append(1))
     assert len(calls) >= 6
 
 

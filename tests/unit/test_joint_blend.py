@@ -10,7 +10,7 @@ import pytest
 
 from support.noisy_tables import N_STATES, empty, study, truth
 from verticil.miner.learning import blend
-from verticil.miner.learning.blend import blended
+from verticil.miner.learning.blend import blend_models
 from verticil.miner.learning.from_tables import learn_from_tables
 from verticil.miner.learning.learn import LearnResult, learn
 from verticil.miner.learning.publication import published_joint
@@ -88,8 +88,8 @@ def test_a_blend_has_the_tables_between_both_and_the_same_input_gives_the_same()
     for joint in (result.joint, dataclasses.replace(result.joint, drawn=None)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("verticil.miner.learning.blend.share_of_joint", lambda above, below: 0.4)
-            first = blended(joint, result.network, tables, seed=3)
-            again = blended(joint, result.network, tables, seed=3) if joint is result.joint else first
+            first = blend_models(joint, result.network, tables, seed=3)
+            again = blend_models(joint, result.network, tables, seed=3) if joint is result.joint else first
         assert isinstance(first.model, WeightedRecords)
         assert isinstance(again.model, WeightedRecords)
         assert np.array_equal(first.model.codes, again.model.codes)
@@ -182,8 +182,8 @@ def test_of_wide_tables_the_nearer_model_is_taken_alone(b: float, share: float, 
     monkeypatch.setattr(blend, "WORLDS", 1)
     monkeypatch.setattr(blend, "share_of_joint", lambda _above, _below: b)
     tables = from_columns(columns, units, N_STATES)
-    blended_so = blended(found.joint, found.network, tables, seed=1)
+    blended_so = blend_models(found.joint, found.network, tables, seed=1)
     assert (blended_so.share, blended_so.model is found.joint.model) == (b, False)
     monkeypatch.setattr(blend, "too_few_records", lambda _: True)
-    alone = blended(found.joint, found.network, tables, seed=1)
+    alone = blend_models(found.joint, found.network, tables, seed=1)
     assert (alone.share, alone.model is found.joint.model) == (share, True)

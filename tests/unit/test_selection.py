@@ -23,7 +23,7 @@ from verticil.miner.learning.search.protocol import (
     Interruption,
     LearningCancelled,
 )
-from verticil.miner.learning.selection import CANDIDATES, Candidate, Found, chosen, search_columns
+from verticil.miner.learning.selection import CANDIDATES, Candidate, Found, choose_search, search_columns
 from verticil.miner.learning.structure import Search, find_structure
 from verticil.miner.storage.checkpoint import CheckpointFile, resumed
 from verticil.shared.mechanisms.transition import quantize, symmetric
@@ -210,10 +210,10 @@ def test_a_difference_within_its_error_does_not_decide_and_a_strong_link_left_ou
         candidate(order, parameters=70, blocks=(-1.01, -1.21, -1.11)),
         candidate(tree, parameters=40, blocks=(-1.0001, -1.2003, -1.0999)),
     ]
-    assert chosen(candidates, study, units).search == tree
+    assert choose_search(candidates, study, units).search == tree
     candidates[0] = dataclasses.replace(candidates[0], missing=0.7)  # nats of one record, as 15 pairs at .01 are
     candidates[3] = dataclasses.replace(candidates[3], missing=0.7)
-    assert chosen(candidates, study, units).search == order
+    assert choose_search(candidates, study, units).search == order
 
 
 def with_a_function(generator: np.random.Generator, n: int) -> tuple[tuple[int, ...], list[np.ndarray]]:

@@ -12,7 +12,7 @@ from hypothesis import given, strategies
 from support.studies import numbered, study_of
 from verticil.miner.learning import whole_rows
 from verticil.miner.learning.learn import learn
-from verticil.miner.learning.whole_rows import can_be_fitted, fitted, tree_of_cliques
+from verticil.miner.learning.whole_rows import can_be_fitted, fit_rows, tree_of_cliques
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import identity, quantize, symmetric
 from verticil.shared.numerics.estimation.design import ColumnUnit
@@ -101,7 +101,7 @@ def test_what_is_expected_is_a_sum_over_all_records_there_can_be(epsilons) -> No
     tables = random_tables(generator)
     columns = released(drawn(joint(random_tables(generator)), 51, generator), units, generator)
     work = whole_rows._Rows(network_of(tables), columns, units)
-    expected, likelihood = work.expected()
+    expected, likelihood = work.expect()
     slowly, as_slowly = by_enumeration(tables, columns, units)
     assert likelihood == pytest.approx(as_slowly, rel=1e-12)
     for one, other in zip(expected, slowly, strict=True):
@@ -112,11 +112,11 @@ def test_units_may_come_in_any_order_and_blocks_of_records_are_of_no_matter(monk
     generator, units = np.random.default_rng(6), units_of((1.0,) * 5)
     network = network_of(random_tables(generator))
     columns = released(drawn(joint(random_tables(generator)), 300, generator), units, generator)
-    once = fitted(network, columns, units)
+    once = fit_rows(network, columns, units)
     order = [3, 0, 4, 2, 1]
-    again = fitted(network, [columns[i] for i in order], [units[i] for i in order])
+    again = fit_rows(network, [columns[i] for i in order], [units[i] for i in order])
     monkeypatch.setattr(whole_rows, "_BLOCK", 7)
-    other = fitted(network, columns, units)
+    other = fit_rows(network, columns, units)
     for a, b, c in zip(once.families, again.families, other.families, strict=True):
         assert np.array_equal(a.probability, b.probability)
         assert np.allclose(a.probability, c.probability, atol=1e-9)
@@ -131,11 +131,11 @@ def test_the_likelihood_never_ends_lower(strongest: float, monkeypatch: pytest.M
     """
     generator, units = np.random.default_rng(7), units_of((0.3,) * 5)
     columns = released(drawn(joint(random_tables(generator)), 500, generator), units, generator)
-    network = fitted(network_of(random_tables(generator)), columns, units, steps=40)
+    network = fit_rows(network_of(random_tables(generator)), columns, units, steps=40)
     monkeypatch.setattr(whole_rows, "STRONGEST", strongest)
-    began = whole_rows._Rows(network, columns, units).expected()[1]
+    began = whole_rows._Rows(network, columns, units).expect()[1]
     reached, seen = [began], []
-    honest = whole_rows._Rows.expected
+    honest = whole_rows._Rows.expect
 
     def expected(self: whole_rows._Rows) -> tuple[list[np.ndarray], float]:
         found = honest(self)
@@ -144,9 +144,9 @@ def test_the_likelihood_never_ends_lower(strongest: float, monkeypatch: pytest.M
 
     for steps in range(1, 21):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(whole_rows._Rows, "expected", expected)
-            found = fitted(network, columns, units, steps=steps)
-        reached.append(whole_rows._Rows(found, columns, units).expected()[1])
+            patch.setattr(whole_rows._Rows, "expect", expected)
+            found = fit_rows(network, columns, units, steps=steps)
+        reached.append(whole_rows._Rows(found, columns, units).expect()[1])
         assert reached[-1] >= max(seen[-steps:])
     assert min(reached) == began < reached[-1]
     if strongest == 1.0:
@@ -154,8 +154,8 @@ def test_the_likelihood_never_ends_lower(strongest: float, monkeypatch: pytest.M
     if strongest == 1000.0:
         work = whole_rows._Rows(network, columns, units)
         for _ in range(20):
-            work.tables = work.moved(work.tables, work.expected()[0], strongest)
-        assert work.expected()[1] < began
+            work.tables = work.move(work.tables, work.expect()[0], strongest)
+        assert work.expect()[1] < began
 
 
 def test_without_noise_it_is_the_records_and_what_is_impossible_stays_so() -> None:
@@ -167,7 +167,7 @@ def test_without_noise_it_is_the_records_and_what_is_impossible_stays_so() -> No
     tables[1] = np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]])
     kept = (columns[0] != 0) | (columns[1] != 2)
     columns = [column[kept] for column in columns]
-    found = fitted(network_of(tables), columns, units)
+    found = fit_rows(network_of(tables), columns, units)
     counts = np.zeros((2, 3))
     np.add.at(counts, (columns[0], columns[1]), 1)
     assert np.allclose(found.families[1].probability, counts / counts.sum(axis=1, keepdims=True), atol=1e-9)
@@ -182,7 +182,7 @@ def test_a_record_that_is_impossible_adds_nothing_and_breaks_nothing() -> None:
     columns = released(drawn(joint(tables), 200, generator), units, generator)
     columns[0][3], columns[1][3] = 0, 2
     work = whole_rows._Rows(network_of(tables), columns, units)
-    expected, likelihood = work.expected()
+    expected, likelihood = work.expect()
     assert np.isfinite(likelihood)
     assert [round(float(table.sum()), 6) for table in expected] == [199.0] * 5
 
@@ -206,7 +206,7 @@ def of_chain(seed: int) -> tuple[Network, Network, Network, Network]:
     units = units_of((1.0,) * 12, states)
     sent = released([column.astype(np.uint8) for column in columns], units, generator)
     network = learn(sent, study).network
-    return truth, network, fitted(network, sent, units), fitted(network, sent, units, steps=1)
+    return truth, network, fit_rows(network, sent, units), fit_rows(network, sent, units, steps=1)
 
 
 def distance(one: Network, other: Network) -> float:
@@ -240,10 +240,10 @@ def test_what_is_left_alone() -> None:
     )
     sets = ColumnUnit(variables=(3,), domain=None, channel=subset_selection(4, epsilon=1.0, size=2))
     for others in (units_of((None,) * 5), [compound, *units[2:]], [*units[:3], sets, units[4]]):
-        assert fitted(network, columns, others) is network
+        assert fit_rows(network, columns, others) is network
     assert not can_be_fitted(network, whole_rows.MOST_CELLS // 20, units)
     asked = []
-    assert fitted(network, columns, units, check=lambda: asked.append(1)) is not network
+    assert fit_rows(network, columns, units, check=lambda: asked.append(1)) is not network
     assert len(asked) == whole_rows.STEPS
 
 

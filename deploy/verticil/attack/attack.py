@@ -50,9 +50,9 @@ class Attack:
         """How many events are tested at the most."""
         return len(self.claims) * (1 if self.documented is None else 2)
 
-    def draws(self, wanted: int) -> int:
-        """Draws under each input, in each half, in a run of `wanted` draws."""
-        return max(round(wanted * self.weight), 100)
+    def draws(self, n_draws: int) -> int:
+        """Draws under each input, in each half, in a run of `n_draws` draws."""
+        return max(round(n_draws * self.weight), 100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class Measured:
     holds: bool
 
 
-def drawn(
+def count_draws(
     attack: Attack, generator: np.random.Generator, draws: int, progress: Callable[[int], None] = lambda done: None
 ) -> Counts:
     """Counts of fresh draws, (H, M).
@@ -91,16 +91,16 @@ def drawn(
         draws: under each input.
         progress: told how many draws have been made.
     """
-    found: Counts | None = None
-    done = 0
-    while done < draws:
-        here = min(attack.at_once, draws - done)
+    total: Counts | None = None
+    n_done = 0
+    while n_done < draws:
+        here = min(attack.at_once, draws - n_done)
         counts = attack.draw(generator, here)
-        found = counts if found is None else found + counts
-        done += here
-        progress(done)
-    assert found is not None
-    return found
+        total = counts if total is None else total + counts
+        n_done += here
+        progress(n_done)
+    assert total is not None
+    return total
 
 
 def measure(
@@ -110,7 +110,7 @@ def measure(
     error: float,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[Measured]:
-    """What an attack finds of each claim.
+    """Measure what an attack finds of each claim.
 
     Args:
         attack: to be made.
@@ -120,40 +120,40 @@ def measure(
         progress: told how many draws have been made, of twice `draws`.
     """
     before, after = (np.random.default_rng(part) for part in seed.spawn(2))
-    trained = drawn(attack, before, draws, progress) / draws
-    chosen = [
+    training_shares = count_draws(attack, before, draws, progress) / draws
+    claim_events = [
         [
             event
-            for shares in (trained, attack.documented)
+            for shares in (training_shares, attack.documented)
             if shares is not None and (event := best_event(shares, draws, delta=claim.delta, error=error)) is not None
         ]
         for claim in attack.claims
     ]
-    counts = drawn(attack, after, draws, lambda done: progress(draws + done))
+    counts = count_draws(attack, after, draws, lambda done: progress(draws + done))
     return [
         _of_claim(attack, claim, events, counts, draws=draws, error=error)
-        for claim, events in zip(attack.claims, chosen, strict=True)
+        for claim, events in zip(attack.claims, claim_events, strict=True)
     ]
 
 
 def _of_claim(
     attack: Attack, claim: Cost, events: Sequence[Event], counts: Counts, *, draws: int, error: float
 ) -> Measured:
-    at_least, said, happened = 0.0, "none that would tell two inputs apart", (0, 0)
+    at_least, event_words, hits = 0.0, "none that would tell two inputs apart", (0, 0)
     for event in events:
-        seen = event.counted(counts)
-        bound = epsilon_at_least(*seen, draws, delta=claim.delta, error=error)
-        if bound >= at_least:
+        event_counts = event.count(counts)
+        epsilon_bound = epsilon_at_least(*event_counts, draws, delta=claim.delta, error=error)
+        if epsilon_bound >= at_least:
             pair = f"{attack.inputs[event.first]} against {attack.inputs[event.second]}"
-            at_least, said, happened = bound, f"{pair}: {attack.words(event.outcomes)}", seen
+            at_least, event_words, hits = epsilon_bound, f"{pair}: {attack.words(event.outcomes)}", event_counts
     return Measured(
         mechanism=attack.mechanism,
         over=attack.over,
         epsilon=claim.epsilon,
         delta=claim.delta,
         at_least=at_least,
-        event=said,
-        happened=happened,
+        event=event_words,
+        happened=hits,
         draws=draws,
         holds=at_least <= claim.epsilon,
     )

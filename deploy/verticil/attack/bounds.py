@@ -45,7 +45,7 @@ def log_upper_tail(successes: int, draws: int, probability: float) -> float:
 
 
 def lower_bound(successes: int, draws: int, error: float) -> float:
-    """A probability that the true one is below with a probability of `error` at most, whatever it is.
+    """Return a probability that the true one is below with a probability of `error` at most, whatever it is.
 
     Args:
         successes: among `draws` independent draws.
@@ -62,18 +62,18 @@ def lower_bound(successes: int, draws: int, error: float) -> float:
         raise ValueError(f"{successes} of {draws} draws at an error of {error:g}")
     if successes == 0:
         return 0.0
-    wanted = math.log(error * (1 - _SLACK))
+    log_error = math.log(error * (1 - _SLACK))
     low, high = 0.0, successes / draws
     for _ in range(_STEPS):
         middle = (low + high) / 2
         if not low < middle < high:
             break
-        low, high = (middle, high) if log_upper_tail(successes, draws, middle) <= wanted else (low, middle)
+        low, high = (middle, high) if log_upper_tail(successes, draws, middle) <= log_error else (low, middle)
     return low
 
 
 def upper_bound(successes: int, draws: int, error: float) -> float:
-    """A probability that the true one is above with a probability of `error` at most; raises as `lower_bound`.
+    """Return a probability that the true one is above with a probability of `error` at most; raises as `lower_bound`.
 
     >>> round(upper_bound(0, 10, 0.05), 3)
     0.259
@@ -82,7 +82,7 @@ def upper_bound(successes: int, draws: int, error: float) -> float:
 
 
 def epsilon_at_least(first: int, second: int, draws: int, *, delta: float, error: float) -> float:
-    """An epsilon that is above the true one, at this delta, with a probability of `error` at most.
+    """Return an epsilon that is above the true one, at this delta, with a probability of `error` at most.
 
     If a mechanism is (epsilon, delta) private, P(S) <= e^epsilon Q(S) + delta for every event S that was chosen before the
     draws were made; so epsilon >= ln((p - delta) / q) for a lower bound p of P(S) and an upper bound q of Q(S), each

@@ -75,11 +75,11 @@ class Column:
 
     @property
     def n_states(self) -> int:
-        """K."""
+        """K, the number of categories."""
         return len(self.labels)
 
-    def released(self, secret: SiteSecret, ids: Sequence[str], true: NDArray[np.intp]) -> Numbers:
-        """What a site with this secret releases of people.
+    def release(self, secret: SiteSecret, ids: Sequence[str], true: NDArray[np.intp]) -> Numbers:
+        """Release people's values as a site with this secret does.
 
         Args:
             secret: of the site.
@@ -139,7 +139,7 @@ class Released:
 
 
 def attacks() -> Iterator[Attack]:
-    """Every attack on randomized columns."""
+    """Yield every attack on randomized columns."""
     study = read_study(STUDY)
     columns = {_name(column): column for column in columns_of(study)}
     for name, column in columns.items():
@@ -147,13 +147,13 @@ def attacks() -> Iterator[Attack]:
     one, other = columns["symmetric-5"], columns["symmetric-5-again"]
     yield _on_two_people("two-people", one)
     again = dataclasses.replace(one, study=dataclasses.replace(study, id="asked-again"))
-    yield _on_two_releases("asked-twice", one, again, charged=(one.event,))
+    yield _on_two_releases("asked-twice", one, again, events=(one.event,))
     second = dataclasses.replace(other, sources=one.sources)
-    yield _on_two_releases("another-matrix", one, second, charged=(one.event, second.event))
+    yield _on_two_releases("another-matrix", one, second, events=(one.event, second.event))
 
 
 def columns_of(study: Study) -> Iterator[Column]:
-    """The units of the party that have a finite epsilon, in the study's order."""
+    """Yield the units of the party that have a finite epsilon, in the study's order."""
     for item in planned(study, PARTY):
         if item.unit is None or not math.isfinite(cost_of(item.event).epsilon):
             continue
@@ -186,20 +186,20 @@ def _on_column(name: str, column: Column) -> Iterator[Attack]:
     n_states, n_outcomes = column.n_states, len(outcomes.names)
     every = np.arange(n_states)
 
-    def counted(released: Numbers) -> Counts:
-        """Of records in the order of `every`, again and again."""
-        numbers = outcomes.numbered(released).reshape(-1, n_states) + every * n_outcomes
+    def count(codes: Numbers) -> Counts:
+        """Count records that come in the order of `every`, again and again."""
+        numbers = outcomes.numbered(codes).reshape(-1, n_states) + every * n_outcomes
         return np.bincount(numbers.reshape(-1), minlength=n_states * n_outcomes).reshape(n_states, n_outcomes)
 
     def over_people(generator: np.random.Generator, draws: int) -> Counts:
         secret = fresh(generator)
         tags = record_tags(secret.tag_key, (str(number) for number in range(draws)))
         true = np.tile(every, draws)
-        return counted(column.released_of(secret, np.repeat(tags, n_states, axis=0), true))
+        return count(column.released_of(secret, np.repeat(tags, n_states, axis=0), true))
 
     def over_sites(generator: np.random.Generator, draws: int) -> Counts:
         ids = ["1"] * n_states
-        return counted(np.concatenate([column.released(fresh(generator), ids, every) for _ in range(draws)]))
+        return count(np.concatenate([column.release(fresh(generator), ids, every) for _ in range(draws)]))
 
     for over, draw, weight, at_once in (
         ("people", over_people, 1.0, max(_PEOPLE_AT_ONCE // n_states, 1_000)),
@@ -211,7 +211,7 @@ def _on_column(name: str, column: Column) -> Iterator[Attack]:
             inputs=column.labels,
             claims=(cost_of(column.event),),
             draw=draw,
-            words=lambda chosen: "released " + listed(chosen, outcomes.names),
+            words=lambda chosen: "released " + name_outcomes(chosen, outcomes.names),
             documented=outcomes.documented,
             weight=weight,
             at_once=at_once,
@@ -219,7 +219,10 @@ def _on_column(name: str, column: Column) -> Iterator[Attack]:
 
 
 def _on_two_people(name: str, column: Column) -> Attack:
-    """A person's value must not show in what is released of somebody else, whose value is known."""
+    """Return the attack on two people.
+
+    A person's value must not show in what is released of somebody else, whose value is known.
+    """
     n_states = column.n_states
     true = np.append(np.arange(n_states), 0)
     ids = ["1"] * n_states + ["2"]
@@ -228,15 +231,15 @@ def _on_two_people(name: str, column: Column) -> Attack:
         counts = np.zeros((n_states, n_states**2), dtype=np.int64)
         rows = np.arange(n_states)
         for _ in range(draws):
-            released = column.released(fresh(generator), ids, true)[:, 0]
-            counts[rows, released[:-1] * n_states + released[-1]] += 1
+            codes = column.release(fresh(generator), ids, true)[:, 0]
+            counts[rows, codes[:-1] * n_states + codes[-1]] += 1
         return counts
 
     return _of_pairs(name, column, (cost_of(column.event),), draw, "{}, and {} of the other")
 
 
-def _on_two_releases(name: str, one: Column, other: Column, *, charged: Sequence[PrivacyEvent]) -> Attack:
-    """The same value, released under two studies."""
+def _on_two_releases(name: str, one: Column, other: Column, *, events: Sequence[PrivacyEvent]) -> Attack:
+    """Return the attack on the same value, released under two studies."""
     n_states = one.n_states
     every, ids = np.arange(n_states), ["1"] * n_states
 
@@ -244,11 +247,11 @@ def _on_two_releases(name: str, one: Column, other: Column, *, charged: Sequence
         counts = np.zeros((n_states, n_states**2), dtype=np.int64)
         for _ in range(draws):
             secret = fresh(generator)
-            first, second = (column.released(secret, ids, every)[:, 0] for column in (one, other))
+            first, second = (column.release(secret, ids, every)[:, 0] for column in (one, other))
             counts[every, first * n_states + second] += 1
         return counts
 
-    claim = compose(cost_of(event) for event in charged)
+    claim = compose(cost_of(event) for event in events)
     return _of_pairs(name, one, (claim,), draw, "{}, then {}")
 
 
@@ -266,7 +269,7 @@ def _of_pairs(
         inputs=column.labels,
         claims=claims,
         draw=draw,
-        words=lambda chosen: "released " + listed(chosen, pairs),
+        words=lambda chosen: "released " + name_outcomes(chosen, pairs),
         weight=ONE_SITE,
         at_once=500,
     )
@@ -282,24 +285,24 @@ def _outcomes(column: Column) -> Released:
         )
     n_states, size = channel.n_states, channel.size
     sets = list(itertools.combinations(range(n_states), size))
-    numbers = np.array([sum(1 << member for member in chosen) for chosen in sets])
+    numbers = np.array([sum(1 << member for member in subset) for subset in sets])
     order = np.argsort(numbers)
-    within = np.array([[state in chosen for chosen in sets] for state in range(n_states)])
+    within = np.array([[state in subset for subset in sets] for state in range(n_states)])
     inside, outside = math.comb(n_states - 1, size - 1), math.comb(n_states - 1, size)
     return Released(
-        names=tuple("{" + ", ".join(column.labels[member] for member in chosen) + "}" for chosen in sets),
+        names=tuple("{" + ", ".join(column.labels[member] for member in subset) + "}" for subset in sets),
         documented=np.where(within, channel.keep / inside, (1 - channel.keep) / outside),
         numbered=lambda codes: order[np.searchsorted(numbers, (1 << codes).sum(axis=1), sorter=order)].astype(np.int64),
     )
 
 
 def fresh(generator: np.random.Generator) -> SiteSecret:
-    """A new site secret, as ``party init`` makes it, from a generator."""
+    """Draw a new site secret, as ``party init`` makes it, from a generator."""
     return SiteSecret(value=generator.bytes(32))
 
 
-def listed(chosen: NDArray[np.bool_], names: Sequence[str], most: int = 2) -> str:
-    """The first names of a set of outcomes, and how many more there are."""
-    places = np.flatnonzero(chosen)
+def name_outcomes(is_member: NDArray[np.bool_], names: Sequence[str], most: int = 2) -> str:
+    """Name the first outcomes of a set, and say how many more there are."""
+    places = np.flatnonzero(is_member)
     more = f" or {len(places) - most} more" if len(places) > most else ""
     return " or ".join(names[int(place)] for place in places[:most]) + more

@@ -36,13 +36,13 @@ class Event:
     second: int
     outcomes: NDArray[np.bool_]
 
-    def counted(self, counts: Counts) -> tuple[int, int]:
-        """How often it happened under P and under Q; `counts` (H, M)."""
+    def count(self, counts: Counts) -> tuple[int, int]:
+        """Count how often it happened under P and under Q; `counts` (H, M)."""
         return int(counts[self.first][self.outcomes].sum()), int(counts[self.second][self.outcomes].sum())
 
 
 def best_event(shares: Floats, draws: int, *, delta: float, error: float) -> Event | None:
-    """The event for which a lower bound of epsilon is the largest that can be expected.
+    """Return the event for which a lower bound of epsilon is the largest that can be expected.
 
     Args:
         shares: (H, M), of each outcome under each input.

@@ -93,24 +93,24 @@ class Mechanism:
 
 
 def attacks() -> Iterator[Attack]:
-    """Every attack on noise."""
+    """Yield every attack on noise."""
     for mechanism in mechanisms():
         yield from attacks_on(mechanism)
 
 
 def mechanisms() -> Iterator[Mechanism]:
-    """Every kind of noise."""
+    """Yield every kind of noise."""
     study = read_study(STUDY)
     assert study.share is not None
     for name, (epsilon, delta) in SHARES.items():
         rule = dataclasses.replace(study.share, epsilon=epsilon, delta=delta)
         yield _shared(name, dataclasses.replace(study, share=rule))
     for name, (contributors, sigma) in SAMPLED.items():
-        yield _sampled(name, contributors, sigma)
+        yield _sampler_mechanism(name, contributors, sigma)
 
 
 def _shared(name: str, study: Study) -> Mechanism:
-    """Of a study: what its ``share`` asks for."""
+    """Return the noise that a study's ``share`` asks for."""
     (event,) = (item.event for item in planned(study, PARTY) if item.unit is None)
     assert isinstance(event, DiscreteGaussianCounts)
     return Mechanism(
@@ -124,8 +124,8 @@ def _shared(name: str, study: Study) -> Mechanism:
     )
 
 
-def _sampled(name: str, contributors: int, sigma: float) -> Mechanism:
-    """Of the sampler itself: the noise that some contributors add to one table."""
+def _sampler_mechanism(name: str, contributors: int, sigma: float) -> Mechanism:
+    """Return the sampler itself as a mechanism: the noise that some contributors add to one table."""
     event = DiscreteGaussianCounts(
         sigma=sigma * math.sqrt(contributors),
         tables=1,
@@ -158,7 +158,7 @@ def _sampled(name: str, contributors: int, sigma: float) -> Mechanism:
 
 
 def _weights(sigma: float) -> Floats:
-    """Of a discrete Gaussian."""
+    """Return the weights of a discrete Gaussian."""
     numbers = np.arange(-math.ceil(_REACH * sigma), math.ceil(_REACH * sigma) + 1)
     weights: Floats = np.exp(-(numbers**2) / (2 * sigma**2))
     weights /= weights.sum()
@@ -166,7 +166,7 @@ def _weights(sigma: float) -> Floats:
 
 
 def curve_of(event: DiscreteGaussianCounts) -> Callable[[float], float]:
-    """The curve of an event whose losses the accountant knows."""
+    """Return the curve of an event whose losses the accountant knows."""
     return lambda delta: numerically((event,), delta)
 
 
@@ -181,28 +181,30 @@ def _noise_of(study: Study) -> Noise:
             common_sha256=common,
             data_fingerprint=fingerprint,
         )
-        made = share_noise(key, study, PARTY)
-        assert made is not None
-        return made.add
+        own_noise = share_noise(key, study, PARTY)
+        assert own_noise is not None
+        return own_noise.add
 
     return noise
 
 
 def attacks_on(mechanism: Mechanism) -> Iterator[Attack]:
-    """The attacks on one kind of noise."""
+    """Yield the attacks on one kind of noise."""
     n_tables, sigma, noise = mechanism.n_tables, mechanism.sigma, mechanism.noise
     reach = math.ceil(n_tables + _REACH * math.sqrt(2 * n_tables) * sigma)
     width = 2 * reach + 1
-    documented = np.stack([_sums(mechanism.weights, 2 * n_tables, mean, reach) for mean in (n_tables, -n_tables)])
-    distance = float(np.abs(documented[0] - documented[1]).sum()) / 2
+    documented_shares = np.stack(
+        [_sums(mechanism.weights, 2 * n_tables, mean, reach) for mean in (n_tables, -n_tables)]
+    )
+    distance = float(np.abs(documented_shares[0] - documented_shares[1]).sum()) / 2
     points = (Cost(epsilon=mechanism.curve(part * distance), delta=part * distance) for part in PARTS)
     claims = (cost_of(mechanism.event), *points)
     labels = [b"table" + number.to_bytes(4, "big") for number in range(n_tables)]
 
-    def words(chosen: NDArray[np.bool_]) -> str:
-        sums, same = np.flatnonzero(chosen[:width]), int(chosen[width:].sum())
-        said = [f"{len(sums)} sums, {sums[0] - reach} to {sums[-1] - reach}"] if len(sums) else []
-        return " or ".join([*said, *(["equal noise in two tables"] if same else [])])
+    def words(is_member: NDArray[np.bool_]) -> str:
+        sums, same = np.flatnonzero(is_member[:width]), int(is_member[width:].sum())
+        parts = [f"{len(sums)} sums, {sums[0] - reach} to {sums[-1] - reach}"] if len(sums) else []
+        return " or ".join([*parts, *(["equal noise in two tables"] if same else [])])
 
     def over_cells(generator: np.random.Generator, draws: int) -> Counts:
         counts = np.zeros((2, width), dtype=np.int64)
@@ -230,14 +232,14 @@ def attacks_on(mechanism: Mechanism) -> Iterator[Attack]:
                 add = noise(secret, bytes([row + 1]))
                 noisy = np.stack([add(label, table) for label, table in zip(labels, tables[row], strict=True)])
                 total = int(np.rint((noisy[places, 2 * places + 1] - noisy[places, 2 * places]).sum()))
-                same = [n_tables > 1 and bool(np.ptp(noisy[:2] - known[:2], axis=0).max() == 0) for known in tables]
+                same = [n_tables > 1 and bool(np.ptp(noisy[:2] - base[:2], axis=0).max() == 0) for base in tables]
                 kind = same.index(True) + 1 if sum(same) == 1 else 0
                 counts[row, min(max(total, -reach), reach) + reach + kind * width] += 1
         return counts
 
     for over, draw, shares, weight, at_once in (
-        ("cells", over_cells, documented, 1.0, 100_000),
-        ("site secrets", over_sites, np.pad(documented, ((0, 0), (0, 2 * width))), ONE_SITE, 500),
+        ("cells", over_cells, documented_shares, 1.0, 100_000),
+        ("site secrets", over_sites, np.pad(documented_shares, ((0, 0), (0, 2 * width))), ONE_SITE, 500),
     ):
         yield Attack(
             mechanism=mechanism.name,
@@ -258,6 +260,6 @@ def _sums(weights: Floats, times: int, mean: int, reach: int) -> Floats:
     for _ in range(times):
         total = np.convolve(total, weights)
     places = np.clip(np.arange(len(total)) - len(total) // 2 + mean, -reach, reach) + reach
-    found = np.zeros(2 * reach + 1)
-    np.add.at(found, places, total)
-    return found
+    probabilities = np.zeros(2 * reach + 1)
+    np.add.at(probabilities, places, total)
+    return probabilities

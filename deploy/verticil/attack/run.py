@@ -38,21 +38,21 @@ class Found:
 
 
 def attacks(mechanisms: Sequence[str] = ()) -> tuple[Attack, ...]:
-    """Every attack on the named mechanisms, or on all.
+    """Return every attack on the named mechanisms, or on all.
 
     Raises:
         Misuse: USAGE, there is no mechanism of a name.
     """
     every = tuple(itertools.chain(columns.attacks(), noise.attacks()))
-    known = list(dict.fromkeys(attack.mechanism for attack in every))
+    names = list(dict.fromkeys(attack.mechanism for attack in every))
     for name in mechanisms:
-        if name not in known:
-            raise Misuse("USAGE", f"no mechanism '{name}'", hint=f"known are {', '.join(known)}")
+        if name not in names:
+            raise Misuse("USAGE", f"no mechanism '{name}'", hint=f"known are {', '.join(names)}")
     return tuple(attack for attack in every if not mechanisms or attack.mechanism in mechanisms)
 
 
 def attack_epsilon(
-    made: Sequence[Attack],
+    attack_list: Sequence[Attack],
     *,
     draws: int = DEFAULT_DRAWS,
     confidence: float = DEFAULT_CONFIDENCE,
@@ -62,29 +62,31 @@ def attack_epsilon(
     """Make attacks.
 
     Args:
-        made: the attacks.
+        attack_list: the attacks.
         draws: under each input, in each half, where a draw is quick.
         confidence: that no lower bound of the run is above the true epsilon; above 0, below 1.
         seed: at least 0.
         progress: told the attack, and which part of the whole run has been done.
     """
-    tests = sum(attack.tests for attack in made)
+    tests = sum(attack.tests for attack in attack_list)
     error = (1 - confidence) / tests
-    found: list[Measured] = []
-    for number, (attack, own) in enumerate(zip(made, np.random.SeedSequence(seed).spawn(len(made)), strict=True)):
+    results: list[Measured] = []
+    for number, (attack, own) in enumerate(
+        zip(attack_list, np.random.SeedSequence(seed).spawn(len(attack_list)), strict=True)
+    ):
         here = attack.draws(draws)
         what = f"{attack.mechanism}, over {attack.over}"
 
-        def told(done: int, what: str = what, number: int = number, of: int = 2 * here) -> None:
-            progress(what, (number + done / of) / len(made))
+        def report(n_done: int, what: str = what, number: int = number, of: int = 2 * here) -> None:
+            progress(what, (number + n_done / of) / len(attack_list))
 
-        told(0)
-        found += measure(attack, own, here, error, told)
+        report(0)
+        results += measure(attack, own, here, error, report)
     return Found(
         seed=seed,
         draws=draws,
         confidence=confidence,
         tests=tests,
-        claims=tuple(found),
-        broken=tuple(dict.fromkeys(claim.mechanism for claim in found if not claim.holds)),
+        claims=tuple(results),
+        broken=tuple(dict.fromkeys(claim.mechanism for claim in results if not claim.holds)),
     )

@@ -111,14 +111,14 @@ def evaluate_own_command(
 
 def answer(run: Callable[[Progress], Evaluation], *, fail_over: Path | None, out: Path | None, form: Format) -> None:
     """Run an evaluation, write it, print it, and hold it against limits."""
-    from verticil.evaluate.limits import exceeded, limits_of
+    from verticil.evaluate.limits import find_exceeded, limits_of
 
     limits = {} if fail_over is None else limits_of(fail_over)
     console = errors_console()
     with progress(console) as tell:
         found = run(lambda what, part: tell(f"{what}: {part:.0%}" if console.is_terminal else what))
     folder = found.write(out or free_folder("verticil-evaluation"))
-    over = exceeded(found.figures, limits)
+    over = find_exceeded(found.figures, limits)
     document = {**found.to_dict(), "out": str(folder), "exceeded": [item.words for item in over]}
     if emit(document, form=form):
         if over:

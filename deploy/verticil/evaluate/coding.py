@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from verticil.analyst.draft import CODES, ID_NAMES, IDENTIFYING, MANY_VALUES, MISSING, TextColumn, TextTable, numbers_of
 from verticil.evaluate.derived import UNDECLARED, with_derived
-from verticil.evaluate.measures.coded import CodedTable, numbered
+from verticil.evaluate.measures.coded import CodedTable, number_records
 from verticil.party.dataset.encoding import Codebook, number_of
 from verticil.shared.core.arrays import Codes, Floats
 from verticil.shared.core.errors import DataFault
@@ -92,15 +92,17 @@ def coding(
             common with the real one; DATA_EMPTY, no two columns are left that tell anything.
     """
     tables = {"the real table": real, **({} if holdout is None else {"the holdout": holdout}), **synthetic}
-    written: list[str] = []
+    derivation_notes: list[str] = []
     if study is not None:
-        tables, written = with_derived({name: _renamed(table, study) for name, table in tables.items()}, study)
+        tables, derivation_notes = with_derived(
+            {name: _use_study_names(table, study) for name, table in tables.items()}, study
+        )
     names, notes = _common(tables)
-    notes += written
+    notes += derivation_notes
     notes += [f"{name}: {note}" for name, table in tables.items() for note in table.notes]
-    variables = _declared(study, names, notes)
+    variables = _study_variables(study, names, notes)
     order = [*(name for name in variables if name in names), *(name for name in names if name not in variables)]
-    kept: dict[str, _Column] = {}
+    coded_columns: dict[str, _Column] = {}
     for name in order:
         columns = [table.columns[name] for table in tables.values()]
         variable = variables.get(name)
@@ -109,25 +111,27 @@ def coding(
             continue
         if variable is not None:
             properties = {} if study is None or study.knowledge is None else study.knowledge.properties(name)
-            found = _by_study(variable, columns, properties, notes)
+            coded_column = _by_study(variable, columns, properties, notes)
         else:
-            found = _by_real(columns, list(tables), notes)
-        kept[name] = found
-    if len(kept) < 2:
+            coded_column = _by_real(columns, list(tables), notes)
+        coded_columns[name] = coded_column
+    if len(coded_columns) < 2:
         raise DataFault(
-            "DATA_EMPTY", f"{len(kept)} columns are left to compare, expected at least 2", hint="; ".join(notes)
+            "DATA_EMPTY",
+            f"{len(coded_columns)} columns are left to compare, expected at least 2",
+            hint="; ".join(notes),
         )
-    declared = [name for name in kept if name in variables]
-    functions = {} if study is None else _functions(study, declared, kept, notes)
-    coded = [_table(kept, place) for place in range(len(tables))]
+    study_names = [name for name in coded_columns if name in variables]
+    functions = {} if study is None else _functions(study, study_names, coded_columns, notes)
+    coded_tables = [_table(coded_columns, place) for place in range(len(tables))]
     first = len(tables) - len(synthetic)
     return Coding(
-        real=coded[0],
-        holdout=None if holdout is None else coded[1],
-        synthetic=dict(zip(synthetic, coded[first:], strict=True)),
-        labels=tuple(column.labels for column in kept.values()),
-        notes=(*notes, *(() if holdout is None else _overlap(coded[0], coded[1]))),
-        support=None if study is None else _support(study, declared, kept),
+        real=coded_tables[0],
+        holdout=None if holdout is None else coded_tables[1],
+        synthetic=dict(zip(synthetic, coded_tables[first:], strict=True)),
+        labels=tuple(column.labels for column in coded_columns.values()),
+        notes=(*notes, *(() if holdout is None else _overlap(coded_tables[0], coded_tables[1]))),
+        support=None if study is None else _support(study, study_names, coded_columns),
         functions=functions,
     )
 
@@ -148,20 +152,25 @@ def _narrow(codes: NDArray[np.int64], n_states: int) -> Codes:
 # ---- which columns
 
 
-def _declared(study: Study | None, names: Sequence[str], notes: list[str]) -> dict[str, Variable]:
-    """The study's variables, and behind them those that follow from them; without those of too many categories."""
+def _study_variables(study: Study | None, names: Sequence[str], notes: list[str]) -> dict[str, Variable]:
+    """Return the study's variables, then those that follow from them; leave out those of too many categories."""
     if study is None:
         return {}
     functions = () if study.knowledge is None else study.knowledge.functions
-    found = {variable.name: variable for variable in (*study.schema.variables, *(item.variable for item in functions))}
-    for name, variable in found.items():
+    variables = {
+        variable.name: variable for variable in (*study.schema.variables, *(item.variable for item in functions))
+    }
+    for name, variable in variables.items():
         if variable.n_states > MOST_CATEGORIES and name in names:
             notes.append(f"column '{name}': the study has {variable.n_states:,} categories; the real table's are taken")
-    return {name: variable for name, variable in found.items() if variable.n_states <= MOST_CATEGORIES}
+    return {name: variable for name, variable in variables.items() if variable.n_states <= MOST_CATEGORIES}
 
 
-def _renamed(table: TextTable, study: Study) -> TextTable:
-    """A draft calls a column that two parties have by party and name; a party's own table has it by its name."""
+def _use_study_names(table: TextTable, study: Study) -> TextTable:
+    """Give a table's columns the study's names.
+
+    A draft calls a column that two parties have by party and name; a party's own table has it by its name.
+    """
     columns = dict(table.columns)
     for variable in study.schema.variables:
         plain = variable.name.removeprefix(f"{variable.owner} ")
@@ -175,21 +184,21 @@ def _common(tables: Mapping[str, TextTable]) -> tuple[list[str], list[str]]:
     (_, real), *others = tables.items()
     names, notes = list(real.columns), list[str]()
     for name, table in others:
-        if lost := [column for column in names if column not in table.columns]:
-            listed = ", ".join(f"'{column}'" for column in lost)
-            if len(names) - len(lost) < 2:
+        if missing_columns := [column for column in names if column not in table.columns]:
+            column_list = ", ".join(f"'{column}'" for column in missing_columns)
+            if len(names) - len(missing_columns) < 2:
                 hint = f"it has {len(table.columns)} columns; is its first row a header?"
-                near = difflib.get_close_matches(lost[0], table.columns, 1)
+                near = difflib.get_close_matches(missing_columns[0], table.columns, 1)
                 raise DataFault(
                     "DATA_COLUMN_MISSING",
-                    f"{name}: no column {listed} of the real table; fewer than two are in both",
-                    hint=f"'{near[0]}' for '{lost[0]}'?" if near else hint,
+                    f"{name}: no column {column_list} of the real table; fewer than two are in both",
+                    hint=f"'{near[0]}' for '{missing_columns[0]}'?" if near else hint,
                 )
-            notes.append(f"left out, because {name} does not have them: {listed}")
-            names = [column for column in names if column not in lost]
+            notes.append(f"left out, because {name} does not have them: {column_list}")
+            names = [column for column in names if column not in missing_columns]
         if further := [column for column in table.columns if column not in real.columns]:
-            listed = ", ".join(f"'{column}'" for column in further)
-            notes.append(f"left out, because only {name} has them: {listed}")
+            column_list = ", ".join(f"'{column}'" for column in further)
+            notes.append(f"left out, because only {name} has them: {column_list}")
     return names, notes
 
 
@@ -215,30 +224,30 @@ def _is_missing(text: str) -> bool:
 def _by_study(
     variable: Variable, columns: Sequence[TextColumn], properties: Mapping[str, str], notes: list[str]
 ) -> _Column:
-    """As a party codes it; what the study does not declare is a further category."""
+    """Code a column as a party codes it; what the study does not declare is a further category."""
     codes: list[NDArray[np.int64]] = []
     values: list[Floats | None] = []
-    undeclared: dict[str, int] = {}
+    undeclared_counts: dict[str, int] = {}
     for column in columns:
-        written = numbers_of(column.texts)[0] if variable.bins else "plain"
-        codebook = Codebook(variable, properties, written=written, where=f"column '{variable.name}'")
-        found = codebook.encode(column.texts)[0].astype(np.int64)
-        if (lost := int(np.count_nonzero(found[column.index] < 0))) > 0:
-            undeclared[column.party] = lost
-        codes.append(np.where(found < 0, variable.n_states, found)[column.index])
-        values.append(_values(column, written) if variable.bins else None)
-        _check(column, columns[0], found[column.index] < 0, variable.name)
-    if undeclared:
-        listed = ", ".join(f"{count:,} of {name}" for name, count in undeclared.items())
+        number_format = numbers_of(column.texts)[0] if variable.bins else "plain"
+        codebook = Codebook(variable, properties, written=number_format, where=f"column '{variable.name}'")
+        text_codes = codebook.encode(column.texts)[0].astype(np.int64)
+        if (n_undeclared := int(np.count_nonzero(text_codes[column.index] < 0))) > 0:
+            undeclared_counts[column.party] = n_undeclared
+        codes.append(np.where(text_codes < 0, variable.n_states, text_codes)[column.index])
+        values.append(_values(column, number_format) if variable.bins else None)
+        _check(column, columns[0], text_codes[column.index] < 0, variable.name)
+    if undeclared_counts:
+        counts_text = ", ".join(f"{count:,} of {name}" for name, count in undeclared_counts.items())
         notes.append(
-            f"column '{variable.name}': values that the study does not declare: {listed}; they are one category"
+            f"column '{variable.name}': values that the study does not declare: {counts_text}; they are one category"
         )
-    labels = (*variable.labels, *([UNDECLARED] if undeclared else []))
+    labels = (*variable.labels, *([UNDECLARED] if undeclared_counts else []))
     return _Column(labels=labels, codes=codes, values=values)
 
 
 def _check(column: TextColumn, real: TextColumn, unseen: NDArray[np.bool_], name: str) -> None:
-    """A column of which nothing is in the common coding is another column, or coded otherwise."""
+    """Refuse a column without a value in the common coding: it is another column, or coded otherwise."""
     if unseen.all():
         raise DataFault(
             "DATA_CATEGORY_UNSEEN",
@@ -250,20 +259,24 @@ def _check(column: TextColumn, real: TextColumn, unseen: NDArray[np.bool_], name
 
 def _by_real(columns: Sequence[TextColumn], tables: Sequence[str], notes: list[str]) -> _Column:
     real = columns[0]
-    edges, written = _edges(real, [text for text in real.texts if not _is_missing(text)])
-    made = _binned(columns, edges, written) if edges else _categories(columns, notes)
-    for column, codes in zip(columns[1:], made.codes[1:], strict=True):
-        nothing = codes == made.labels.index(_UNSEEN) if _UNSEEN in made.labels else np.zeros(len(codes), dtype=bool)
+    edges, number_format = _edges(real, [text for text in real.texts if not _is_missing(text)])
+    coded_column = _bin_columns(columns, edges, number_format) if edges else _categories(columns, notes)
+    for column, codes in zip(columns[1:], coded_column.codes[1:], strict=True):
+        nothing = (
+            codes == coded_column.labels.index(_UNSEEN)
+            if _UNSEEN in coded_column.labels
+            else np.zeros(len(codes), dtype=bool)
+        )
         _check(column, real, nothing, real.source)
-    return made
+    return coded_column
 
 
 def _edges(real: TextColumn, texts: Sequence[str]) -> tuple[list[float], str]:
     """Edges of bins from the real table, near the quantiles, a value that many have in a bin of its own; none: no numbers."""
-    written, numbers = numbers_of(texts)
+    number_format, numbers = numbers_of(texts)
     numbers = {text: number for text, number in numbers.items() if math.isfinite(number)}
     if len(set(numbers.values())) <= MANY_VALUES or len(texts) - len(numbers) > max(CODES, len(numbers) // 10):
-        return [], written
+        return [], number_format
     counts = dict(zip(real.texts, real.counts, strict=True))
     values = np.repeat(list(numbers.values()), [counts[text] for text in numbers])
     each, times = np.unique(values, return_counts=True)
@@ -273,10 +286,10 @@ def _edges(real: TextColumn, texts: Sequence[str]) -> tuple[list[float], str]:
     cuts = np.quantile(rest, np.arange(1, n_bins) / n_bins, method="higher") if len(rest) else []
     above = spikes + 1 if (values == np.floor(values)).all() else np.nextafter(spikes, np.inf)
     inner = np.unique([*cuts, *spikes, *above])
-    return [float(edge) for edge in inner if values.min() < edge <= values.max()], written
+    return [float(edge) for edge in inner if values.min() < edge <= values.max()], number_format
 
 
-def _binned(columns: Sequence[TextColumn], edges: Sequence[float], written: str) -> _Column:
+def _bin_columns(columns: Sequence[TextColumn], edges: Sequence[float], number_format: str) -> _Column:
     """Bins below, between and above the edges; then missing, texts that are no numbers, and what only others have."""
     codes: list[NDArray[np.int64]] = []
     values: list[Floats | None] = []
@@ -285,46 +298,46 @@ def _binned(columns: Sequence[TextColumn], edges: Sequence[float], written: str)
     labels = [f"{low} to below {high}" for low, high in itertools.pairwise(bounds)]
     labels[0], labels[-1] = f"below {bounds[1]}", f"from {bounds[-2]}"
     for column in columns:
-        way = written if column is columns[0] else numbers_of(column.texts)[0]
-        found = _numbers(column, way)
+        way = number_format if column is columns[0] else numbers_of(column.texts)[0]
+        numbers = _numbers(column, way)
         missing = np.array([_is_missing(text) for text in column.texts])
-        own = np.searchsorted(edges, np.nan_to_num(found), side="right")
-        own = np.where(np.isnan(found), np.where(missing, n_bins, n_bins + 1), own)
+        own = np.searchsorted(edges, np.nan_to_num(numbers), side="right")
+        own = np.where(np.isnan(numbers), np.where(missing, n_bins, n_bins + 1), own)
         codes.append(own[column.index])
-        values.append(found[column.index])
-        if np.isnan(found).all():
+        values.append(numbers[column.index])
+        if np.isnan(numbers).all():
             _check(column, columns[0], np.ones(1, dtype=bool), column.source)
-    used = max(int(own.max()) for own in codes) + 1
-    return _Column(labels=(*labels, *(_MISSING, _NO_NUMBER)[: max(0, used - n_bins)]), codes=codes, values=values)
+    n_codes = max(int(own.max()) for own in codes) + 1
+    return _Column(labels=(*labels, *(_MISSING, _NO_NUMBER)[: max(0, n_codes - n_bins)]), codes=codes, values=values)
 
 
-def _numbers(column: TextColumn, written: str) -> Floats:
+def _numbers(column: TextColumn, number_format: str) -> Floats:
     """(texts,), NaN where a text is no number."""
-    own = (number_of(text, written) for text in column.texts)
+    own = (number_of(text, number_format) for text in column.texts)
     return np.array([math.nan if number is None or math.isinf(number) else number for number in own])
 
 
-def _values(column: TextColumn, written: str) -> Floats:
-    return _numbers(column, written)[column.index]
+def _values(column: TextColumn, number_format: str) -> Floats:
+    return _numbers(column, number_format)[column.index]
 
 
 def _categories(columns: Sequence[TextColumn], notes: list[str]) -> _Column:
-    """The real table's categories, numbers first; then the rest, missing, and what only others have."""
+    """Code by the real table's categories, numbers first; then the rest, missing, and what only others have."""
     real = columns[0]
     counts: dict[str, int] = {}
     for text, count in zip(real.texts, real.counts, strict=True):
         if not _is_missing(text):
             counts[text.strip()] = counts.get(text.strip(), 0) + count
-    kept = sorted(counts, key=lambda text: (-counts[text], text))
-    if len(kept) > MOST_CATEGORIES:
+    categories = sorted(counts, key=lambda text: (-counts[text], text))
+    if len(categories) > MOST_CATEGORIES:
         notes.append(
-            f"column '{real.source}': {len(kept):,} categories; all but the {MOST_CATEGORIES - 1} most frequent are one"
+            f"column '{real.source}': {len(categories):,} categories; all but the {MOST_CATEGORIES - 1} most frequent are one"
         )
-        kept = kept[: MOST_CATEGORIES - 1]
-    kept.sort(key=lambda text: (number if (number := number_of(text)) is not None else math.inf, text))
-    rest = [_REST] * (len(kept) < len(counts))
-    base = [*kept, *rest]
-    place = {text: len(kept) for text in counts} | {text: code for code, text in enumerate(kept)}
+        categories = categories[: MOST_CATEGORIES - 1]
+    categories.sort(key=lambda text: (number if (number := number_of(text)) is not None else math.inf, text))
+    rest = [_REST] * (len(categories) < len(counts))
+    base = [*categories, *rest]
+    place = {text: len(categories) for text in counts} | {text: code for code, text in enumerate(categories)}
     alike = _alike(place)
     missing, unseen = len(base), len(base) + 1
     codes = [
@@ -333,56 +346,63 @@ def _categories(columns: Sequence[TextColumn], notes: list[str]) -> _Column:
         ]
         for column in columns
     ]
-    used = np.unique(np.concatenate([np.unique(own) for own in codes]))
+    codes_in_use = np.unique(np.concatenate([np.unique(own) for own in codes]))
     labels = [*base]
-    if unseen in used and missing not in used:
+    if unseen in codes_in_use and missing not in codes_in_use:
         codes, unseen = [np.where(own == unseen, missing, own) for own in codes], missing
         labels.append(_UNSEEN)
     else:
-        labels += [_MISSING] * (missing in used) + [_UNSEEN] * (unseen in used)
+        labels += [_MISSING] * (missing in codes_in_use) + [_UNSEEN] * (unseen in codes_in_use)
     return _Column(labels=tuple(labels), codes=codes, values=[None] * len(columns))
 
 
 def _alike(place: Mapping[str, int]) -> dict[object, int]:
     """Other spellings that lead to one category: the same number, the same word in other letters, the same truth value."""
-    found: dict[object, set[int]] = {}
+    codes_of: dict[object, set[int]] = {}
     for text, code in place.items():
         for key in _keys(text):
-            found.setdefault(key, set()).add(code)
-    return {key: min(codes) for key, codes in found.items() if len(codes) == 1}
+            codes_of.setdefault(key, set()).add(code)
+    return {key: min(codes) for key, codes in codes_of.items() if len(codes) == 1}
 
 
 def _keys(text: str) -> list[object]:
-    folded = text.casefold()
+    lower_case = text.casefold()
     number = number_of(text)
     number = number if number is not None else number_of(text, "decimal-comma")
-    return [folded, *([] if number is None else [number]), *([_BOOLEANS[folded]] if folded in _BOOLEANS else [])]
+    return [
+        lower_case,
+        *([] if number is None else [number]),
+        *([_BOOLEANS[lower_case]] if lower_case in _BOOLEANS else []),
+    ]
 
 
 def _code(text: str, place: Mapping[str, int], alike: Mapping[object, int], *, missing: int, unseen: int) -> int:
-    stripped = text.strip()
-    if stripped in place:
-        return place[stripped]
+    trimmed_text = text.strip()
+    if trimmed_text in place:
+        return place[trimmed_text]
     if _is_missing(text):
         return missing
-    for key in _keys(stripped):
+    for key in _keys(trimmed_text):
         if key in alike:
             return alike[key]
-    return missing if stripped.casefold() in _WORDS else unseen
+    return missing if trimmed_text.casefold() in _WORDS else unseen
 
 
 # ---- all columns together
 
 
 def _overlap(real: CodedTable, holdout: CodedTable) -> list[str]:
-    """A holdout of other people equals real records as often as a real record equals another one; more is overlap."""
-    mine, theirs = numbered(real, holdout)
+    """Return a note if the holdout overlaps the real table.
+
+    A holdout of other people equals real records as often as a real record equals another one; more is overlap.
+    """
+    mine, theirs = number_records(real, holdout)
     counts = np.bincount(mine, minlength=int(theirs.max()) + 1)
-    equal, expected = float((counts[theirs] > 0).mean()), float((counts[mine] > 1).mean())
-    error = math.sqrt(max(expected * (1 - expected), 1 / real.n) * (1 / real.n + 1 / holdout.n))
-    if equal <= expected + _OVERLAP_ERRORS * error:
+    equal, chance_share = float((counts[theirs] > 0).mean()), float((counts[mine] > 1).mean())
+    error = math.sqrt(max(chance_share * (1 - chance_share), 1 / real.n) * (1 / real.n + 1 / holdout.n))
+    if equal <= chance_share + _OVERLAP_ERRORS * error:
         return []
-    shared = round(holdout.n * (equal - expected) / (1 - expected))
+    shared = round(holdout.n * (equal - chance_share) / (1 - chance_share))
     return [
         f"the holdout overlaps the real table: about {shared:,} of its {holdout.n:,} records are in both, so that members look "
         "less different from others than they are"
@@ -390,12 +410,12 @@ def _overlap(real: CodedTable, holdout: CodedTable) -> list[str]:
 
 
 def _support(study: Study, names: Sequence[str], columns: Mapping[str, _Column]) -> Support | None:
-    """What the rules leave possible over the columns that are there; what is not declared is not forbidden."""
+    """Return what the rules leave possible over the columns at hand; what is not declared is not forbidden."""
     schema = Schema(variables=tuple(variable for variable in study.schema.variables if variable.name in names))
     knowledge = None if study.knowledge is None else narrowed(study.knowledge, study.schema, schema.names)
     if knowledge is None:
         return None
-    made = support(knowledge, schema)
+    full_support = support(knowledge, schema)
     further = [len(columns[variable.name].labels) - variable.n_states for variable in schema.variables]
     wider = tuple(
         dataclasses.replace(variable, labels=columns[variable.name].labels, means=None, representatives=None)
@@ -403,19 +423,22 @@ def _support(study: Study, names: Sequence[str], columns: Mapping[str, _Column])
     )
     factors = tuple(
         (scope, np.pad(table, [(0, further[variable]) for variable in scope], constant_values=1.0))
-        for scope, table in made.factors
+        for scope, table in full_support.factors
     )
-    return Support(Schema(variables=wider), factors, made.names)
+    return Support(Schema(variables=wider), factors, full_support.names)
 
 
 def _functions(
     study: Study, names: Sequence[str], columns: Mapping[str, _Column], notes: list[str]
 ) -> dict[str, Factor]:
-    """Of columns that follow from others, where all of these are there; what is not declared follows from nothing."""
+    """Return the factors of columns that follow from others, where all of these are there.
+
+    What is not declared follows from nothing.
+    """
     if study.knowledge is None:
         return {}
-    variables, place = _declared(study, names, []), {name: at for at, name in enumerate(columns)}
-    found: dict[str, Factor] = {}
+    variables, place = _study_variables(study, names, []), {name: at for at, name in enumerate(columns)}
+    factors: dict[str, Factor] = {}
     for function in study.knowledge.functions:
         scope = (*function.of, function.variable.name)
         if not set(scope) <= set(names):
@@ -428,5 +451,5 @@ def _functions(
             further = [len(columns[name].labels) - variables[name].n_states for name in scope]
             table = np.pad(table, [*((0, 0) for _ in function.of), (0, further[-1])], constant_values=False)
             table = np.pad(table, [*((0, more) for more in further[:-1]), (0, 0)], constant_values=True)
-            found[function.name] = (tuple(place[name] for name in scope), table.astype(np.float64))
-    return found
+            factors[function.name] = (tuple(place[name] for name in scope), table.astype(np.float64))
+    return factors

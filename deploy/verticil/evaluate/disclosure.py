@@ -15,14 +15,14 @@ import numpy as np
 
 from verticil.evaluate.figures import Asked
 from verticil.evaluate.measures import singling_out
-from verticil.evaluate.measures.coded import CodedTable, numbered
-from verticil.evaluate.measures.disclosure import Attribution, Known, attributed, cap, gcap
-from verticil.evaluate.measures.neighbours import Guess, guesses, linked, nearest, points
+from verticil.evaluate.measures.coded import CodedTable, number_records
+from verticil.evaluate.measures.disclosure import Attribution, Known, attribute_counts, cap, gcap
+from verticil.evaluate.measures.neighbours import Guess, find_links, guesses, nearest, points
 from verticil.evaluate.measures.risks import Rate, nearer, rate, risk, separation
 from verticil.evaluate.measures.utility import ALL_CLASSIFIERS, utility
 from verticil.evaluate.metrics import Measured, Metric, Row, Setting
 from verticil.evaluate.rounds import Play, Round
-from verticil.evaluate.utility import labelled
+from verticil.evaluate.utility import label_records
 from verticil.shared.core.arrays import Bools, Floats
 from verticil.shared.numerics.model.elimination import Factor
 
@@ -40,25 +40,25 @@ _LEARNED: Final = 5_000  # published records that they learn from, without --ful
 _Sides = list[tuple[str, CodedTable]]
 
 
-def _sides(given: Round) -> _Sides:
-    """Who is attacked."""
-    return [("members", given.members), *([] if given.others is None else [("others", given.others)])]
+def _sides(this_round: Round) -> _Sides:
+    """Return who is attacked, by name."""
+    return [("members", this_round.members), *([] if this_round.others is None else [("others", this_round.others)])]
 
 
 # ---- what rules say
 
 
 def _factors(setting: Setting, names: Sequence[str]) -> list[Factor]:
-    """Of each rule and function: positions of its columns, and a table with an axis for each, 1 where they go together."""
-    found = list(setting.functions.values())
+    """Return the factor of each rule and function: positions of its columns, and a table, 1 where they go together."""
+    factors = list(setting.functions.values())
     if setting.support is not None:
         place = [names.index(name) for name in setting.support.schema.names]
-        found += [(tuple(place[at] for at in scope), table) for scope, table in setting.support.factors]
-    return found
+        factors += [(tuple(place[at] for at in scope), table) for scope, table in setting.support.factors]
+    return factors
 
 
 def possible_codes(factors: Sequence[Factor], table: CodedTable, column: int) -> Bools | None:
-    """Which categories of one column each record can have by the rules, all its others as they are.
+    """Return which categories of one column each record can have by the rules, all its others as they are.
 
     Args:
         factors: positions of columns, and a table with an axis for each, 1 where they go together.
@@ -68,15 +68,15 @@ def possible_codes(factors: Sequence[Factor], table: CodedTable, column: int) ->
     Returns:
         (n, K), all of a record that breaks a rule whatever the category is; None: no rule is about the column.
     """
-    about = [(scope, met) for scope, met in factors if column in scope]
+    about = [(scope, compatible) for scope, compatible in factors if column in scope]
     if not about:
         return None
-    found = np.ones((table.n, table.n_states[column]), dtype=np.bool_)
-    for scope, met in about:
+    possible_states = np.ones((table.n, table.n_states[column]), dtype=np.bool_)
+    for scope, compatible in about:
         others = tuple(table.codes[other] for other in scope if other != column)
-        found &= np.moveaxis(met, scope.index(column), -1)[others] > 0
-    found[~found.any(axis=1)] = True
-    return found
+        possible_states &= np.moveaxis(compatible, scope.index(column), -1)[others] > 0
+    possible_states[~possible_states.any(axis=1)] = True
+    return possible_states
 
 
 def _open(possible: Bools | None, n: int) -> Bools:
@@ -85,7 +85,7 @@ def _open(possible: Bools | None, n: int) -> Bools:
 
 
 def _most_common(real: CodedTable, table: CodedTable, column: int, possible: Bools | None) -> Bools:
-    """Whether somebody is right who knows the margin and the rules, and has no published record."""
+    """Return whether somebody is right who knows the margin and the rules, and has no published record."""
     margin = np.bincount(real.codes[column], minlength=table.n_states[column]) + 0.5  # what nobody has is possible, too
     scores = np.broadcast_to(margin, (table.n, len(margin))) if possible is None else possible * margin
     return np.asarray(scores.argmax(axis=1) == table.codes[column])
@@ -94,29 +94,34 @@ def _most_common(real: CodedTable, table: CodedTable, column: int, possible: Boo
 # ---- attribution and inference
 
 
-def _attribution(given: Round, play: Play, setting: Setting) -> Measured:
-    sides = _sides(given)
-    published, *asked = points(play.published, *(table for _, table in sides))
-    factors = _factors(setting, given.real.names)
+def _attribution(this_round: Round, play: Play, setting: Setting) -> Measured:
+    sides = _sides(this_round)
+    synthetic, *side_points = points(play.published, *(table for _, table in sides))
+    factors = _factors(setting, this_round.real.names)
     masks = [[possible_codes(factors, table, column) for column in range(len(table.names))] for _, table in sides]
-    found = [list(guesses(side, published, mask)) for side, mask in zip(asked, masks, strict=True)]
+    side_guesses = [list(guesses(side, synthetic, mask)) for side, mask in zip(side_points, masks, strict=True)]
     rows: list[Row] = []
-    for column, name in enumerate(given.real.names):
-        shares, tried, common, closed = [], [], [], []
-        for (_, table), mask, of_columns in zip(sides, masks, found, strict=True):
-            undecided = _open(mask[column], table.n)
-            said = _said(of_columns[column], table, play.published, mask[column])
-            shares.append(float((np.nan_to_num(said.probability) * undecided).mean()))
+    for column, name in enumerate(this_round.real.names):
+        shares, rates, common, determined_shares = [], [], [], []
+        for (_, table), mask, of_columns in zip(sides, masks, side_guesses, strict=True):
+            is_open = _open(mask[column], table.n)
+            attribution = _attribute(of_columns[column], table, play.published, mask[column])
+            shares.append(float((np.nan_to_num(attribution.probability) * is_open).mean()))
             right = guessed_rightly(of_columns[column], table, play.published)
-            tried.append(rate(int(np.count_nonzero(right & undecided)), int(np.count_nonzero(undecided))))
-            common.append(float((_most_common(given.real, table, column, mask[column]) & undecided).mean()))
-            closed.append(1 - float(undecided.mean()))
-        row: Row = {"column": name, "determined": closed[0], "most_common": common[0], "attributed": shares[0]}
-        if given.others is not None:
+            rates.append(rate(int(np.count_nonzero(right & is_open)), int(np.count_nonzero(is_open))))
+            common.append(float((_most_common(this_round.real, table, column, mask[column]) & is_open).mean()))
+            determined_shares.append(1 - float(is_open.mean()))
+        row: Row = {
+            "column": name,
+            "determined": determined_shares[0],
+            "most_common": common[0],
+            "attributed": shares[0],
+        }
+        if this_round.others is not None:
             row |= {"attributed_of_others": shares[1], "advantage": shares[0] - shares[1]}
-        rows.append(row | _beside("inferred", tried))
+        rows.append(row | _beside("inferred", rates))
     values: dict[str, float] = {}
-    if given.others is not None:
+    if this_round.others is not None:
         values = {
             "attribution": _worst([row["advantage"] for row in rows]),
             "attribution_mean": float(np.mean([float(row["advantage"]) for row in rows])),
@@ -128,66 +133,66 @@ def _attribution(given: Round, play: Play, setting: Setting) -> Measured:
     return Measured(values={**values, "most_common": float(most_common)}, rows=rows)
 
 
-def _said(guess: Guess, table: CodedTable, published: CodedTable, possible: Bools | None) -> Attribution:
-    margin = np.bincount(published.codes[guess.column], minlength=table.n_states[guess.column])
+def _attribute(guess: Guess, table: CodedTable, synthetic: CodedTable, possible: Bools | None) -> Attribution:
+    margin = np.bincount(synthetic.codes[guess.column], minlength=table.n_states[guess.column])
     unknown = np.zeros(table.n, dtype=np.int64)
-    return attributed(guess.counts, table.codes[guess.column], distance=unknown, possible=possible, margin=margin)
+    return attribute_counts(guess.counts, table.codes[guess.column], distance=unknown, possible=possible, margin=margin)
 
 
-def guessed_rightly(guess: Guess, table: CodedTable, published: CodedTable) -> Bools:
-    """Whether the value of the first of the nearest records is the true one; of a number, near it."""
+def guessed_rightly(guess: Guess, table: CodedTable, synthetic: CodedTable) -> Bools:
+    """Return whether the value of the first of the nearest records is the true one; of a number, near it."""
     first, column = np.maximum(guess.first, 0), guess.column
-    right = published.codes[column][first] == table.codes[column]
-    mine, theirs = table.values[column], published.values[column]
+    right = synthetic.codes[column][first] == table.codes[column]
+    mine, theirs = table.values[column], synthetic.values[column]
     if mine is not None and theirs is not None:
-        said = theirs[first]
-        near = np.abs(said - mine) <= TOLERANCE * np.abs(said)
-        right = np.where(np.isnan(said) | np.isnan(mine), right & np.isnan(said) & np.isnan(mine), near)
+        guess_values = theirs[first]
+        near = np.abs(guess_values - mine) <= TOLERANCE * np.abs(guess_values)
+        right = np.where(np.isnan(guess_values) | np.isnan(mine), right & np.isnan(guess_values) & np.isnan(mine), near)
     return np.asarray(right & (guess.first >= 0))
 
 
 def _of_target(
-    side: str, table: CodedTable, published: CodedTable, target: int, possible: Bools | None
+    side: str, table: CodedTable, synthetic: CodedTable, target: int, possible: Bools | None
 ) -> dict[str, float]:
     """GCAP and CAP of the column that is asked for, with its codes as they are; who is determined by rules is left out."""
-    left = np.flatnonzero(_open(possible, table.n))
-    attacked, offered = (
-        _known(table.rows(left), target, None if possible is None else possible[left]),
-        _known(published, target),
+    open_records = np.flatnonzero(_open(possible, table.n))
+    original_keys, synthetic_keys = (
+        _hide_target(table.rows(open_records), target, None if possible is None else possible[open_records]),
+        _hide_target(synthetic, target),
     )
-    of_all, exact = gcap(attacked, offered), cap(attacked, offered)
+    of_all, exact = gcap(original_keys, synthetic_keys), cap(original_keys, synthetic_keys)
     end = "" if side == "members" else "_of_others"
     return {f"gcap{end}": of_all.mean, f"cap{end}": exact.mean, f"matched{end}": exact.matched}
 
 
-def _known(table: CodedTable, target: int, possible: Bools | None = None) -> Known:
+def _hide_target(table: CodedTable, target: int, possible: Bools | None = None) -> Known:
     keys = tuple(column for place, column in enumerate(table.codes) if place != target)
     return Known(keys=keys, sensitive=table.codes[target], possible=possible)
 
 
-def _learned(given: Round, play: Play, setting: Setting) -> Measured:
+def _learn_target(this_round: Round, play: Play, setting: Setting) -> Measured:
     """Classifiers that learned from the table, tested on members and on others whose value rules do not determine."""
     most = None if setting.full else _LEARNED
-    training = labelled(play.table.rows(np.arange(play.table.n)[:most]), setting.target)
-    factors = _factors(setting, given.real.names)
+    training = label_records(play.table.rows(np.arange(play.table.n)[:most]), setting.target)
+    factors = _factors(setting, this_round.real.names)
     sides = [
         (side, table.rows(np.flatnonzero(_open(possible_codes(factors, table, setting.target), table.n))))
-        for side, table in _sides(given)
+        for side, table in _sides(this_round)
     ]
     if any(not table.n for _, table in sides):
         return Measured(values={})
-    found = utility(
+    scores = utility(
         training,
-        [labelled(table, setting.target) for _, table in sides],
-        seed=given.seed,
+        [label_records(table, setting.target) for _, table in sides],
+        seed=this_round.seed,
         classifiers=ALL_CLASSIFIERS if setting.full else _LEARNERS,
-        n_classes=given.real.n_states[setting.target],
+        n_classes=this_round.real.n_states[setting.target],
     )
     rows: list[Row] = [
-        {"classifier": name, **{side: item.accuracy[name] for (side, _), item in zip(sides, found, strict=True)}}
-        for name in found[0].accuracy
+        {"classifier": name, **{side: item.accuracy[name] for (side, _), item in zip(sides, scores, strict=True)}}
+        for name in scores[0].accuracy
     ]
-    values = {f"accuracy_{side}": item.mean for (side, _), item in zip(sides, found, strict=True)}
+    values = {f"accuracy_{side}": item.mean for (side, _), item in zip(sides, scores, strict=True)}
     if len(sides) > 1:
         rows = [row | {"advantage": float(row["members"]) - float(row["others"])} for row in rows]
         values["advantage"] = values["accuracy_members"] - values["accuracy_others"]
@@ -198,69 +203,76 @@ def _learned(given: Round, play: Play, setting: Setting) -> Measured:
 # ---- membership
 
 
-def _membership(given: Round, play: Play, setting: Setting) -> Measured:
+def _membership(this_round: Round, play: Play, setting: Setting) -> Measured:
     """Nearest records, and how much nearer they are than those of a reference: of the holdout, who are not attacked."""
-    sides = _sides(given)
-    published, *asked = points(play.published, *(table for _, table in sides))
-    distance = [nearest(side, published) for side in asked]
-    numbers, *theirs = numbered(play.published, *(table for _, table in sides))
-    copied = [rate(int(np.isin(one, numbers).sum()), len(one)) for one in theirs]
-    values = {"copied": copied[0].share}
-    rows = [_measure("record is published, of members", copied[0])]
-    if given.others is None:
+    sides = _sides(this_round)
+    synthetic, *side_points = points(play.published, *(table for _, table in sides))
+    distance = [nearest(side, synthetic) for side in side_points]
+    numbers, *theirs = number_records(play.published, *(table for _, table in sides))
+    copy_rates = [rate(int(np.isin(one, numbers).sum()), len(one)) for one in theirs]
+    values = {"copied": copy_rates[0].share}
+    rows = [_measure("record is published, of members", copy_rates[0])]
+    if this_round.others is None:
         return Measured(values=values, rows=rows)
-    values["copied_of_others"] = copied[1].share
-    rows.append(_measure("record is published, of others", copied[1]))
+    values["copied_of_others"] = copy_rates[1].share
+    rows.append(_measure("record is published, of others", copy_rates[1]))
     plain = separation(distance[0], distance[1])
     values |= {"area": plain.area, "advantage": plain.advantage}
-    reference = given.tested.rows(np.arange(given.others.n, given.tested.n))
+    reference = this_round.tested.rows(np.arange(this_round.others.n, this_round.tested.n))
     score: list[Floats] = [one.astype(np.float64) for one in distance]
     if reference.n:
-        usual, *asked = points(reference, *(table for _, table in sides))
-        score = [np.log((one + 1) / (nearest(side, usual) + 1)) for one, side in zip(distance, asked, strict=True)]
+        usual, *side_points = points(reference, *(table for _, table in sides))
+        score = [
+            np.log((one + 1) / (nearest(side, usual) + 1)) for one, side in zip(distance, side_points, strict=True)
+        ]
     curve = separation(score[0], score[1])
     values |= {
         "relative_area": curve.area,
         "relative_advantage": curve.advantage,
-        "membership": curve.found(FEW_FALSE_ALARMS),
+        "membership": curve.true_positive_rate(FEW_FALSE_ALARMS),
     }
     for share in FALSE_ALARMS:
-        if share * given.others.n >= 1:
-            found = rate(curve.found(share) * given.members.n, given.members.n)
-            rows.append(_measure(f"found where {share:.1%} of others are taken for members", found))
-    values["nearer"] = _nearer(given, play, rows)
+        if share * this_round.others.n >= 1:
+            hit_rate = rate(curve.true_positive_rate(share) * this_round.members.n, this_round.members.n)
+            rows.append(_measure(f"found where {share:.1%} of others are taken for members", hit_rate))
+    values["nearer"] = _nearer(this_round, play, rows)
     return Measured(values=values, rows=rows)
 
 
-def _measure(what: str, found: Rate) -> Row:
-    return {"what": what, "share": found.share, "low": found.value - found.error, "high": found.value + found.error}
+def _measure(what: str, measured_rate: Rate) -> Row:
+    return {
+        "what": what,
+        "share": measured_rate.share,
+        "low": measured_rate.value - measured_rate.error,
+        "high": measured_rate.value + measured_rate.error,
+    }
 
 
-def _nearer(given: Round, play: Play, rows: list[Row]) -> float:
+def _nearer(this_round: Round, play: Play, rows: list[Row]) -> float:
     """Distance to the closest record: published records nearer to members than to as many others."""
-    n = min(given.real.n, given.tested.n)
-    asked, members, others = points(
+    n = min(this_round.real.n, this_round.tested.n)
+    records, members, others = points(
         play.table.rows(np.arange(play.table.n)[:_NEARER]),
-        given.real.rows(np.arange(n)),
-        given.tested.rows(np.arange(n)),
+        this_round.real.rows(np.arange(n)),
+        this_round.tested.rows(np.arange(n)),
     )
-    found = nearer(nearest(asked, members), nearest(asked, others))
-    rows.append(_measure("published records nearer to members than to others", rate(found * asked.n, asked.n)))
-    return found
+    share = nearer(nearest(records, members), nearest(records, others))
+    rows.append(_measure("published records nearer to members than to others", rate(share * records.n, records.n)))
+    return share
 
 
 # ---- linkability
 
 
-def _linkability(given: Round, play: Play, setting: Setting) -> Measured:
-    sides = _sides(given)
-    published, *asked = points(play.published, *(table for _, table in sides))
+def _linkability(this_round: Round, play: Play, setting: Setting) -> Measured:
+    sides = _sides(this_round)
+    synthetic, *side_points = points(play.published, *(table for _, table in sides))
     rows: list[Row] = []
-    for name, left in _splits(given.real.names, setting):
-        tried = [rate(int(linked(side, published, left).sum()), side.n) for side in asked]
-        rows.append({"one_side": name, "columns": len(left), **_beside("linked", tried)})
+    for name, one_side in _splits(this_round.real.names, setting):
+        rates = [rate(int(find_links(side, synthetic, one_side).sum()), side.n) for side in side_points]
+        rows.append({"one_side": name, "columns": len(one_side), **_beside("linked", rates)})
     values = {"linked": float(rows[0]["linked"])}
-    if given.others is not None:
+    if this_round.others is not None:
         values |= {
             "linked_of_others": float(rows[0]["linked_of_others"]),
             "linkability": _worst([row["risk"] for row in rows]),
@@ -284,63 +296,76 @@ def _splits(names: Sequence[str], setting: Setting) -> list[tuple[str, list[int]
 # ---- singling out
 
 
-def _singling_out(given: Round, play: Play, setting: Setting) -> Measured:
+def _singling_out(this_round: Round, play: Play, setting: Setting) -> Measured:
     """Conditions from the published records, on as many members as others.
 
     Few conditions hold for one person of few, so that these are not only the attacked ones of a round, and rounds share people.
     """
-    n = given.real.n if given.others is None else min(given.real.n, given.tested.n)
-    people = [given.real.rows(np.arange(n))] + ([] if given.others is None else [given.tested.rows(np.arange(n))])
-    published = _kept(people[0] if play.kind == "baseline" else play.published, _factors(setting, given.real.names))
-    generator = given.generator(21)
+    n = this_round.real.n if this_round.others is None else min(this_round.real.n, this_round.tested.n)
+    people = [this_round.real.rows(np.arange(n))] + (
+        [] if this_round.others is None else [this_round.tested.rows(np.arange(n))]
+    )
+    synthetic = _drop_impossible(
+        people[0] if play.kind == "baseline" else play.published, _factors(setting, this_round.real.names)
+    )
+    generator = this_round.generator(21)
     rows: list[Row] = []
     values: dict[str, float] = {}
     both = np.zeros((len(people), 2), dtype=np.int64)
-    for what, made in (
-        ("one column", singling_out.of_one_column(published, _CONDITIONS, generator=generator)),
-        (f"{singling_out.COLUMNS} columns", singling_out.of_several(published, _CONDITIONS, generator=generator)),
+    for what, conditions in (
+        ("one column", singling_out.of_one_column(synthetic, _CONDITIONS, generator=generator)),
+        (f"{singling_out.COLUMNS} columns", singling_out.of_several(synthetic, _CONDITIONS, generator=generator)),
     ):
-        counts = [int((made.holding(table) == 1).sum()) for table in people]
-        row = {"on": what, "conditions": len(made), **_beside("single", [rate(count, len(made)) for count in counts])}
+        counts = [int((conditions.holding(table) == 1).sum()) for table in people]
+        row = {
+            "on": what,
+            "conditions": len(conditions),
+            **_beside("single", [rate(count, len(conditions)) for count in counts]),
+        }
         rows.append(row)
         values |= {f"{key}_on_{what}".replace(" ", "_"): float(row[key]) for key in ("single", "risk") if key in row}
-        both += [[count, len(made)] for count in counts]
-    if given.others is not None:
+        both += [[count, len(conditions)] for count in counts]
+    if this_round.others is not None:
         values["singling_out"] = risk(*(rate(*counts) for counts in both.tolist())).value
     return Measured(values=values, rows=rows)
 
 
-def _kept(published: CodedTable, factors: Sequence[Factor]) -> CodedTable:
+def _drop_impossible(synthetic: CodedTable, factors: Sequence[Factor]) -> CodedTable:
     """Without records that rules make impossible, which are nobody's; all where all are."""
-    held = np.ones(published.n, dtype=np.bool_)
-    for scope, met in factors:
-        held &= met[tuple(published.codes[column] for column in scope)] > 0
-    return published.rows(np.flatnonzero(held)) if held.any() else published
+    is_possible = np.ones(synthetic.n, dtype=np.bool_)
+    for scope, compatible in factors:
+        is_possible &= compatible[tuple(synthetic.codes[column] for column in scope)] > 0
+    return synthetic.rows(np.flatnonzero(is_possible)) if is_possible.any() else synthetic
 
 
 # ---- all
 
 
-def _beside(what: str, tried: Sequence[Rate]) -> Row:
-    """An attack on members and, where there are any, on others: shares and the risk with its interval."""
-    row: Row = {what: tried[0].share}
-    if len(tried) == 1:
-        return row | {"low": tried[0].value - tried[0].error, "high": tried[0].value + tried[0].error}
-    found = risk(*tried)
-    return row | {f"{what}_of_others": tried[1].share, "risk": found.value, "low": found.low, "high": found.high}
+def _beside(what: str, rates: Sequence[Rate]) -> Row:
+    """Put the shares of an attack on members and, where there are any, on others beside the risk and its interval."""
+    row: Row = {what: rates[0].share}
+    if len(rates) == 1:
+        return row | {"low": rates[0].value - rates[0].error, "high": rates[0].value + rates[0].error}
+    excess_risk = risk(*rates)
+    return row | {
+        f"{what}_of_others": rates[1].share,
+        "risk": excess_risk.value,
+        "low": excess_risk.low,
+        "high": excess_risk.high,
+    }
 
 
 def _worst(values: Sequence[float | int | str]) -> float:
-    """The largest; NaN: there is none."""
-    known = [float(value) for value in values if not math.isnan(float(value))]
-    return max(known, default=math.nan)
+    """Return the largest number; NaN if there is none."""
+    numbers = [float(value) for value in values if not math.isnan(float(value))]
+    return max(numbers, default=math.nan)
 
 
 _FLOOR: Final = "records of people who are not attacked"
 _COPY: Final = "a copy of the attacked records"
 
 
-def _asked(key: str, title: str, says: str) -> Asked:
+def _define_figure(key: str, title: str, says: str) -> Asked:
     return Asked(key=key, title=title, family="disclosure", better="lower", says=says, floor=_FLOOR, baseline=_COPY)
 
 
@@ -356,7 +381,7 @@ METRICS: Final = (
         "published records that are nearer to members than to as many others. Copied: whose record is published as it "
         "is.",
         figures=(
-            _asked(
+            _define_figure(
                 "membership",
                 "Members who are found",
                 "Share of those whose records were used who are found by their nearest published record where 1 in 100 of others "
@@ -375,7 +400,7 @@ METRICS: Final = (
         "al. 2023, whose risk is (r - r of others) / (1 - r of others), with Wilson's intervals). Values that rules "
         "determine count as not attributed; most common: by the margin and the rules alone.",
         figures=(
-            _asked(
+            _define_figure(
                 "attribution",
                 "Attribution beyond others (GCAP)",
                 "How much more of a column is attributed rightly to people whose records were used than to others; of the "
@@ -388,7 +413,7 @@ METRICS: Final = (
         family="disclosure",
         other_people=True,
         title="Inference of one column by classifiers",
-        measure=_learned,
+        measure=_learn_target,
         says="Classifiers of scikit-learn learn the column that is asked for from the published records, and are asked for "
         "members and for others.",
     ),
@@ -401,7 +426,7 @@ METRICS: Final = (
         says="The published records nearest to a person by one side's columns and by the other's have one in common (Giomi "
         "et al. 2023).",
         figures=(
-            _asked(
+            _define_figure(
                 "linkability",
                 "Records whose parts are linked",
                 "Share of people whose columns at one organisation and at the others a published record puts together, beyond "
@@ -418,7 +443,7 @@ METRICS: Final = (
         "2023): on one column its ends and values it has once, on three those of a random record. Records that rules "
         "make impossible give none.",
         figures=(
-            _asked(
+            _define_figure(
                 "singling_out",
                 "Conditions that single out",
                 "Share of conditions taken from one published record that one person alone meets, beyond those that one alone of "

@@ -35,8 +35,7 @@ from verticil.evaluate.rounds import (
     rounds,
     size_of,
 )
-from verticil.evaluate.suite import chosen as chosen_metrics
-from verticil.evaluate.suite import target_of
+from verticil.evaluate.suite import select_metrics, target_of
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.json_document import Json
 from verticil.shared.storage.database import disk_faults
@@ -104,7 +103,7 @@ class Evaluation:
         }
 
     def to_dict(self) -> dict[str, Json]:
-        """The document of evaluation.json: null where nothing could be computed."""
+        """Return the document of evaluation.json: null where nothing could be computed."""
         return {
             "schema": 1,
             "internal": INTERNAL,
@@ -193,18 +192,18 @@ def evaluate(
     """
     from verticil.shared.study.reading import read_study
 
-    given = study if study is None or isinstance(study, Study) else read_study(Path(study), by_owner=True)
-    tables = dict(synthetic) if isinstance(synthetic, Mapping) else {_named(synthetic): synthetic}
+    agreed_study = study if study is None or isinstance(study, Study) else read_study(Path(study), by_owner=True)
+    tables = dict(synthetic) if isinstance(synthetic, Mapping) else {_table_name(synthetic): synthetic}
     if not tables:
         raise Misuse("USAGE", "no synthetic table is given, expected at least one")
-    chosen_metrics(only)
+    select_metrics(only)
     if progress is not None:
         progress("reading", 0.0)
     return evaluate_texts(
         table_of(real, name="the real table"),
         {name: table_of(table, name=name) for name, table in tables.items()},
         None if holdout is None else table_of(holdout, name="the holdout"),
-        study=given,
+        study=agreed_study,
         only=only,
         full=full,
         seed=seed,
@@ -226,120 +225,126 @@ def evaluate_texts(
     progress: Progress | None = None,
 ) -> Evaluation:
     """`evaluate` of tables that are read; arguments and errors as there."""
-    chosen = chosen_metrics(only)
+    metrics = select_metrics(only)
     if absent := [name for name, module in _PACKAGES.items() if find_spec(module) is None]:
         raise Misuse(
             "USAGE",
             f"evaluation needs {' and '.join(absent)}, not installed here",
             hint="pip install 'verticil[evaluate]'",
         )
-    coded = coding(real, synthetic, holdout, study=study)
-    if target is not None and target not in coded.real.names:
-        near = difflib.get_close_matches(target, coded.real.names, 1)
+    tables = coding(real, synthetic, holdout, study=study)
+    if target is not None and target not in tables.real.names:
+        near = difflib.get_close_matches(target, tables.real.names, 1)
         raise Misuse(
-            "USAGE", f"no column '{target}' to predict", hint=f"'{near[0]}'?" if near else ", ".join(coded.real.names)
+            "USAGE", f"no column '{target}' to predict", hint=f"'{near[0]}'?" if near else ", ".join(tables.real.names)
         )
-    follow, names = {} if study is None else following(study), coded.real.names
-    predicted = target_of(coded.real, follow) if target is None else coded.real.column(target)
-    telling = tuple(place for place, name in enumerate(names) if names[predicted] in follow.get(name, ()))
+    follow, names = {} if study is None else following(study), tables.real.names
+    target_place = target_of(tables.real, follow) if target is None else tables.real.column(target)
+    telling = tuple(place for place, name in enumerate(names) if names[target_place] in follow.get(name, ()))
     setting = Setting(
-        labels=coded.labels,
-        target=predicted,
+        labels=tables.labels,
+        target=target_place,
         telling=telling if len(telling) < len(names) - 1 else (),
-        support=coded.support,
-        functions=coded.functions,
+        support=tables.support,
+        functions=tables.functions,
         full=full,
         parties=() if study is None else _parties(names, study),
     )
-    return _evaluated(coded, setting, chosen, seed=seed, told=progress or _untold)
+    return _evaluate_metrics(tables, setting, metrics, seed=seed, progress=progress or _ignore_progress)
 
 
 def _parties(names: Sequence[str], study: Study) -> tuple[str, ...]:
-    """Of each column the party that holds it; empty: a column of nobody."""
+    """Return the party that holds each column; empty: nobody holds it."""
     functions = () if study.knowledge is None else study.knowledge.functions
     owners = {item.name: item.owner for item in (*study.schema.variables, *(item.variable for item in functions))}
     return tuple(owners.get(name, "") for name in names)
 
 
-def _untold(_what: str, _part: float) -> None:
-    """Nobody watches."""
+def _ignore_progress(_what: str, _part: float) -> None:
+    """Report the progress to nobody."""
 
 
-def _evaluated(coded: Coding, setting: Setting, chosen: Sequence[Metric], *, seed: int, told: Progress) -> Evaluation:
-    size = size_of(coded.real, min(table.n for table in coded.synthetic.values()), full=setting.full)
-    made = list(rounds(coded.real, coded.holdout, size=size, seed=seed, full=setting.full))
-    measured: dict[str, list[Row]] = {}
+def _evaluate_metrics(
+    tables: Coding, setting: Setting, metrics: Sequence[Metric], *, seed: int, progress: Progress
+) -> Evaluation:
+    size = size_of(tables.real, min(table.n for table in tables.synthetic.values()), full=setting.full)
+    all_rounds = list(rounds(tables.real, tables.holdout, size=size, seed=seed, full=setting.full))
+    measured_rows: dict[str, list[Row]] = {}
     details: dict[str, list[Row]] = {}
     left_out: dict[str, str] = {}
     figures: list[Figure] = []
-    for number, metric in enumerate(chosen):
-        told(metric.title, number / len(chosen))
-        reason = _reason(metric, coded)
+    for number, metric in enumerate(metrics):
+        progress(metric.title, number / len(metrics))
+        reason = _reason(metric, tables)
         if reason:
             left_out[metric.name] = reason
             figures += [
-                figure(asked, name, [], [], [], reason=reason) for asked in metric.figures for name in coded.synthetic
+                figure(definition, name, [], [], [], reason=reason)
+                for definition in metric.figures
+                for name in tables.synthetic
             ]
             continue
-        found = _measured(metric, made, coded, setting)
-        measured[metric.name] = [
-            {"table": name, "seed": one.seed, **{key: _rounded(value) for key, value in item.values.items()}}
-            for name, items in found.items()
-            for one, item in zip(made, items, strict=True)
+        measurements = _measure_metric(metric, all_rounds, tables, setting)
+        measured_rows[metric.name] = [
+            {"table": name, "seed": one.seed, **{key: _round_digits(value) for key, value in item.values.items()}}
+            for name, items in measurements.items()
+            for one, item in zip(all_rounds, items, strict=True)
         ]
-        if rows := [{"table": name, **row} for name in coded.synthetic for row in found[name][0].rows]:
+        if rows := [{"table": name, **row} for name in tables.synthetic for row in measurements[name][0].rows]:
             details[metric.name] = rows
-        for asked in metric.figures:
-            floor, baseline = (_of(found[name], asked.key) for name in ("floor", "baseline"))
+        for definition in metric.figures:
+            floor, baseline = (_of(measurements[name], definition.key) for name in ("floor", "baseline"))
             reason = ""
-            if metric.attacks and made[0].others is None:
-                reason = _NO_HOLDOUT if coded.holdout is None else _FEW
-            for name in coded.synthetic:
-                values = _of(found[name], asked.key)
+            if metric.attacks and all_rounds[0].others is None:
+                reason = _NO_HOLDOUT if tables.holdout is None else _FEW
+            for name in tables.synthetic:
+                values = _of(measurements[name], definition.key)
                 figures.append(
-                    figure(asked, name, values, floor, baseline, reason=reason, independent=metric.other_people)
+                    figure(definition, name, values, floor, baseline, reason=reason, independent=metric.other_people)
                 )
-    told("done", 1.0)
+    progress("done", 1.0)
     return Evaluation(
         figures=tuple(figures),
         summaries=summaries(figures),
-        measured=measured,
+        measured=measured_rows,
         details=details,
-        facts=_facts(coded, setting, made, size=size, seed=seed),
-        notes=(*coded.notes, *_smaller(coded, size, full=setting.full)),
+        facts=_facts(tables, setting, all_rounds, size=size, seed=seed),
+        notes=(*tables.notes, *_smaller(tables, size, full=setting.full)),
         left_out=left_out,
     )
 
 
-def _reason(metric: Metric, coded: Coding) -> str:
-    if metric.needs_holdout and coded.holdout is None:
+def _reason(metric: Metric, tables: Coding) -> str:
+    if metric.needs_holdout and tables.holdout is None:
         return _NO_HOLDOUT
-    stated = coded.functions or (coded.support is not None and coded.support.names)
-    return _NO_RULES if metric.needs_rules and not stated else ""
+    rules = tables.functions or (tables.support is not None and tables.support.names)
+    return _NO_RULES if metric.needs_rules and not rules else ""
 
 
-def _measured(metric: Metric, made: Sequence[Round], coded: Coding, setting: Setting) -> dict[str, list[Measured]]:
-    """Of each candidate, the floor and the baseline, for each seed."""
-    found: dict[str, list[Measured]] = {}
+def _measure_metric(
+    metric: Metric, all_rounds: Sequence[Round], tables: Coding, setting: Setting
+) -> dict[str, list[Measured]]:
+    """Measure each candidate, the floor and the baseline, for each seed."""
+    measurements: dict[str, list[Measured]] = {}
     most = None if setting.full else PUBLISHED
-    for one in made:
-        floor, baseline = one.references(attacked=metric.attacks)
+    for one in all_rounds:
+        floor, baseline = one.references(is_attack=metric.attacks)
         plays: list[Play] = [
-            *(one.candidate(name, table, most=most) for name, table in coded.synthetic.items()),
+            *(one.candidate(name, table, most=most) for name, table in tables.synthetic.items()),
             floor,
             baseline,
         ]
         for play in plays:
-            found.setdefault(play.name, []).append(metric.measure(one, play, setting))
-    return found
+            measurements.setdefault(play.name, []).append(metric.measure(one, play, setting))
+    return measurements
 
 
 def _of(items: Sequence[Measured], key: str) -> list[float]:
     return [float(item.values.get(key, math.nan)) for item in items]
 
 
-def _smaller(coded: Coding, size: int, *, full: bool) -> list[str]:
-    small = [name for name, table in coded.synthetic.items() if table.n == size]
+def _smaller(tables: Coding, size: int, *, full: bool) -> list[str]:
+    small = [name for name, table in tables.synthetic.items() if table.n == size]
     if full or size == TRAINING or not small:
         return []
     return [
@@ -347,20 +352,20 @@ def _smaller(coded: Coding, size: int, *, full: bool) -> list[str]:
     ]
 
 
-def _facts(coded: Coding, setting: Setting, made: Sequence[Round], *, size: int, seed: int) -> dict[str, Json]:
-    tested = made[0].tested.n
+def _facts(tables: Coding, setting: Setting, all_rounds: Sequence[Round], *, size: int, seed: int) -> dict[str, Json]:
+    n_tested = all_rounds[0].tested.n
     return {
-        "real_records": coded.real.n,
-        "holdout_records": None if coded.holdout is None else coded.holdout.n,
-        "synthetic_records": {name: table.n for name, table in coded.synthetic.items()},
-        "columns": list(coded.real.names),
+        "real_records": tables.real.n,
+        "holdout_records": None if tables.holdout is None else tables.holdout.n,
+        "synthetic_records": {name: table.n for name, table in tables.synthetic.items()},
+        "columns": list(tables.real.names),
         "numeric": [
-            name for name, values in zip(coded.real.names, coded.real.values, strict=True) if values is not None
+            name for name, values in zip(tables.real.names, tables.real.values, strict=True) if values is not None
         ],
-        "target": coded.real.names[setting.target],
+        "target": tables.real.names[setting.target],
         "compared_records": size,
-        "tested_records": tested,
-        "attacked_records": made[0].members.n,
+        "tested_records": n_tested,
+        "attacked_records": all_rounds[0].members.n,
         "limits": None
         if setting.full
         else {
@@ -370,14 +375,14 @@ def _facts(coded: Coding, setting: Setting, made: Sequence[Round], *, size: int,
             "tree": TREE_RECORDS,
             "published": PUBLISHED,
         },
-        "seeds": [one.seed for one in made],
+        "seeds": [one.seed for one in all_rounds],
         "rules": [*(() if setting.support is None else setting.support.names), *setting.functions],
         "versions": {name: version(name) for name in ("verticil", "numpy", "scipy", "scikit-learn")},
         "seed": seed,
     }
 
 
-def _named(table: Path | str | pd.DataFrame) -> str:
+def _table_name(table: Path | str | pd.DataFrame) -> str:
     return Path(table).stem if isinstance(table, str | Path) else "synthetic"
 
 
@@ -405,9 +410,9 @@ def _document(row: Row) -> Json:
 
 
 def _number(value: float) -> float | None:
-    return _rounded(value) if math.isfinite(value) else None
+    return _round_digits(value) if math.isfinite(value) else None
 
 
-def _rounded(value: float) -> float:
-    """To so many digits as no order of additions changes."""
+def _round_digits(value: float) -> float:
+    """Round to so many digits as no order of additions changes."""
     return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else math.nan

@@ -33,61 +33,63 @@ _WORST: Final = 6  # tables of each width that are listed
 _UNIFORM, _TREE = 11, 12  # purposes of generators
 
 
-def _distances(given: Round, play: Play, setting: Setting) -> Measured:
+def _distances(this_round: Round, play: Play, setting: Setting) -> Measured:
     values: dict[str, float] = {}
     rows: list[Row] = []
-    real, d = given.real, len(given.real.names)
+    real, d = this_round.real, len(this_round.real.names)
     for ways in (1, 2, 3):
         if ways > d:
             continue
-        tables = _chosen(d, ways, full=setting.full)
-        other = _uniform(given) if ways == 1 and play.kind == "baseline" else play.table
-        found = distances(real.codes, other.codes, real.n_states, ways=ways, tables=tables)
-        values[f"distance_{ways}"], values[f"worst_{ways}"] = found.mean, found.worst
-        values[f"k_marginal_{ways}"] = k_marginal(found)
+        tables = _choose_tables(d, ways, full=setting.full)
+        other = _uniform(this_round) if ways == 1 and play.kind == "baseline" else play.table
+        distance = distances(real.codes, other.codes, real.n_states, ways=ways, tables=tables)
+        values[f"distance_{ways}"], values[f"worst_{ways}"] = distance.mean, distance.worst
+        values[f"k_marginal_{ways}"] = k_marginal(distance)
         if play.kind == "candidate":
-            rows += [_listed(found, given.real, other, place, setting) for place in found.order[:_WORST]]
+            rows += [
+                _describe_worst(distance, this_round.real, other, place, setting) for place in distance.order[:_WORST]
+            ]
     return Measured(values=values, rows=rows)
 
 
-def _listed(found: Distance, real: CodedTable, other: CodedTable, place: int, setting: Setting) -> Row:
-    """One of the worst tables, with the combination of categories that differs most."""
-    members = found.tables[place]
+def _describe_worst(distance: Distance, real: CodedTable, other: CodedTable, place: int, setting: Setting) -> Row:
+    """Describe one of the worst tables, with the combination of categories that differs most."""
+    members = distance.tables[place]
     cell, mine, theirs = largest_difference(real.codes, other.codes, real.n_states, members)
     return {
         "columns": " · ".join(real.names[member] for member in members),
         "where they differ most": " · ".join(
             setting.labels[member][code] for member, code in zip(members, cell, strict=True)
         ),
-        "ways": found.ways,
-        "distance": found.each[place],
+        "ways": distance.ways,
+        "distance": distance.each[place],
         "real share": mine,
         "synthetic share": theirs,
     }
 
 
-def _chosen(n_columns: int, ways: int, *, full: bool) -> list[tuple[int, ...]]:
-    """All tables of one width, or a draw of them that depends on nothing else."""
+def _choose_tables(n_columns: int, ways: int, *, full: bool) -> list[tuple[int, ...]]:
+    """Choose all tables of one width, or a draw of them that depends on nothing else."""
     if full or math.comb(n_columns, ways) <= MOST_TABLES:
         return list(combinations(range(n_columns), ways))
     generator = np.random.default_rng([n_columns, ways])
-    found: set[tuple[int, ...]] = set()
-    while len(found) < MOST_TABLES:
-        found.add(tuple(sorted(generator.choice(n_columns, ways, replace=False).tolist())))
-    return sorted(found)
+    subsets: set[tuple[int, ...]] = set()
+    while len(subsets) < MOST_TABLES:
+        subsets.add(tuple(sorted(generator.choice(n_columns, ways, replace=False).tolist())))
+    return sorted(subsets)
 
 
-def _uniform(given: Round) -> CodedTable:
+def _uniform(this_round: Round) -> CodedTable:
     """Records in which every category is as frequent as any other."""
-    generator, n = given.generator(_UNIFORM), given.real.n
-    drawn = [generator.integers(0, states, n, dtype=np.uint16) for states in given.real.n_states]
-    return dataclasses.replace(given.real, codes=tuple(drawn), values=(None,) * len(drawn))
+    generator, n = this_round.generator(_UNIFORM), this_round.real.n
+    columns = [generator.integers(0, states, n, dtype=np.uint16) for states in this_round.real.n_states]
+    return dataclasses.replace(this_round.real, codes=tuple(columns), values=(None,) * len(columns))
 
 
-def _columns(given: Round, play: Play, _setting: Setting) -> Measured:
-    found = univariate(given.real, play.table)
+def _columns(this_round: Round, play: Play, _setting: Setting) -> Measured:
+    columns = univariate(this_round.real, play.table)
     of = {
-        kind: [column.test.p_value for column in found if column.kind == kind]
+        kind: [column.test.p_value for column in columns if column.kind == kind]
         for kind in ("kolmogorov-smirnov", "chi square")
     }
     rows: list[Row] = [
@@ -99,69 +101,69 @@ def _columns(given: Round, play: Play, _setting: Setting) -> Measured:
             "degrees of freedom": column.test.degrees_of_freedom or math.nan,
             "p": column.test.p_value,
         }
-        for column in sorted(found, key=lambda column: -column.distance)
+        for column in sorted(columns, key=lambda column: -column.distance)
     ]
     values = {
         "p_kolmogorov_smirnov": _mean(of["kolmogorov-smirnov"]),
         "p_chi_square": _mean(of["chi square"]),
-        "distance": _mean([column.distance for column in found]),
+        "distance": _mean([column.distance for column in columns]),
     }
     return Measured(values=values, rows=rows)
 
 
-def _propensity(given: Round, play: Play, setting: Setting) -> Measured:
-    found = logistic_propensity(given.real, play.table)
-    generator = given.generator(_TREE)
+def _propensity(this_round: Round, play: Play, setting: Setting) -> Measured:
+    logistic = logistic_propensity(this_round.real, play.table)
+    generator = this_round.generator(_TREE)
     most = None if setting.full else TREE_RECORDS
-    pair = [table.rows(np.arange(table.n)[:most]) for table in (given.real, play.table)]
+    pair = [table.rows(np.arange(table.n)[:most]) for table in (this_round.real, play.table)]
     tree, chance = tree_propensity(pair[0], pair[1], generator=generator)
     values = {
         "propensity": tree.ratio(chance),
         "pmse_tree": tree.value,
         "pmse_tree_by_chance": chance.mean,
         "error_of_that": chance.error,
-        "standardized_tree": tree.standardized(chance),
-        "pmse_logistic": found.value,
-        "parameters": float(found.rank),
-        "ratio_conditional_null": found.ratio(found.conditional),
-        "ratio_independent_null": found.ratio(found.independent),
-        "standardized_conditional_null": found.standardized(found.conditional),
-        "standardized_independent_null": found.standardized(found.independent),
-        "largest_possible": found.maximum,
+        "standardized_tree": tree.standardize(chance),
+        "pmse_logistic": logistic.value,
+        "parameters": float(logistic.rank),
+        "ratio_conditional_null": logistic.ratio(logistic.conditional),
+        "ratio_independent_null": logistic.ratio(logistic.independent),
+        "standardized_conditional_null": logistic.standardize(logistic.conditional),
+        "standardized_independent_null": logistic.standardize(logistic.independent),
+        "largest_possible": logistic.maximum,
     }
     return Measured(values=values)
 
 
-def _regression(given: Round, play: Play, setting: Setting) -> Measured:
-    real, other = coefficients((given.real, play.table), setting.target, without=setting.telling)
-    found = agreement(real, other)
-    known = ~np.isnan(real.values)
+def _regression(this_round: Round, play: Play, setting: Setting) -> Measured:
+    real, other = coefficients((this_round.real, play.table), setting.target, without=setting.telling)
+    comparison = agreement(real, other)
+    is_determined = ~np.isnan(real.values)
     rows: list[Row] = [
         {
             "column": name or "constant",
-            "category": setting.labels[given.real.column(name)][code] if name else "",
+            "category": setting.labels[this_round.real.column(name)][code] if name else "",
             "real": float(real.values[place]),
             "synthetic": float(other.values[place]),
-            "difference": float(found.difference[place]),
-            "IO": float(found.overlap[place]),
-            "O_IC": float(found.overlap_or_none[place]),
+            "difference": float(comparison.difference[place]),
+            "IO": float(comparison.overlap[place]),
+            "O_IC": float(comparison.overlap_or_none[place]),
         }
         for place, (name, code) in enumerate(real.names)
-        if known[place]
+        if is_determined[place]
     ]
     rows.sort(key=lambda row: -_sortable(row["difference"]))
     values = {
-        "interval_overlap": _mean(found.overlap_or_none),
-        "overlap_io": _mean(found.overlap),
-        "standardized_difference": _mean(found.difference),
-        "coefficients": float(np.count_nonzero(known)),
-        "not_determined": float(np.count_nonzero(known & np.isnan(other.values))),
+        "interval_overlap": _mean(comparison.overlap_or_none),
+        "overlap_io": _mean(comparison.overlap),
+        "standardized_difference": _mean(comparison.difference),
+        "coefficients": float(np.count_nonzero(is_determined)),
+        "not_determined": float(np.count_nonzero(is_determined & np.isnan(other.values))),
     }
     return Measured(values=values, rows=rows)
 
 
-def _conditional(given: Round, play: Play, setting: Setting) -> Measured:
-    real, target = given.real, setting.target
+def _conditional(this_round: Round, play: Play, setting: Setting) -> Measured:
+    real, target = this_round.real, setting.target
     rows: list[Row] = []
     for place, name in enumerate(real.names):
         if place != target:
@@ -173,19 +175,21 @@ def _conditional(given: Round, play: Play, setting: Setting) -> Measured:
                 for table in (real, play.table)
             ]
             rows.append({"column": name, "divergence": conditional_kullback_leibler(counts[0], counts[1])})
-    found = [float(row["divergence"]) for row in rows]
+    divergences = [float(row["divergence"]) for row in rows]
     rows.sort(key=lambda row: -_sortable(row["divergence"]))
-    return Measured(values={"conditional_divergence": _mean(found), "worst": max(found, default=math.nan)}, rows=rows)
+    return Measured(
+        values={"conditional_divergence": _mean(divergences), "worst": max(divergences, default=math.nan)}, rows=rows
+    )
 
 
 def _mean(values: Sequence[float] | np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
-    """Of those that could be computed; NaN where none could."""
-    known = [float(value) for value in values if not math.isnan(value)]
-    return math.fsum(known) / len(known) if known else math.nan
+    """Return the mean of those that could be computed; NaN where none could."""
+    numbers = [float(value) for value in values if not math.isnan(value)]
+    return math.fsum(numbers) / len(numbers) if numbers else math.nan
 
 
 def _sortable(value: float | int | str) -> float:
-    """What could not be computed comes first: in the other table nothing determines it."""
+    """Return a key by which what could not be computed comes first: in the other table nothing determines it."""
     number = float(value)
     return math.inf if math.isnan(number) else number
 

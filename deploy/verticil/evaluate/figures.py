@@ -78,7 +78,7 @@ class Figure:
 
 
 def figure(
-    asked: Asked,
+    definition: Asked,
     candidate: str,
     values: Sequence[float],
     floor: Sequence[float],
@@ -90,13 +90,13 @@ def figure(
     """Put a candidate's values beside the references'.
 
     Args:
-        asked: which figure.
+        definition: which figure.
         candidate: whose.
         values, floor, baseline: one for each seed, the same seeds; NaN where it could not be computed.
         reason: why it could not, where that is known.
         independent: whether chance is another one in each seed, as where other people are attacked.
     """
-    sign = 1.0 if asked.better == "lower" else -1.0
+    sign = 1.0 if definition.better == "lower" else -1.0
     seeds = [tuple(sign * value for value in seed) for seed in zip(values, floor, baseline, strict=True)]
     own = [seed[0] for seed in seeds if not math.isnan(seed[0])]
     low = [seed[1] for seed in seeds if not math.isnan(seed[1])]
@@ -117,7 +117,7 @@ def figure(
         reason = reason if apart else "floor and baseline cannot be told apart"
         verdict = ("floor" if apart else "unclear") if not worse else "between" if apart and better else "baseline"
     return Figure(
-        asked=asked,
+        asked=definition,
         candidate=candidate,
         value=_mean(own) * sign + 0.0,
         deviation=_deviation(own),
@@ -131,10 +131,10 @@ def figure(
     )
 
 
-def worst_first(found: Sequence[Figure]) -> list[tuple[Asked, tuple[Figure, ...]]]:
+def worst_first(figures: Sequence[Figure]) -> list[tuple[Asked, tuple[Figure, ...]]]:
     """Figures of all candidates, each figure once, those with the worst candidate first; what was not computed last."""
     rows: dict[str, list[Figure]] = {}
-    for item in found:
+    for item in figures:
         rows.setdefault(item.asked.key, []).append(item)
     order = {"baseline": 0, "between": 1, "unclear": 2, "floor": 3, "not computed": 4}
 
@@ -171,19 +171,19 @@ class Summary:
         return ("disclosive",) * bool(self.discloses) + ("useless",) * (2 * len(self.useless) > self.of_use)
 
 
-def summaries(found: Sequence[Figure]) -> tuple[Summary, ...]:
-    """Of each candidate, the most useful first."""
+def summaries(figures: Sequence[Figure]) -> tuple[Summary, ...]:
+    """Summarize the figures of each candidate, the most useful first."""
     by: dict[str, list[Figure]] = {}
-    for item in found:
+    for item in figures:
         by.setdefault(item.candidate, []).append(item)
-    made = [_summary(name, items) for name, items in by.items()]
-    return tuple(sorted(made, key=lambda item: (math.isnan(item.distance), item.distance)))
+    all_summaries = [_summary(name, items) for name, items in by.items()]
+    return tuple(sorted(all_summaries, key=lambda item: (math.isnan(item.distance), item.distance)))
 
 
 def _summary(name: str, items: Sequence[Figure]) -> Summary:
-    known = [item for item in items if item.verdict not in {"unclear", "not computed"}]
-    use = [item for item in known if item.asked.family in {"fidelity", "utility"}]
-    attacks = [item for item in known if item.asked.family == "disclosure"]
+    clear_items = [item for item in items if item.verdict not in {"unclear", "not computed"}]
+    use = [item for item in clear_items if item.asked.family in {"fidelity", "utility"}]
+    attacks = [item for item in clear_items if item.asked.family == "disclosure"]
     positions = [min(max(item.position, 0.0), 1.0) for item in use if not math.isnan(item.position)]
     return Summary(
         candidate=name,
@@ -196,7 +196,7 @@ def _summary(name: str, items: Sequence[Figure]) -> Summary:
 
 
 def _larger(differences: Sequence[float], independent: bool) -> bool:
-    """Whether differences of at least two seeds are above 0 by more than a further one would be by chance, or than their mean."""
+    """Return whether differences of at least two seeds exceed 0 by more than chance gives a further one, or their mean."""
     from scipy.special import stdtrit
 
     spread = (0 if independent else 1) + 1 / len(differences)
@@ -209,7 +209,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _deviation(values: Sequence[float]) -> float:
-    """Of a sample; NaN of fewer than two."""
+    """Return the standard deviation of a sample; NaN of fewer than two values."""
     if len(values) < 2:
         return math.nan
     mean = _mean(values)

@@ -12,16 +12,16 @@ from verticil.evaluate.rounds import Play, Round
 from verticil.shared.numerics.model.elimination import Factor
 
 
-def _violations(given: Round, play: Play, setting: Setting) -> Measured:
+def _violations(this_round: Round, play: Play, setting: Setting) -> Measured:
     rules: dict[str, Factor] = {}
     if setting.support is not None:
         rules |= dict(zip(setting.support.names, setting.support.factors, strict=True))
     rules |= setting.functions
-    broken = {
+    violations = {
         name: table[tuple(play.table.codes[member] for member in scope)] == 0 for name, (scope, table) in rules.items()
     }
-    anything = np.logical_or.reduce(list(broken.values()))
-    shares = {name: float(own.mean()) for name, own in broken.items()}
+    anything = np.logical_or.reduce(list(violations.values()))
+    shares = {name: float(own.mean()) for name, own in violations.items()}
     return Measured(
         values={"violations": float(anything.mean()), **{f"rule {name}": own for name, own in shares.items()}}
     )

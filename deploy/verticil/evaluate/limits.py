@@ -34,7 +34,7 @@ class Exceeded:
 
     @property
     def words(self) -> str:
-        """For people."""
+        """Say for people which limit is not kept."""
         value = "not computed" if math.isnan(self.value) else f"{self.value:.4g}"
         return f"{self.candidate}: {self.figure} {value}, limit {self.limit:g}"
 
@@ -47,22 +47,22 @@ def limits_of(path: Path) -> dict[str, float]:
     """
     document = read_toml(path)
     table = document.table("limits")
-    known = [asked.key for asked in headline()]
-    table.only(*known)
+    keys = [definition.key for definition in headline()]
+    table.only(*keys)
     document.finish()
-    return {key: float(table.value(float, key)) for key in known if table.has(key)}
+    return {key: float(table.value(float, key)) for key in keys if table.has(key)}
 
 
-def exceeded(figures: tuple[Figure, ...], limits: Mapping[str, float]) -> list[Exceeded]:
-    """The limits that are not kept, of each candidate."""
+def find_exceeded(figures: tuple[Figure, ...], limits: Mapping[str, float]) -> list[Exceeded]:
+    """Return the limits that are not kept, of each candidate."""
     candidates = list(dict.fromkeys(item.candidate for item in figures))
     by = {(item.asked.key, item.candidate): item for item in figures}
-    found: list[Exceeded] = []
+    excesses: list[Exceeded] = []
     for key, limit in limits.items():
         for name in candidates:
             item = by.get((key, name))
             value = math.nan if item is None else item.value
             lower = item is None or item.asked.better == "lower"
             if not (value <= limit if lower else value >= limit):
-                found.append(Exceeded(figure=key, candidate=name, value=value, limit=limit))
-    return found
+                excesses.append(Exceeded(figure=key, candidate=name, value=value, limit=limit))
+    return excesses

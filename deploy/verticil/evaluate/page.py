@@ -93,7 +93,7 @@ class Shown:
 
 
 def number(value: float, digits: int = 4) -> str:
-    """A number for people.
+    """Write a number for people to read.
 
     >>> number(0.0521234), number(12345.6), number(0.00000123), number(float("nan")), number(1.0)
     ('0.0521', '12,346', '1.23e-06', '–', '1')
@@ -108,12 +108,12 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def verdict_words(item: Figure) -> str:
-    """Where a figure lies, in words."""
+    """Say in words where a figure lies."""
     return _NO_VERDICT.get(item.verdict) or VERDICTS[item.asked.family][item.verdict]
 
 
 def with_deviation(mean: float, deviation: float) -> str:
-    """A mean with the standard deviation over the seeds.
+    """Write a mean with the standard deviation over the seeds.
 
     >>> with_deviation(0.1234, 0.002), with_deviation(0.5, float("nan"))
     ('0.1234 ± 0.002', '0.5')
@@ -121,26 +121,26 @@ def with_deviation(mean: float, deviation: float) -> str:
     return number(mean) + (f" ± {deviation:.1g}" if math.isfinite(deviation) and deviation > 0 else "")
 
 
-def render(found: Evaluation) -> str:
-    """The page.
+def render(evaluation: Evaluation) -> str:
+    """Render the evaluation as a page.
 
     Returns:
         HTML with its style and its drawings inside.
     """
-    names = [item.candidate for item in found.summaries]
+    names = [item.candidate for item in evaluation.summaries]
     lines = [
-        Line(asked=asked, cells=tuple(_cell(item) for name in names for item in row if item.candidate == name))
-        for asked, row in worst_first(found.figures)
+        Line(asked=definition, cells=tuple(_cell(item) for name in names for item in row if item.candidate == name))
+        for definition, row in worst_first(evaluation.figures)
     ]
-    metrics = [metric for metric in METRICS if metric.name in found.measured]
+    metrics = [metric for metric in METRICS if metric.name in evaluation.measured]
     return (
         _environment()
         .get_template("evaluation.html.j2")
         .render(
             style=_read("report.css"),
             own_style=_read("evaluation.css"),
-            found=found,
-            facts=found.facts,
+            found=evaluation,
+            facts=evaluation.facts,
             lines=lines,
             several=len(names) > 1,
             names=names,
@@ -151,7 +151,7 @@ def render(found: Evaluation) -> str:
                 (
                     FAMILY_TITLES[family],
                     [
-                        (metric, [_values(found, metric.name, names), *_details(found, metric.name)])
+                        (metric, [_values(evaluation, metric.name, names), *_details(evaluation, metric.name)])
                         for metric in metrics
                         if metric.family == family
                     ],
@@ -182,40 +182,40 @@ def _at(position: float) -> float:
     return _WIDTH * (min(max(position, low), high) - low) / (high - low)
 
 
-def _values(found: Evaluation, name: str, names: Sequence[str]) -> Shown:
+def _values(evaluation: Evaluation, name: str, names: Sequence[str]) -> Shown:
     """Means over the seeds: a row for each number, a column for each table."""
-    rows = found.measured[name]
+    rows = evaluation.measured[name]
     keys = [key for key in rows[0] if key not in {"table", "seed"}]
     keys += [key for row in rows for key in row if key not in {*keys, "table", "seed"}]
     keys = list(dict.fromkeys(keys))
     tables = [*names, "floor", "baseline"]
-    shown = tuple((key.replace("_", " "), *(_mean(rows, table, key) for table in tables)) for key in keys)
-    return Shown(title="", caption="means over the seeds", headings=("", *tables), rows=shown, n_words=1)
+    table_rows = tuple((key.replace("_", " "), *(_mean(rows, table, key) for table in tables)) for key in keys)
+    return Shown(title="", caption="means over the seeds", headings=("", *tables), rows=table_rows, n_words=1)
 
 
 def _mean(rows: Sequence[Row], table: str, key: str) -> str:
     values = [value for row in rows if row["table"] == table and isinstance(value := row.get(key), int | float)]
-    known = [value for value in values if math.isfinite(value)]
-    return number(math.fsum(known) / len(known)) if known else "–"
+    numbers = [value for value in values if math.isfinite(value)]
+    return number(math.fsum(numbers) / len(numbers)) if numbers else "–"
 
 
-def _details(found: Evaluation, name: str) -> list[Shown]:
-    rows = found.details.get(name, ())
+def _details(evaluation: Evaluation, name: str) -> list[Shown]:
+    rows = evaluation.details.get(name, ())
     if not rows:
         return []
     several = len({row["table"] for row in rows}) > 1
     keys = [key for key in rows[0] if several or key != "table"]
     words = [key for key in keys if isinstance(rows[0][key], str)]
     order = [*words, *(key for key in keys if key not in words)]
-    shown = tuple(tuple(_text(row.get(key, math.nan)) for key in order) for row in rows[:_MOST_ROWS])
+    table_rows = tuple(tuple(_text(row.get(key, math.nan)) for key in order) for row in rows[:_MOST_ROWS])
     return [
         Shown(
             title="",
             caption="of the first seed",
             headings=tuple(key.replace("_", " ") for key in order),
-            rows=shown,
+            rows=table_rows,
             n_words=len(words),
-            hidden=len(rows) - len(shown),
+            hidden=len(rows) - len(table_rows),
         )
     ]
 
@@ -225,7 +225,7 @@ def _text(value: float | int | str) -> str:
 
 
 def _read(name: str) -> str:
-    """A template of this page, or one of the report's."""
+    """Read a template of this page, or one of the report's."""
     own = files("verticil.evaluate") / "templates" / name
     return own.read_text("utf-8") if own.is_file() else own_template(name)
 

@@ -21,7 +21,7 @@ import numpy as np
 from verticil.analyst.draft import TextTable, dataset_rule, texts_of
 from verticil.evaluate.derived import derived_from
 from verticil.evaluate.evaluation import Evaluation, Progress, evaluate_texts
-from verticil.evaluate.reading import checked
+from verticil.evaluate.reading import check_table
 from verticil.party.config import PartyConfig
 from verticil.party.dataset.encoding import number_of
 from verticil.party.dataset.sources.source_table import DATABASES, DatasetRule
@@ -58,7 +58,7 @@ def evaluate_own(
         Misuse: FILE_MISSING; USAGE, the party is not in the study, or has its columns in several tables.
         DataFault: see `evaluate`.
     """
-    verified = verify_release(release, ca_certificate=config.federation.authority())
+    checks = verify_release(release, ca_certificate=config.federation.authority())
     study = canonical.from_bytes(read_document(release, "study.json"), source="study.json", wire=False)
     if config.name not in study.parties:
         raise Misuse(
@@ -74,9 +74,9 @@ def evaluate_own(
     rule = config.datasets[next(iter(datasets))]
     synthetic = texts_of("the release", release / "synthetic.parquet")
     own = {name: synthetic.columns[name] for name in (*places, *derived_from(study, list(places)))}
-    found = evaluate_texts(
+    evaluation = evaluate_texts(
         _own(rule, places, study, name="your table"),
-        {"release": checked(dataclasses.replace(synthetic, columns=own), "the release")},
+        {"release": check_table(dataclasses.replace(synthetic, columns=own), "the release")},
         None if holdout is None else _own(_of_holdout(rule, holdout), places, study, name="the holdout"),
         study=study,
         only=only,
@@ -85,45 +85,45 @@ def evaluate_own(
         progress=progress,
     )
     note = (
-        f"the release is about the {verified.common_records:,} people that all organisations have in common, your table about "
+        f"the release is about the {checks.common_records:,} people that all organisations have in common, your table about "
         "all of yours: where these differ, the figures of fidelity show it"
     )
     document = json.loads(read_document(release, "model.json"))
     across = _across(study, document.get("pairs", {"tables": []})["tables"])
-    return dataclasses.replace(found, notes=(note, *found.notes), across=across)
+    return dataclasses.replace(evaluation, notes=(note, *evaluation.notes), across=across)
 
 
 def _of_holdout(rule: DatasetRule, path: Path) -> DatasetRule:
-    """How a file is read that has the columns of the party's table: as that is, unless it is in a database."""
+    """Return the rule to read a file with the columns of the party's table: as that is, unless it is in a database."""
     if rule.format not in DATABASES:
         return dataclasses.replace(rule, path=path)
     return dataclasses.replace(dataset_rule(path, rule.id), columns=rule.columns)
 
 
 def _own(rule: DatasetRule, places: Mapping[str, Origin], study: Study, *, name: str) -> TextTable:
-    """The party's columns under the study's names, with the spellings and numbers that party.toml says they have."""
-    found = texts_of(name, rule.path, rule=rule, only=[origin.source for origin in places.values()])
+    """Return the party's columns under the study's names, with the spellings and numbers that party.toml says they have."""
+    table = texts_of(name, rule.path, rule=rule, only=[origin.source for origin in places.values()])
     columns = {}
     for variable, origin in places.items():
-        column = found.columns[origin.source]
-        binned = study.schema[study.schema.index(variable)].bins is not None
-        texts = [_declared(text, origin, binned=binned) for text in column.texts]
+        column = table.columns[origin.source]
+        is_binned = study.schema[study.schema.index(variable)].bins is not None
+        texts = [_convert_text(text, origin, is_binned=is_binned) for text in column.texts]
         columns[variable] = dataclasses.replace(column, source=variable, texts=texts)
-    return checked(dataclasses.replace(found, columns=columns), name)
+    return check_table(dataclasses.replace(table, columns=columns), name)
 
 
-def _declared(text: str, origin: Origin, *, binned: bool) -> str:
+def _convert_text(text: str, origin: Origin, *, is_binned: bool) -> str:
     text = origin.recode.get(text, text)
-    number = number_of(text, origin.written) if binned and origin.written != "plain" else None
+    number = number_of(text, origin.written) if is_binned and origin.written != "plain" else None
     return text if number is None else repr(number)
 
 
 def _across(study: Study, tables: Sequence[Mapping[str, Any]]) -> dict[str, Json]:
-    """What nobody can evaluate, and what the release says of it: its joint tables, of a verified model.json."""
+    """Describe the pairs that nobody can evaluate, and what the release says of them, of a verified model.json."""
     owner = {variable.name: variable.owner for variable in study.schema.variables}
     n_pairs = math.comb(len(owner), 2)
     crossing = sum(a != b for a, b in itertools.combinations(owner.values(), 2))
-    shown = [table for table in tables if len({owner[name] for name in table["variables"]}) == 2]
+    joint_tables = [table for table in tables if len({owner[name] for name in table["variables"]}) == 2]
     says = (
         f"{crossing:,} of the {n_pairs:,} pairs of columns are held by two organisations. Nobody has both columns of such a "
         "pair, so nobody can hold them against real records: not you, not the others, and not who published."
@@ -132,7 +132,7 @@ def _across(study: Study, tables: Sequence[Mapping[str, Any]]) -> dict[str, Json
         "says": says,
         "pairs_across": crossing,
         "level": wording.percent(study.parameters.interval_level, 0),
-        "pairs": [_pair(table, owner) for table in shown],
+        "pairs": [_pair(table, owner) for table in joint_tables],
     }
 
 
@@ -143,11 +143,13 @@ def _pair(table: Mapping[str, Any], owner: Mapping[str, str]) -> dict[str, Json]
         for key in ("estimate", "synthetic")
     )
     ends = [ends for row in table["interval"] for ends in row]
-    kept = [low <= share <= high for (low, high), share in ((e, x) for e, x in zip(ends, synthetic, strict=True) if e)]
+    is_inside = [
+        low <= share <= high for (low, high), share in ((e, x) for e, x in zip(ends, synthetic, strict=True) if e)
+    ]
     return {
         "columns": list(table["variables"]),
         "parties": [owner[name] for name in table["variables"]],
         "moved": wording.percent(float(np.nansum(np.abs(synthetic - estimate))) / 2),
-        "inside": f"{sum(kept):,} of {len(kept):,}",
+        "inside": f"{sum(is_inside):,} of {len(is_inside):,}",
         "verdict": table["verdict"],
     }

@@ -24,30 +24,30 @@ LEAST_RECORDS: Final = 20
 """Of fewer nothing can be said: half of them are held against the other half."""
 
 
-def table_of(given: Path | str | pd.DataFrame, *, name: str) -> TextTable:
+def table_of(source: Path | str | pd.DataFrame, *, name: str) -> TextTable:
     """Read a table.
 
     Args:
-        given: a file that ends with .parquet or .pq, another file as CSV, or a frame.
+        source: a file that ends with .parquet or .pq, another file as CSV, or a frame.
         name: what messages call a frame.
 
     Raises:
         DataFault: DATA_FILE_MISSING, DATA_UNREADABLE; DATA_EMPTY, fewer rows than `LEAST_RECORDS`.
     """
-    if isinstance(given, str | Path):
-        path = Path(given)
+    if isinstance(source, str | Path):
+        path = Path(source)
         name = path.name
         if not path.is_file():
             problem = "is a folder, expected a file" if path.is_dir() else "no such file"
             raise DataFault("DATA_FILE_MISSING", f"{path}: {problem}", hint="check the path that was given")
-        found = texts_of(name, path)
+        table = texts_of(name, path)
     else:
-        found = _of_frame(given, name)
-    return checked(found, name)
+        table = _of_frame(source, name)
+    return check_table(table, name)
 
 
-def checked(table: TextTable, name: str) -> TextTable:
-    """A table with enough records, its notes as sentences.
+def check_table(table: TextTable, name: str) -> TextTable:
+    """Check that a table has enough records, and turn its notes into sentences.
 
     Raises:
         DataFault: DATA_EMPTY, fewer rows than `LEAST_RECORDS`.
@@ -78,19 +78,19 @@ def _of_frame(frame: pd.DataFrame, name: str) -> TextTable:
         place_of = {text: number for number, text in reversed(list(enumerate(texts)))}
         codes = np.array([place_of[text] for text in texts], dtype=np.int64)[index]
         counts = np.bincount(codes, minlength=len(texts))
-        seen = np.flatnonzero(counts)
+        present = np.flatnonzero(counts)
         columns[column] = TextColumn(
             party=name,
             source=column,
-            texts=[texts[number] for number in seen.tolist()],
-            counts=counts[seen].tolist(),
+            texts=[texts[number] for number in present.tolist()],
+            counts=counts[present].tolist(),
             index=(np.cumsum(counts > 0) - 1)[codes],
         )
     return TextTable(columns=columns, n_rows=len(frame), notes=[], settings=[])
 
 
 def _text(value: object) -> str:
-    """As the node's reader writes a value of a Parquet file."""
+    """Write a value of a Parquet file as the node's reader does."""
     if isinstance(value, float | np.floating):
         number = float(value)
         return str(int(number)) if number.is_integer() else str(value)

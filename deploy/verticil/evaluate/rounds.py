@@ -76,16 +76,16 @@ class Round:
         """Draws of one metric; the same whatever else runs."""
         return np.random.default_rng([self.seed, purpose])
 
-    def references(self, *, attacked: bool) -> tuple[Play, Play]:
+    def references(self, *, is_attack: bool) -> tuple[Play, Play]:
         """Floor and baseline; see the module."""
-        worst = self.real if attacked else self.independent
+        worst = self.real if is_attack else self.independent
         return (
             Play(name="floor", kind="floor", table=self.floor, published=self.floor),
             Play(name="baseline", kind="baseline", table=worst, published=worst),
         )
 
     def candidate(self, name: str, table: CodedTable, *, most: int | None) -> Play:
-        """A candidate in this round.
+        """Return a candidate in this round.
 
         Args:
             name: its name.
@@ -93,8 +93,8 @@ class Round:
             most: of what an attacker has; None: all.
         """
         order = np.random.default_rng([self.seed, 2, *name.encode()]).permutation(table.n)
-        published = table if most is None or table.n <= most else table.rows(order[:most])
-        return Play(name=name, kind="candidate", table=table.rows(order[: self.real.n]), published=published)
+        synthetic = table if most is None or table.n <= most else table.rows(order[:most])
+        return Play(name=name, kind="candidate", table=table.rows(order[: self.real.n]), published=synthetic)
 
 
 def size_of(real: CodedTable, smallest: int, *, full: bool) -> int:
@@ -116,38 +116,38 @@ def rounds(
         number: how many.
     """
     most = None if full else TESTED
-    attacked = min(
+    n_attacked = min(
         size, real.n // number, *([] if full else [ATTACKED]), *([] if holdout is None else [holdout.n // number])
     )
     for place in range(number):
         generator = np.random.default_rng([seed + place, 1])
         order = _order(real.n, seed, place, number, generator)
         first, second = real.rows(order[:size]), real.rows(order[size : 2 * size])
-        others = tested = None
+        others = test_records = None
         if holdout is not None:
             order = _order(holdout.n, seed, place, number, generator)
-            tested = holdout.rows(order[:most])
-            others = None if attacked < LEAST_ATTACKED else tested.rows(np.arange(attacked))
+            test_records = holdout.rows(order[:most])
+            others = None if n_attacked < LEAST_ATTACKED else test_records.rows(np.arange(n_attacked))
         yield Round(
             seed=seed + place,
             real=first,
             floor=second,
             independent=_independent(second, generator),
-            members=first.rows(np.arange(attacked)),
+            members=first.rows(np.arange(n_attacked)),
             others=others,
-            tested=second.rows(np.arange(size)[:most]) if tested is None else tested,
+            tested=second.rows(np.arange(size)[:most]) if test_records is None else test_records,
         )
 
 
 def _order(n: int, seed: int, place: int, number: int, generator: np.random.Generator) -> NDArray[np.int64]:
-    """A random order that starts with records which no other round's starts with: n / number of them."""
+    """Return a random order that starts with records which no other round's starts with: n / number of them."""
     once = np.random.default_rng([seed, 3, n]).permutation(n)
     own = slice(place * (n // number), (place + 1) * (n // number))
     return np.concatenate([once[own], generator.permutation(np.delete(once, own))])
 
 
 def _independent(table: CodedTable, generator: np.random.Generator) -> CodedTable:
-    """Each column in an order of its own."""
+    """Shuffle each column in an order of its own."""
     orders = [generator.permutation(table.n) for _ in table.names]
     return CodedTable(
         names=table.names,

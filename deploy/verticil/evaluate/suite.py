@@ -21,30 +21,30 @@ _FEW: Final = 20  # categories of a column that classifiers predict unless anoth
 
 
 def headline() -> tuple[Asked, ...]:
-    """The figures of all metrics."""
-    return tuple(asked for metric in METRICS for asked in metric.figures)
+    """Return the figures of all metrics."""
+    return tuple(definition for metric in METRICS for definition in metric.figures)
 
 
-def chosen(only: Sequence[str]) -> tuple[Metric, ...]:
-    """The metrics of some names or families, in their order; all where none is named.
+def select_metrics(only: Sequence[str]) -> tuple[Metric, ...]:
+    """Select the metrics of some names or families, in their order; all where none is named.
 
     Raises:
         Misuse: USAGE, an unknown name.
     """
-    known = [*FAMILIES, *(metric.name for metric in METRICS)]
+    names = [*FAMILIES, *(metric.name for metric in METRICS)]
     for name in only:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
             raise Misuse(
                 "USAGE",
                 f"unknown metric '{name}'",
-                hint=f"did you mean '{near[0]}'?" if near else f"expected some of {', '.join(known)}",
+                hint=f"did you mean '{near[0]}'?" if near else f"expected some of {', '.join(names)}",
             )
     return tuple(metric for metric in METRICS if not only or metric.name in only or metric.family in only)
 
 
 def target_of(table: CodedTable, follow: Collection[str] = ()) -> int:
-    """The column that is predicted where nobody names one: the last of those with few categories, numbers aside.
+    """Return the column that is predicted where nobody names one: the last of those with few categories, numbers aside.
 
     Args:
         table: with the columns.

@@ -24,37 +24,37 @@ _NAMES: Final[Mapping[str, str]] = {
 }
 
 
-def _utility(given: Round, play: Play, setting: Setting) -> Measured:
-    tested = labelled(given.tested, setting.target, *setting.telling)
+def _utility(this_round: Round, play: Play, setting: Setting) -> Measured:
+    test_records = label_records(this_round.tested, setting.target, *setting.telling)
     if play.kind == "baseline":
-        return Measured(values=_of_majority(tested, given.real.n_states[setting.target]))
-    training = labelled(given.real if play.kind == "floor" else play.table, setting.target, *setting.telling)
-    (found,) = utility(
+        return Measured(values=_of_majority(test_records, this_round.real.n_states[setting.target]))
+    training = label_records(this_round.real if play.kind == "floor" else play.table, setting.target, *setting.telling)
+    (score,) = utility(
         training,
-        [tested],
-        seed=given.seed,
+        [test_records],
+        seed=this_round.seed,
         classifiers=ALL_CLASSIFIERS,
-        n_classes=given.real.n_states[setting.target],
+        n_classes=this_round.real.n_states[setting.target],
     )
-    each = {"accuracy": found.accuracy, "f1": found.f1, "auc": found.auc}
+    each = {"accuracy": score.accuracy, "f1": score.f1, "auc": score.auc}
     values = {kind: float(np.mean(list(of.values()))) for kind, of in each.items()}
     for kind, of in each.items():
         values |= {f"{kind}_{_NAMES[name]}": value for name, value in of.items()}
     return Measured(values=values)
 
 
-def _of_majority(tested: Labelled, n_classes: int) -> dict[str, float]:
-    """The most common class for everybody, with no order among records."""
-    counts = np.bincount(tested.target, minlength=n_classes)
+def _of_majority(test_records: Labelled, n_classes: int) -> dict[str, float]:
+    """Predict the most common class for everybody, with no order among records."""
+    counts = np.bincount(test_records.target, minlength=n_classes)
     confusion = np.zeros((len(counts), len(counts)), dtype=np.int64)
     confusion[:, int(counts.argmax())] = counts
     share = float(counts.max() / counts.sum())
     areas = 0.5 if np.count_nonzero(counts) > 1 else float("nan")
-    found = {"accuracy": share, "f1": macro_f1(confusion), "auc": areas}
-    return {**found, **{f"{kind}_{name}": value for kind, value in found.items() for name in _NAMES.values()}}
+    values = {"accuracy": share, "f1": macro_f1(confusion), "auc": areas}
+    return {**values, **{f"{kind}_{name}": value for kind, value in values.items() for name in _NAMES.values()}}
 
 
-def labelled(table: CodedTable, target: int, *without: int) -> Labelled:
+def label_records(table: CodedTable, target: int, *without: int) -> Labelled:
     """Records as classifiers take them: one column is what they learn to predict, others are left out."""
     return Labelled(features=table.features(target, *without), target=table.codes[target].astype(np.int64))
 

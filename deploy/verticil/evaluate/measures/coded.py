@@ -49,7 +49,7 @@ class CodedTable:
 
     @property
     def n(self) -> int:
-        """Number of records."""
+        """Number of records of the table."""
         return len(self.codes[0])
 
     def rows(self, index: NDArray[np.integer] | Sequence[int]) -> CodedTable:
@@ -62,10 +62,13 @@ class CodedTable:
         )
 
     def features(self, *without: int) -> Floats:
-        """What classifiers learn from: (n, f), all columns but some. A missing number is the mean, a category its place."""
+        """Return what classifiers learn from: (n, f), all columns but some.
+
+        A missing number is the mean, a category its place.
+        """
         return np.column_stack(
             [
-                codes.astype(np.float64) if values is None else _filled(values)
+                codes.astype(np.float64) if values is None else _fill_missing(values)
                 for place, (codes, values) in enumerate(zip(self.codes, self.values, strict=True))
                 if place not in without
             ]
@@ -83,18 +86,20 @@ class CodedTable:
             raise KeyError(name) from None
 
 
-def _filled(values: Floats) -> Floats:
-    known = values[~np.isnan(values)]
-    return np.where(np.isnan(values), known.mean() if len(known) else 0.0, values)
+def _fill_missing(values: Floats) -> Floats:
+    numbers = values[~np.isnan(values)]
+    return np.where(np.isnan(values), numbers.mean() if len(numbers) else 0.0, values)
 
 
-def numbered(*tables: CodedTable) -> list[NDArray[np.int64]]:
-    """One number for each distinct record of all tables: (n,) of each table. Numbers count, not the bins they lie in.
+def number_records(*tables: CodedTable) -> list[NDArray[np.int64]]:
+    """Number each distinct record of all tables: (n,) of each table.
+
+    Numbers count, not the bins they lie in.
 
     >>> codes = np.array([1, 1, 1, 1, 0], dtype=np.uint8)
     >>> table = CodedTable(names=("a",), codes=(codes,), n_states=(2,), values=(np.array([2.0, 3, 2, 3, np.nan]),))
     >>> a, b = table.rows([0, 1, 2]), table.rows([3, 4])
-    >>> [numbers.tolist() for numbers in numbered(a, b)]
+    >>> [numbers.tolist() for numbers in number_records(a, b)]
     [[1, 2, 1], [2, 0]]
     """
     columns: list[NDArray[np.integer]] = []
@@ -102,7 +107,7 @@ def numbered(*tables: CodedTable) -> list[NDArray[np.int64]]:
         columns.append(np.concatenate([table.codes[place] for table in tables]))
         values = [table.values[place] for table in tables]
         if all(column is not None for column in values):
-            joined = np.concatenate([column for column in values if column is not None])
-            columns.append(np.unique(joined, return_inverse=True)[1].reshape(-1))
+            all_values = np.concatenate([column for column in values if column is not None])
+            columns.append(np.unique(all_values, return_inverse=True)[1].reshape(-1))
     groups = np.unique(combination_numbers(columns), return_inverse=True)[1].reshape(-1)
     return np.split(groups, np.cumsum([table.n for table in tables])[:-1])

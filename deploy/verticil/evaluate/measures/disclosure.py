@@ -71,8 +71,8 @@ class Attribution:
     @property
     def mean(self) -> float:
         """Mean probability over the records where it is defined; NaN where there is none."""
-        defined = self.probability[~np.isnan(self.probability)]
-        return float(defined.mean()) if len(defined) else float("nan")
+        probabilities = self.probability[~np.isnan(self.probability)]
+        return float(probabilities.mean()) if len(probabilities) else float("nan")
 
     @property
     def accuracy(self) -> float:
@@ -105,12 +105,12 @@ class Disclosure:
     others_baseline: float
 
 
-def gcap(attacked: Known, published: Known) -> Attribution:
+def gcap(originals: Known, synthetic: Known) -> Attribution:
     """Generalized correct attribution probability of each attacked record; always defined.
 
     Args:
-        attacked: the original records.
-        published: the synthetic ones, with the same key attributes in the same order.
+        originals: the original records.
+        synthetic: the synthetic ones, with the same key attributes in the same order.
 
     Raises:
         ValueError: there is no published record, or the number of key attributes differs.
@@ -121,16 +121,16 @@ def gcap(attacked: Known, published: Known) -> Attribution:
     >>> gcap(original, synthetic).probability.round(4).tolist()
     [0.5, 1.0, 1.0, 0.3333]
     """
-    return _attribution(attacked, published, generalized=True)
+    return _attribution(originals, synthetic, is_generalized=True)
 
 
-def cap(attacked: Known, published: Known) -> Attribution:
+def cap(originals: Known, synthetic: Known) -> Attribution:
     """Correct attribution probability; undefined where the whole key is not published. Arguments and errors as for `gcap`."""
-    return _attribution(attacked, published, generalized=False)
+    return _attribution(originals, synthetic, is_generalized=False)
 
 
 def majority_share(sensitive: Codes) -> float:
-    """The share of the most common value: how often one is right who knows only the margin.
+    """Return the share of the most common value: how often one is right who knows only the margin.
 
     >>> majority_share(np.array([2, 0, 2, 1]))
     0.5
@@ -138,15 +138,15 @@ def majority_share(sensitive: Codes) -> float:
     return float(np.bincount(sensitive).max() / len(sensitive))
 
 
-def disclosure(members: Known, others: Known, published: Known) -> Disclosure:
+def disclosure(members: Known, others: Known, synthetic: Known) -> Disclosure:
     """Attack members and others with the same published records.
 
     Args:
         members: the records that the published ones were made from.
         others: records of the same population that were not used.
-        published: the synthetic records.
+        synthetic: the synthetic records.
     """
-    of_members, of_others = gcap(members, published), gcap(others, published)
+    of_members, of_others = gcap(members, synthetic), gcap(others, synthetic)
     return Disclosure(
         gcap=of_members.mean,
         vote=of_members.accuracy,
@@ -158,43 +158,43 @@ def disclosure(members: Known, others: Known, published: Known) -> Disclosure:
     )
 
 
-def _attribution(attacked: Known, published: Known, *, generalized: bool) -> Attribution:
-    if len(attacked.keys) != len(published.keys):
-        raise ValueError(f"{len(attacked.keys)} and {len(published.keys)} key attributes, expected as many")
-    n = len(attacked.sensitive)
-    if not len(published.sensitive):
+def _attribution(originals: Known, synthetic: Known, *, is_generalized: bool) -> Attribution:
+    if len(originals.keys) != len(synthetic.keys):
+        raise ValueError(f"{len(originals.keys)} and {len(synthetic.keys)} key attributes, expected as many")
+    n = len(originals.sensitive)
+    if not len(synthetic.sensitive):
         raise ValueError("there is no published record")
-    n_values = 1 + int(max(published.sensitive.max(), attacked.sensitive.max(initial=0)))
-    if attacked.possible is not None:
-        n_values = max(n_values, attacked.possible.shape[1])
-    joined = [np.concatenate(columns) for columns in zip(attacked.keys, published.keys, strict=True)]
-    groups = combination_numbers(joined)
+    n_values = 1 + int(max(synthetic.sensitive.max(), originals.sensitive.max(initial=0)))
+    if originals.possible is not None:
+        n_values = max(n_values, originals.possible.shape[1])
+    key_columns = [np.concatenate(columns) for columns in zip(originals.keys, synthetic.keys, strict=True)]
+    groups = combination_numbers(key_columns)
     # Each distinct key is handled once: its published records as a table of their sensitive values.
-    asked, first_asked, of_record = np.unique(groups[:n], return_index=True, return_inverse=True)
-    offered, first_offered, of_published = np.unique(groups[n:], return_index=True, return_inverse=True)
-    tables = np.zeros((len(offered), n_values))
-    np.add.at(tables, (of_published, published.sensitive), 1.0)
-    place = np.minimum(np.searchsorted(offered, asked), len(offered) - 1)
-    matched = offered[place] == asked
-    found = np.where(matched[:, None], tables[place], 0.0)
-    distance = np.where(matched, 0, len(joined))
-    if generalized and not matched.all():
-        lost = np.flatnonzero(~matched)
-        found[lost], distance[lost] = _nearest(
-            np.stack([column[:n][first_asked[lost]] for column in joined], axis=1),
-            np.stack([column[n:][first_offered] for column in joined], axis=1),
+    original_groups, first_asked, of_record = np.unique(groups[:n], return_index=True, return_inverse=True)
+    synthetic_groups, first_offered, of_published = np.unique(groups[n:], return_index=True, return_inverse=True)
+    tables = np.zeros((len(synthetic_groups), n_values))
+    np.add.at(tables, (of_published, synthetic.sensitive), 1.0)
+    place = np.minimum(np.searchsorted(synthetic_groups, original_groups), len(synthetic_groups) - 1)
+    has_match = synthetic_groups[place] == original_groups
+    counts = np.where(has_match[:, None], tables[place], 0.0)
+    distance = np.where(has_match, 0, len(key_columns))
+    if is_generalized and not has_match.all():
+        without_match = np.flatnonzero(~has_match)
+        counts[without_match], distance[without_match] = _nearest(
+            np.stack([column[:n][first_asked[without_match]] for column in key_columns], axis=1),
+            np.stack([column[n:][first_offered] for column in key_columns], axis=1),
             tables,
         )
-    return attributed(
-        found[of_record],
-        attacked.sensitive,
+    return attribute_counts(
+        counts[of_record],
+        originals.sensitive,
         distance=distance[of_record],
-        possible=attacked.possible,
+        possible=originals.possible,
         margin=tables.sum(axis=0),
     )
 
 
-def attributed(
+def attribute_counts(
     counts: Floats | Ints,
     truth: Codes,
     *,
@@ -202,7 +202,7 @@ def attributed(
     possible: Bools | None = None,
     margin: Floats | Ints | None = None,
 ) -> Attribution:
-    """What an attacker says of each record who counts the values of some published ones, here the nearest.
+    """Return what an attacker says of each record who counts the values of some published ones, here the nearest.
 
     Args:
         counts: (n, K), how many of them have each value.
@@ -212,7 +212,7 @@ def attributed(
         margin: (K,), how many published records have each value; the guess among possible ones where all counted ones are
             impossible. None: no guess.
 
-    >>> found = attributed(np.array([[3, 1, 0]]), np.array([1]), distance=np.zeros(1, dtype=np.int64),
+    >>> found = attribute_counts(np.array([[3, 1, 0]]), np.array([1]), distance=np.zeros(1, dtype=np.int64),
     ...     possible=np.array([[False, True, True]]))
     >>> found.probability.tolist(), found.vote.tolist()
     ([1.0], [1])
@@ -220,9 +220,9 @@ def attributed(
     counts = counts.astype(np.float64)
     if possible is not None:
         counts = counts * possible
-        if margin is not None and (lost := np.flatnonzero(counts.sum(axis=1) == 0)).size:
-            rest = possible[lost] * margin
-            counts[lost] = np.where(rest.sum(axis=1, keepdims=True) > 0, rest, possible[lost])
+        if margin is not None and (impossible := np.flatnonzero(counts.sum(axis=1) == 0)).size:
+            rest = possible[impossible] * margin
+            counts[impossible] = np.where(rest.sum(axis=1, keepdims=True) > 0, rest, possible[impossible])
     totals = counts.sum(axis=1)
     record = np.arange(len(truth))
     share = np.divide(counts[record, truth], totals, out=np.full(len(truth), np.nan), where=totals > 0)
@@ -230,29 +230,29 @@ def attributed(
     return Attribution(probability=share, distance=distance, vote=vote, correct=vote == truth)
 
 
-def _nearest(asked: Codes, offered: Codes, tables: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """The sensitive values of the published records nearest to each asked key, added up, and the distance."""
-    found = np.empty((len(asked), tables.shape[1]))
-    distance = np.empty(len(asked), dtype=np.int64)
-    width = np.uint8 if asked.shape[1] < 256 else np.uint16
-    mine, theirs = (np.ascontiguousarray(keys.T) for keys in _narrow(asked, offered))
-    step = max(1, _BLOCK_CELLS // len(offered))
-    differ = np.empty((step, len(offered)), dtype=np.bool_)
-    for start in range(0, len(asked), step):
-        part = slice(start, min(start + step, len(asked)))
-        apart = np.zeros((part.stop - start, len(offered)), dtype=width)
-        for position in range(asked.shape[1]):
+def _nearest(original_keys: Codes, synthetic_keys: Codes, tables: Floats) -> tuple[Floats, NDArray[np.int64]]:
+    """Add up the sensitive values of the published records nearest to each key; also return the distance."""
+    counts = np.empty((len(original_keys), tables.shape[1]))
+    distance = np.empty(len(original_keys), dtype=np.int64)
+    width = np.uint8 if original_keys.shape[1] < 256 else np.uint16
+    mine, theirs = (np.ascontiguousarray(keys.T) for keys in _narrow(original_keys, synthetic_keys))
+    step = max(1, _BLOCK_CELLS // len(synthetic_keys))
+    differ = np.empty((step, len(synthetic_keys)), dtype=np.bool_)
+    for start in range(0, len(original_keys), step):
+        part = slice(start, min(start + step, len(original_keys)))
+        apart = np.zeros((part.stop - start, len(synthetic_keys)), dtype=width)
+        for position in range(original_keys.shape[1]):
             out = differ[: len(apart)]
             np.not_equal(mine[position, part, None], theirs[None, position], out=out)
             apart += out.view(np.uint8)
         least = apart.min(axis=1)
         row, key = np.nonzero(apart == least[:, None])
         starts = np.searchsorted(row, np.arange(len(apart)))
-        distance[part], found[part] = least, np.add.reduceat(tables[key], starts, axis=0)
-    return found, distance
+        distance[part], counts[part] = least, np.add.reduceat(tables[key], starts, axis=0)
+    return counts, distance
 
 
-def _narrow(asked: Codes, offered: Codes) -> tuple[Codes, Codes]:
-    """The same in as few bytes as hold both: the narrower, the faster."""
-    width = np.min_scalar_type(int(max(asked.max(initial=0), offered.max(initial=0))))
-    return asked.astype(width), offered.astype(width)
+def _narrow(original_keys: Codes, synthetic_keys: Codes) -> tuple[Codes, Codes]:
+    """Store the same keys in as few bytes as hold both: the narrower, the faster."""
+    width = np.min_scalar_type(int(max(original_keys.max(initial=0), synthetic_keys.max(initial=0))))
+    return original_keys.astype(width), synthetic_keys.astype(width)

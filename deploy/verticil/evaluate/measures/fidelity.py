@@ -73,17 +73,17 @@ def _product(columns: Sequence[Codes], n_states: Sequence[int], members: tuple[i
     return table
 
 
-def _summary(ways: int, found: list[tuple[float, tuple[int, ...]]]) -> Distance:
-    worst, table = max(found)
-    mean = sum(distance for distance, _ in found) / len(found)
+def _summary(ways: int, scored_tables: list[tuple[float, tuple[int, ...]]]) -> Distance:
+    worst, table = max(scored_tables)
+    mean = sum(distance for distance, _ in scored_tables) / len(scored_tables)
     return Distance(
         ways=ways,
-        n_tables=len(found),
+        n_tables=len(scored_tables),
         mean=mean,
         worst=worst,
         worst_table=table,
-        tables=tuple(members for _, members in found),
-        each=tuple(distance for distance, _ in found),
+        tables=tuple(members for _, members in scored_tables),
+        each=tuple(distance for distance, _ in scored_tables),
     )
 
 
@@ -108,18 +108,18 @@ def distances(
     >>> distances(a, None, (2, 2), ways=2).mean  # [[.5, 0], [0, .5]] against four quarters
     0.5
     """
-    found: list[tuple[float, tuple[int, ...]]] = []
+    scored_tables: list[tuple[float, tuple[int, ...]]] = []
     for members in combinations(range(len(real)), ways) if tables is None else tables:
         truth = _shares(real, n_states, members)
         table = _product(real, n_states, members) if other is None else _shares(other, n_states, members)
-        found.append((float(np.abs(truth - table).sum() / 2), members))
-    return _summary(ways, found)
+        scored_tables.append((float(np.abs(truth - table).sum() / 2), members))
+    return _summary(ways, scored_tables)
 
 
 def largest_difference(
     real: Sequence[Codes], other: Sequence[Codes], n_states: Sequence[int], members: tuple[int, ...]
 ) -> tuple[tuple[int, ...], float, float]:
-    """The combination of categories whose shares differ most, and the shares. Arguments as for `distances`.
+    """Return the combination of categories whose shares differ most, and the shares. Arguments as for `distances`.
 
     >>> a, b = [np.array([0, 0, 1, 1], dtype=np.uint8)], [np.array([0, 2, 2, 2], dtype=np.uint8)]
     >>> largest_difference(a, b, (3,), (0,))
@@ -153,7 +153,7 @@ def conditional(counts: Ints | Floats) -> Floats:
 
 
 def conditional_divergence(true: Ints, theta: Floats) -> Floats:
-    """The conditional Kullback-Leibler distance of a family's probabilities from those of some records.
+    """Return the conditional Kullback-Leibler distance of a family's probabilities from those of some records.
 
         CKL = sum_j P(j) sum_k theta_jk ln(theta_jk / theta^_jk)
 
@@ -172,7 +172,7 @@ def conditional_divergence(true: Ints, theta: Floats) -> Floats:
 
 
 def conditional_kullback_leibler(real: Counts, other: Counts, *, smoothing: float = 0.5) -> float:
-    """How far what depends on something depends on it otherwise in another table.
+    """Return the mean Kullback-Leibler distance of one table's conditional probabilities from another's.
 
         sum_j P(j) sum_k P(k | j) ln(P(k | j) / Q(k | j)),    Q(k | j) = (M_jk + a) / (M_j + a K)
 
@@ -190,13 +190,13 @@ def conditional_kullback_leibler(real: Counts, other: Counts, *, smoothing: floa
     total = real.sum()
     if not total > 0:
         return float("nan")
-    weighed = other + smoothing
-    given = weighed.sum(axis=-1, keepdims=True)
-    theirs = np.divide(weighed, given, out=np.zeros(weighed.shape), where=given > 0)
+    smooth_counts = other + smoothing
+    row_totals = smooth_counts.sum(axis=-1, keepdims=True)
+    theirs = np.divide(smooth_counts, row_totals, out=np.zeros(smooth_counts.shape), where=row_totals > 0)
     shares, own = real / total, conditional(real)
-    seen = real > 0
+    present = real > 0
     with np.errstate(divide="ignore"):
-        return float((shares[seen] * np.log(own[seen] / theirs[seen])).sum())
+        return float((shares[present] * np.log(own[present] / theirs[present])).sum())
 
 
 def k_marginal(distance: Distance) -> float:

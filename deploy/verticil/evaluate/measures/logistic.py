@@ -68,15 +68,15 @@ def independent_columns(design: csr_array) -> Ints:
     >>> independent_columns(csr_array(np.array([[1.0, 1, 0, 2], [1, 0, 1, 2], [1, 1, 0, 3]]))).tolist()
     [0, 1, 3]
     """
-    left = (design.T @ design).toarray()
-    scale = left.diagonal().copy()
-    kept: list[int] = []
-    for place in range(len(left)):
-        pivot = left[place, place]
+    remainder = (design.T @ design).toarray()
+    scale = remainder.diagonal().copy()
+    positions: list[int] = []
+    for place in range(len(remainder)):
+        pivot = remainder[place, place]
         if scale[place] > 0 and pivot > _RANK * scale[place]:
-            left -= np.outer(left[:, place], left[place] / pivot)
-            kept.append(place)
-    return np.array(kept, dtype=np.int64)
+            remainder -= np.outer(remainder[:, place], remainder[place] / pivot)
+            positions.append(place)
+    return np.array(positions, dtype=np.int64)
 
 
 def fit(design: csr_array, target: Floats) -> Fit:
@@ -94,54 +94,56 @@ def fit(design: csr_array, target: Floats) -> Fit:
         step = _newton_step(information, basis.T @ (design.T @ (target - probabilities)))
         if not np.isfinite(step).all():  # the classes are told apart as far as numbers go
             break
-        moved, reached = _likelihood(design @ (basis @ (place + step)), target)
+        next_probabilities, next_likelihood = _likelihood(design @ (basis @ (place + step)), target)
         for _ in range(_MOST_HALVINGS):
-            if reached >= likelihood - _LOSS * abs(likelihood):
+            if next_likelihood >= likelihood - _LOSS * abs(likelihood):
                 break
             step = step / 2
-            moved, reached = _likelihood(design @ (basis @ (place + step)), target)
-        furthest = float(np.abs(moved - probabilities).max())
-        place, probabilities, likelihood = place + step, moved, reached
+            next_probabilities, next_likelihood = _likelihood(design @ (basis @ (place + step)), target)
+        furthest = float(np.abs(next_probabilities - probabilities).max())
+        place, probabilities, likelihood = place + step, next_probabilities, next_likelihood
         if furthest < _STILL:
             break
     lengths, vectors = np.linalg.eigh(_information(design, basis, probabilities))
-    told = lengths > _TOLD * lengths[-1]
-    known_basis = basis @ vectors[:, told]
-    known = np.isclose((known_basis**2).sum(axis=1), 1.0, rtol=0, atol=1e-6)
+    is_determined = lengths > _TOLD * lengths[-1]
+    known_basis = basis @ vectors[:, is_determined]
+    is_estimable = np.isclose((known_basis**2).sum(axis=1), 1.0, rtol=0, atol=1e-6)
     return Fit(
         probabilities=probabilities,
         rank=basis.shape[1],
-        coefficients=np.where(known, basis @ place, np.nan),
-        covariance=np.where(np.outer(known, known), known_basis / lengths[told] @ known_basis.T, np.nan),
+        coefficients=np.where(is_estimable, basis @ place, np.nan),
+        covariance=np.where(
+            np.outer(is_estimable, is_estimable), known_basis / lengths[is_determined] @ known_basis.T, np.nan
+        ),
     )
 
 
 def _directions(design: csr_array) -> Floats:
     """(w, rank), orthonormal: the directions in which coefficients can be told apart."""
     lengths, vectors = np.linalg.eigh((design.T @ design).toarray())
-    found: Floats = vectors[:, lengths > _RANK * lengths[-1]]
-    return found
+    directions: Floats = vectors[:, lengths > _RANK * lengths[-1]]
+    return directions
 
 
 def _information(design: csr_array, basis: Floats, probabilities: Floats) -> Floats:
     weights = probabilities * (1 - probabilities)
-    found: Floats = basis.T @ (design.T @ design.multiply(weights[:, None])).toarray() @ basis
-    return found
+    matrix: Floats = basis.T @ (design.T @ design.multiply(weights[:, None])).toarray() @ basis
+    return matrix
 
 
 def _newton_step(information: Floats, gradient: Floats) -> Floats:
-    """What the information makes of the gradient, but for directions in which it says next to nothing.
+    """Solve for Newton's step, but for directions in which the information says next to nothing.
 
     By eigenvalues: the singular values of a nearly separable information do not always converge.
     """
     lengths, vectors = np.linalg.eigh(information)
-    told = lengths > _SINGULAR * max(lengths[-1], 0.0)
+    is_determined = lengths > _SINGULAR * max(lengths[-1], 0.0)
     with np.errstate(over="ignore", invalid="ignore"):
-        found: Floats = vectors[:, told] @ ((vectors[:, told].T @ gradient) / lengths[told])
-    return found
+        step: Floats = vectors[:, is_determined] @ ((vectors[:, is_determined].T @ gradient) / lengths[is_determined])
+    return step
 
 
 def _likelihood(scores: Floats, target: Floats) -> tuple[Floats, float]:
     """Probabilities of class 1, and the logarithm of the likelihood."""
-    raised = np.logaddexp(0.0, scores)
-    return np.exp(scores - raised), float((target * scores - raised).sum())
+    softplus = np.logaddexp(0.0, scores)
+    return np.exp(scores - softplus), float((target * scores - softplus).sum())

@@ -46,15 +46,15 @@ class Points:
 
     @property
     def n(self) -> int:
-        """Number of records."""
+        """Number of records of the table."""
         return self.table.n
 
 
-def points(published: CodedTable, *others: CodedTable) -> list[Points]:
+def points(synthetic: CodedTable, *others: CodedTable) -> list[Points]:
     """Records on one scale, the published ones', which comes first.
 
     Args:
-        published: what numbers are placed among.
+        synthetic: what numbers are placed among.
         others: tables with the same columns.
 
     >>> numbers = np.array([1.0, 2, 3, 1e9])
@@ -62,28 +62,28 @@ def points(published: CodedTable, *others: CodedTable) -> list[Points]:
     >>> points(table)[0].places[0].tolist()  # shares 1/8, 3/8, 5/8, 7/8
     [256, 768, 1280, 1792]
     """
-    units = max(1, min(UNITS, np.iinfo(np.uint16).max // len(published.names)))
-    tables = (published, *others)
-    scales = [None if values is None else np.sort(values[~np.isnan(values)]) for values in published.values]
-    placed = [
+    units = max(1, min(UNITS, np.iinfo(np.uint16).max // len(synthetic.names)))
+    tables = (synthetic, *others)
+    scales = [None if values is None else np.sort(values[~np.isnan(values)]) for values in synthetic.values]
+    places = [
         tuple(
-            None if scale is None or values is None else _placed(values, codes, scale, states, units)
+            None if scale is None or values is None else _place_numbers(values, codes, scale, states, units)
             for scale, values, codes, states in zip(scales, table.values, table.codes, table.n_states, strict=True)
         )
         for table in tables
     ]
     missing = tuple(
         any(column is not None and bool((column > units).any()) for column in columns)
-        for columns in zip(*placed, strict=True)
+        for columns in zip(*places, strict=True)
     )
     return [
         Points(table=table, places=columns, missing=missing, units=units)
-        for table, columns in zip(tables, placed, strict=True)
+        for table, columns in zip(tables, places, strict=True)
     ]
 
 
-def _placed(values: Floats, codes: Codes, scale: Floats, n_states: int, units: int) -> NDArray[np.int16]:
-    """The share of the scale below a number, of what equals it half; kinds of missing are a whole difference apart."""
+def _place_numbers(values: Floats, codes: Codes, scale: Floats, n_states: int, units: int) -> NDArray[np.int16]:
+    """Return the share of the scale below a number, of what equals it half; kinds of missing are a whole difference apart."""
     below, up_to = (np.searchsorted(scale, values, side=side) for side in ("left", "right"))
     shares = (below + up_to) / max(2 * len(scale), 1)
     kinds = np.minimum(n_states - 1 - codes.astype(np.int64), _MOST_KINDS)
@@ -93,31 +93,31 @@ def _placed(values: Floats, codes: Codes, scale: Floats, n_states: int, units: i
 class Distances:
     """Distances of some records to the published ones, in units, a block of records at a time."""
 
-    def __init__(self, asked: Points, published: Points) -> None:
-        self._asked, self._published, self.units = asked, published, asked.units
-        self.n_columns = len(asked.table.names)
-        step = max(1, _CELLS // published.n)
-        self.blocks = [slice(start, min(start + step, asked.n)) for start in range(0, asked.n, step)]
-        shape = (min(step, asked.n), published.n)
+    def __init__(self, records: Points, synthetic: Points) -> None:
+        self._asked, self._published, self.units = records, synthetic, records.units
+        self.n_columns = len(records.table.names)
+        step = max(1, _CELLS // synthetic.n)
+        self.blocks = [slice(start, min(start + step, records.n)) for start in range(0, records.n, step)]
+        shape = (min(step, records.n), synthetic.n)
         self._differ, self._apart = np.empty(shape, dtype=np.bool_), np.empty(shape, dtype=np.int16)
 
     def total(self, block: slice, columns: Sequence[int]) -> Units:
         """(records of the block, published records), the sum over some columns."""
         total = np.zeros((block.stop - block.start, self._published.n), dtype=np.uint16)
-        counted = np.zeros(total.shape, dtype=np.uint8)
+        differences = np.zeros(total.shape, dtype=np.uint8)
         categories = [column for column in columns if self._asked.places[column] is None]
         for number, column in enumerate(categories, 1):
-            counted += self._differing(block, column).view(np.uint8)
+            differences += self._differing(block, column).view(np.uint8)
             if number % 255 == 0 or number == len(categories):
-                total += np.multiply(counted, self.units, dtype=np.uint16)
-                counted[:] = 0
+                total += np.multiply(differences, self.units, dtype=np.uint16)
+                differences[:] = 0
         for column in columns:
             if self._asked.places[column] is not None:
                 total += self._between(block, column)
         return total
 
     def without(self, total: Units, block: slice, column: int) -> Units:
-        """A sum with one of its columns taken away."""
+        """Take one of its columns away from a sum."""
         if self._asked.places[column] is not None:
             return total - self._between(block, column)
         return total - np.multiply(self._differing(block, column), self.units, dtype=np.uint16)
@@ -138,39 +138,39 @@ class Distances:
         return out.view(np.uint16)
 
 
-def nearest(asked: Points, published: Points) -> Ints:
+def nearest(records: Points, synthetic: Points) -> Ints:
     """(n,), the distance to the nearest published record, in units, summed over the columns."""
-    made = Distances(asked, published)
-    found = np.empty(asked.n, dtype=np.int64)
-    for block in made.blocks:
-        found[block] = made.total(block, range(made.n_columns)).min(axis=1)
-    return found
+    distances = Distances(records, synthetic)
+    nearest_distance = np.empty(records.n, dtype=np.int64)
+    for block in distances.blocks:
+        nearest_distance[block] = distances.total(block, range(distances.n_columns)).min(axis=1)
+    return nearest_distance
 
 
-def linked(asked: Points, published: Points, left: Sequence[int]) -> Bools:
-    """Whether a published record is among the nearest by some columns and by all others alike, too.
+def find_links(records: Points, synthetic: Points, one_side: Sequence[int]) -> Bools:
+    """Return whether a published record is among the nearest by some columns and by all others alike, too.
 
     The linkability of Giomi, Boenisch, Wehmeyer & Tasnadi (2023): who has some columns of a person, and the others of unknown
     people, takes two parts for one person's where the same published record is nearest to both. Where several are equally
     near, one in common is enough.
 
     Args:
-        asked, published: records.
-        left: positions of the columns of one side; the others are the other side's.
+        records, synthetic: records.
+        one_side: positions of the columns of one side; the others are the other side's.
 
     Returns:
         (n,).
     """
-    made = Distances(asked, published)
-    right = [column for column in range(made.n_columns) if column not in set(left)]
-    found = np.empty(asked.n, dtype=np.bool_)
-    for block in made.blocks:
-        both = np.ones((block.stop - block.start, published.n), dtype=np.bool_)
-        for columns in (left, right):
-            total = made.total(block, columns)
+    distances = Distances(records, synthetic)
+    right = [column for column in range(distances.n_columns) if column not in set(one_side)]
+    is_linked = np.empty(records.n, dtype=np.bool_)
+    for block in distances.blocks:
+        both = np.ones((block.stop - block.start, synthetic.n), dtype=np.bool_)
+        for columns in (one_side, right):
+            total = distances.total(block, columns)
             both &= total == total.min(axis=1, keepdims=True)
-        found[block] = both.any(axis=1)
-    return found
+        is_linked[block] = both.any(axis=1)
+    return is_linked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -188,31 +188,31 @@ class Guess:
     first: Ints
 
 
-def guesses(asked: Points, published: Points, possible: Sequence[Bools | None]) -> Iterator[Guess]:
-    """Of every column, what the records nearest by all other columns say.
+def guesses(records: Points, synthetic: Points, possible: Sequence[Bools | None]) -> Iterator[Guess]:
+    """Yield what the records nearest by all other columns say of every column.
 
     Args:
-        asked, published: records.
+        records, synthetic: records.
         possible: of each column (n, K), which categories each record can have, as far as rules say; None: all.
 
     Yields:
         One of each column, in their order.
     """
-    made = Distances(asked, published)
-    n_columns, states = made.n_columns, asked.table.n_states
-    counts = [np.zeros((asked.n, size), dtype=np.int64) for size in states]
-    first = np.full((n_columns, asked.n), -1, dtype=np.int64)
-    for block in made.blocks:
-        total = made.total(block, range(n_columns))
+    distances = Distances(records, synthetic)
+    n_columns, states = distances.n_columns, records.table.n_states
+    counts = [np.zeros((records.n, size), dtype=np.int64) for size in states]
+    first = np.full((n_columns, records.n), -1, dtype=np.int64)
+    for block in distances.blocks:
+        total = distances.total(block, range(n_columns))
         size = len(total)
         for column in range(n_columns):
-            rest = made.without(total, block, column)
+            rest = distances.without(total, block, column)
             hits = np.flatnonzero(rest == rest.min(axis=1, keepdims=True))
-            row, record = hits // published.n, hits % published.n
-            category = published.table.codes[column][record].astype(np.int64)
-            if (allowed := possible[column]) is not None:
-                kept = allowed[block][row, category]
-                row, record, category = row[kept], record[kept], category[kept]
+            row, record = hits // synthetic.n, hits % synthetic.n
+            category = synthetic.table.codes[column][record].astype(np.int64)
+            if (mask := possible[column]) is not None:
+                is_possible = mask[block][row, category]
+                row, record, category = row[is_possible], record[is_possible], category[is_possible]
             tables = np.bincount(row * states[column] + category, minlength=size * states[column])
             counts[column][block] = tables.reshape(size, states[column])
             rows, at = np.unique(row, return_index=True)

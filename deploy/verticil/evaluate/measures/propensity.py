@@ -87,7 +87,7 @@ class Propensity:
         """pMSE as a multiple of what chance does; NaN where chance does nothing."""
         return self.value / null.mean if null.mean > 0 else math.nan
 
-    def standardized(self, null: Null) -> float:
+    def standardize(self, null: Null) -> float:
         """(pMSE - mean) / deviation of what chance does (S_pMSE); NaN where that has none."""
         return (self.value - null.mean) / null.deviation if null.deviation > 0 else math.nan
 
@@ -101,12 +101,12 @@ def logistic_propensity(real: CodedTable, synthetic: CodedTable) -> Propensity:
     >>> round(found.value, 9), found.rank, found.independent.mean, found.conditional.mean  # p^ = 1/3 of 0, 3/5 of 1
     (0.016666667, 2, 0.03125, 0.015625)
     """
-    made, n = _label(real, synthetic)
+    labels, n = _label(real, synthetic)
     both = [np.concatenate([mine, theirs]) for mine, theirs in zip(real.codes, synthetic.codes, strict=True)]
     design = indicators(both, real.n_states)
-    found = fit(design, made)
+    regression = fit(design, labels)
     share = synthetic.n / n
-    return Propensity(value=_error(found.probabilities, share), share=share, n=n, rank=found.rank)
+    return Propensity(value=_error(regression.probabilities, share), share=share, n=n, rank=regression.rank)
 
 
 def tree_propensity(
@@ -126,14 +126,14 @@ def tree_propensity(
     Raises:
         ImportError: scikit-learn is not there.
     """
-    made, n = _label(real, synthetic)
+    labels, n = _label(real, synthetic)
     share = synthetic.n / n
     features = np.concatenate([_features(real), _features(synthetic)])
     seed = int(generator.integers(2**31))
-    found = _error(_tree(features, made, seed), share)
-    chance = [_error(_tree(features, generator.permutation(made), seed), share) for _ in range(permutations)]
+    value = _error(_tree(features, labels, seed), share)
+    chance = [_error(_tree(features, generator.permutation(labels), seed), share) for _ in range(permutations)]
     deviation = float(np.std(chance, ddof=1)) if permutations > 1 else math.nan
-    return Propensity(value=found, share=share, n=n, rank=0), Null(
+    return Propensity(value=value, share=share, n=n, rank=0), Null(
         mean=float(np.mean(chance)) if chance else math.nan,
         deviation=deviation,
         error=deviation / math.sqrt(permutations) if permutations else math.nan,
@@ -159,8 +159,8 @@ def _features(table: CodedTable) -> NDArray[np.float32]:
     return np.column_stack(columns).astype(np.float32)
 
 
-def _tree(features: NDArray[np.float32], made: Floats, seed: int) -> Floats:
+def _tree(features: NDArray[np.float32], labels: Floats, seed: int) -> Floats:
     from sklearn.tree import DecisionTreeClassifier
 
     tree = DecisionTreeClassifier(min_samples_leaf=_LEAF, random_state=seed)
-    return np.asarray(tree.fit(features, made).predict_proba(features), dtype=np.float64)[:, 1]
+    return np.asarray(tree.fit(features, labels).predict_proba(features), dtype=np.float64)[:, 1]

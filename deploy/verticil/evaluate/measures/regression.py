@@ -74,8 +74,8 @@ def interval_overlap(first: tuple[Floats, Floats], second: tuple[Floats, Floats]
     """
     (l1, u1), (l2, u2) = first, second
     shared = np.minimum(u1, u2) - np.maximum(l1, l2)
-    found: Floats = (_ratio(shared, u1 - l1) + _ratio(shared, u2 - l2)) / 2
-    return found
+    overlap: Floats = (_ratio(shared, u1 - l1) + _ratio(shared, u2 - l2)) / 2
+    return overlap
 
 
 def interval_overlap_or_none(first: tuple[Floats, Floats], second: tuple[Floats, Floats]) -> Floats:
@@ -93,7 +93,7 @@ def interval_overlap_or_none(first: tuple[Floats, Floats], second: tuple[Floats,
 def coefficients(
     tables: tuple[CodedTable, CodedTable], target: int, *, least: int = LEAST_RECORDS, without: Collection[int] = ()
 ) -> tuple[Coefficients, Coefficients]:
-    """The same logistic regression on a real and another table: has the target its most common category, or another one?
+    """Fit one logistic regression to both tables: has the target its most common category, or another one?
 
     A category of another column has a coefficient where `least` real records have it, except for the column's most common one,
     which is what the others are compared with; rarer ones together have one, if they are as many. Categories that follow from
@@ -108,32 +108,35 @@ def coefficients(
     """
     real = tables[0]
     features = [place for place in range(len(real.names)) if place != target and place not in without]
-    merged, names, chosen, start = [], [("", 0)], [0], 1
+    code_maps, names, design_columns, start = [], [("", 0)], [0], 1
     for place in features:
-        to = _merged(np.bincount(real.codes[place], minlength=real.n_states[place]), least)
+        to = _merge_rare(np.bincount(real.codes[place], minlength=real.n_states[place]), least)
         counts = np.bincount(to[real.codes[place]], minlength=len(to))
-        kept = [code for code in np.flatnonzero(counts).tolist() if code != int(counts.argmax())]
-        merged.append(to)
-        names += [(real.names[place], code) for code in kept]
-        chosen += [start + code for code in kept]
+        codes = [code for code in np.flatnonzero(counts).tolist() if code != int(counts.argmax())]
+        code_maps.append(to)
+        names += [(real.names[place], code) for code in codes]
+        design_columns += [start + code for code in codes]
         start += len(to)
     designs = [
         indicators(
-            [to[table.codes[place]] for place, to in zip(features, merged, strict=True)], [len(to) for to in merged]
+            [to[table.codes[place]] for place, to in zip(features, code_maps, strict=True)],
+            [len(to) for to in code_maps],
         )
         for table in tables
     ]
-    own = independent_columns(designs[0][:, chosen])
+    own = independent_columns(designs[0][:, design_columns])
     most = int(np.bincount(real.codes[target]).argmax())
     first, second = (
-        _coefficients(design[:, np.array(chosen)[own]], table.codes[target] == most, [names[place] for place in own])
+        _coefficients(
+            design[:, np.array(design_columns)[own]], table.codes[target] == most, [names[place] for place in own]
+        )
         for table, design in zip(tables, designs, strict=True)
     )
     return first, second
 
 
 def agreement(real: Coefficients, other: Coefficients, level: float = 0.95) -> Agreement:
-    """How far the conclusions agree; the constant counts, too.
+    """Compare how far the conclusions agree; the constant counts, too.
 
     A coefficient that the other table does not determine has an interval without ends. Its overlaps are what they tend to as an
     interval grows: IO 1/2, O_IC 0, so that a table does not gain by determining little. Its difference is NaN.
@@ -151,7 +154,7 @@ def agreement(real: Coefficients, other: Coefficients, level: float = 0.95) -> A
     )
 
 
-def _merged(counts: Ints, least: int) -> Codes:
+def _merge_rare(counts: Ints, least: int) -> Codes:
     """(K,), the code that each code is counted as: rare ones as one of them, or with the most common where they are few."""
     rare = counts < least
     to = np.arange(len(counts), dtype=np.uint16)
@@ -164,11 +167,13 @@ def _coefficients(design: csr_array, answers: Bools, names: Sequence[tuple[str, 
     if not len(answers) or answers.all() or not answers.any():
         nothing = np.full(len(names), np.nan)
         return Coefficients(names=tuple(names), values=nothing, errors=nothing)
-    found = fit(design, answers.astype(np.float64))
-    return Coefficients(names=tuple(names), values=found.coefficients, errors=np.sqrt(found.covariance.diagonal()))
+    regression = fit(design, answers.astype(np.float64))
+    return Coefficients(
+        names=tuple(names), values=regression.coefficients, errors=np.sqrt(regression.covariance.diagonal())
+    )
 
 
 def _ratio(above: Floats, below: Floats) -> Floats:
     """NaN where it is divided by 0."""
-    found: Floats = np.divide(above, below, out=np.full(np.shape(above), np.nan), where=below != 0)
-    return found
+    ratio: Floats = np.divide(above, below, out=np.full(np.shape(above), np.nan), where=below != 0)
+    return ratio

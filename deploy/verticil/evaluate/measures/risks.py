@@ -77,16 +77,16 @@ def rate(successes: float, attacks: int, *, confidence: float = CONFIDENCE) -> R
 
 
 def risk(attack: Rate, control: Rate) -> Risk:
-    """What an attack does beyond its control; the interval from those of both, as errors add up.
+    """Return what an attack does beyond its control; the interval from those of both, as errors add up.
 
     >>> round(risk(rate(100, 100), rate(50, 100)).value, 2), risk(rate(1, 1), rate(0, 0)).value
     (0.96, nan)
     """
-    left = 1 - control.value
-    if math.isnan(left) or math.isnan(attack.value) or left <= 0:
+    remainder = 1 - control.value
+    if math.isnan(remainder) or math.isnan(attack.value) or remainder <= 0:
         return Risk(value=math.nan, low=math.nan, high=math.nan)
-    value = (attack.value - control.value) / left
-    error = math.hypot(attack.error / left, control.error * (attack.value - 1) / left**2)
+    value = (attack.value - control.value) / remainder
+    error = math.hypot(attack.error / remainder, control.error * (attack.value - 1) / remainder**2)
     return Risk(value=value, low=value - error, high=value + error)
 
 
@@ -111,7 +111,7 @@ class Separation:
         """The largest difference of the two shares (Yeom, Giacomelli, Fredrikson & Jha 2018); above zero by chance, too."""
         return float((self.true - self.false).max())
 
-    def found(self, false: float) -> float:
+    def true_positive_rate(self, false: float) -> float:
         """Share of members that are found where so large a share of others is taken for members (Carlini et al. 2022).
 
         Between two thresholds a coin decides, so that ties do not matter.
@@ -124,13 +124,13 @@ class Separation:
 
 
 def separation(members: Floats | Ints, others: Floats | Ints) -> Separation:
-    """The curve of a score that is low for members.
+    """Return the curve of a score that is low for members.
 
     Raises:
         ValueError: there are no members, or no others.
 
     >>> found = separation(np.array([0, 0, 3]), np.array([1, 3]))
-    >>> found.area, found.found(0.1), round(found.found(0.75), 4)  # 2 of 3 below both others; one pair ties
+    >>> found.area, found.true_positive_rate(0.1), round(found.true_positive_rate(0.75), 4)
     (0.75, 0.6666666666666666, 0.8333)
     """
     if not len(members) or not len(others):

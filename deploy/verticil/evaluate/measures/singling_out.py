@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from verticil.evaluate.measures.coded import CodedTable, numbered
+from verticil.evaluate.measures.coded import CodedTable, number_records
 from verticil.shared.core.arrays import Floats, Ints
 
 COLUMNS: Final = 3
@@ -43,26 +43,26 @@ class Conditions:
     def __len__(self) -> int:
         return len(self.columns)
 
-    def some(self, kept: Ints) -> Conditions:
+    def some(self, positions: Ints) -> Conditions:
         """Some of them, in this order."""
-        return Conditions(columns=self.columns[kept], low=self.low[kept], high=self.high[kept])
+        return Conditions(columns=self.columns[positions], low=self.low[positions], high=self.high[positions])
 
     def holding(self, table: CodedTable) -> Ints:
         """(q,), for how many records each holds."""
         return _holding(self, _numbers(table))
 
 
-def _holding(made: Conditions, numbers: Floats) -> Ints:
-    found = np.empty(len(made), dtype=np.int64)
+def _holding(conditions: Conditions, numbers: Floats) -> Ints:
+    n_holding = np.empty(len(conditions), dtype=np.int64)
     step = max(1, _CELLS // max(numbers.shape[1], 1))
-    for start in range(0, len(made), step):
+    for start in range(0, len(conditions), step):
         part = slice(start, start + step)
-        held = np.ones((len(made.columns[part]), numbers.shape[1]), dtype=np.bool_)
-        for place in range(made.columns.shape[1]):
-            values = numbers[made.columns[part, place]]
-            held &= (values >= made.low[part, place, None]) & (values <= made.high[part, place, None])
-        found[part] = held.sum(axis=1)
-    return found
+        holds = np.ones((len(conditions.columns[part]), numbers.shape[1]), dtype=np.bool_)
+        for place in range(conditions.columns.shape[1]):
+            values = numbers[conditions.columns[part, place]]
+            holds &= (values >= conditions.low[part, place, None]) & (values <= conditions.high[part, place, None])
+        n_holding[part] = holds.sum(axis=1)
+    return n_holding
 
 
 def _numbers(table: CodedTable) -> Floats:
@@ -75,9 +75,9 @@ def _numbers(table: CodedTable) -> Floats:
     )
 
 
-def of_one_column(published: CodedTable, most: int, *, generator: np.random.Generator) -> Conditions:
+def of_one_column(synthetic: CodedTable, most: int, *, generator: np.random.Generator) -> Conditions:
     """Conditions on one column that hold for one distinct published record; at most so many, drawn."""
-    numbers = _numbers(_distinct(published))
+    numbers = _numbers(_distinct(synthetic))
     columns: list[int] = []
     low: list[float] = []
     high: list[float] = []
@@ -85,65 +85,65 @@ def of_one_column(published: CodedTable, most: int, *, generator: np.random.Gene
         each, counts = np.unique(values, return_counts=True)
         once = each[counts == 1].tolist()
         ends = [(value, value) for value in once]
-        known = each[each < _MISSING]
-        if published.values[column] is not None and len(known):
-            ends += [(-_LARGEST, float(known[0])), (float(known[-1]), _LARGEST)]
+        present = each[each < _MISSING]
+        if synthetic.values[column] is not None and len(present):
+            ends += [(-_LARGEST, float(present[0])), (float(present[-1]), _LARGEST)]
         columns += [column] * len(ends)
         low += [first for first, _ in ends]
         high += [last for _, last in ends]
-    made = Conditions(
+    conditions = Conditions(
         columns=np.array(columns, dtype=np.int64)[:, None], low=np.array(low)[:, None], high=np.array(high)[:, None]
     )
-    found = _single(made, numbers)
-    return found.some(generator.permutation(len(found))[:most])
+    single = _single(conditions, numbers)
+    return single.some(generator.permutation(len(single))[:most])
 
 
-def of_several(published: CodedTable, most: int, *, generator: np.random.Generator) -> Conditions:
+def of_several(synthetic: CodedTable, most: int, *, generator: np.random.Generator) -> Conditions:
     """Conditions on `COLUMNS` columns (or all, if there are fewer) that hold for one distinct published record; at most so many.
 
     Fewer where random ones seldom hold for one record alone: `ATTEMPTS` are tried for each.
     """
-    distinct = _distinct(published)
+    distinct = _distinct(synthetic)
     numbers = _numbers(distinct)
     d, n = numbers.shape
-    tried = most * ATTEMPTS
-    columns = generator.permuted(np.tile(np.arange(d), (tried, 1)), axis=1)[:, : min(COLUMNS, d)]
+    n_trials = most * ATTEMPTS
+    columns = generator.permuted(np.tile(np.arange(d), (n_trials, 1)), axis=1)[:, : min(COLUMNS, d)]
     columns.sort(axis=1)
-    values = numbers[columns, generator.integers(0, n, tried)[:, None]]
+    values = numbers[columns, generator.integers(0, n, n_trials)[:, None]]
     numeric = np.array([column is not None for column in distinct.values])
-    known = [row[row < _MISSING] for row in numbers]
-    medians = np.array([np.median(row) if len(row) else 0.0 for row in known])
+    present = [row[row < _MISSING] for row in numbers]
+    medians = np.array([np.median(row) if len(row) else 0.0 for row in present])
     open_ended = numeric[columns] & (values < _MISSING)
     above = values > medians[columns]
-    made = Conditions(
+    conditions = Conditions(
         columns=columns,
         low=np.where(open_ended & ~above, -_LARGEST, values),
         high=np.where(open_ended & above, _LARGEST, values),
     )
-    keys = np.concatenate([made.columns.astype(np.float64), made.low, made.high], axis=1)
+    keys = np.concatenate([conditions.columns.astype(np.float64), conditions.low, conditions.high], axis=1)
     once = {row.tobytes(): place for place, row in reversed(list(enumerate(keys)))}
-    return _single(made.some(np.array(sorted(once.values()), dtype=np.int64)), numbers, most)
+    return _single(conditions.some(np.array(sorted(once.values()), dtype=np.int64)), numbers, most)
 
 
-def _single(made: Conditions, numbers: Floats, most: int | None = None) -> Conditions:
-    """Those that hold for one record; the first so many."""
+def _single(conditions: Conditions, numbers: Floats, most: int | None = None) -> Conditions:
+    """Keep the conditions that hold for one record; the first so many."""
     for screen in _SCREENS:
-        made = made.some(np.flatnonzero(_holding(made, numbers[:, :screen]) <= 1))
-    found: list[Ints] = []
+        conditions = conditions.some(np.flatnonzero(_holding(conditions, numbers[:, :screen]) <= 1))
+    single_parts: list[Ints] = []
     count = 0
-    step = max(1, len(made) if most is None else most)
-    for start in range(0, len(made), step):
-        part = np.arange(start, min(start + step, len(made)))
-        single = part[_holding(made.some(part), numbers) == 1]
-        found.append(single)
+    step = max(1, len(conditions) if most is None else most)
+    for start in range(0, len(conditions), step):
+        part = np.arange(start, min(start + step, len(conditions)))
+        single = part[_holding(conditions.some(part), numbers) == 1]
+        single_parts.append(single)
         count += len(single)
         if most is not None and count >= most:
             break
-    kept = np.concatenate(found) if found else np.arange(0)
-    return made.some(kept[:most])
+    positions = np.concatenate(single_parts) if single_parts else np.arange(0)
+    return conditions.some(positions[:most])
 
 
 def _distinct(table: CodedTable) -> CodedTable:
-    """Each record once, the first of equals."""
-    (numbers,) = numbered(table)
+    """Return each record once, the first of equals."""
+    (numbers,) = number_records(table)
     return table.rows(np.sort(np.unique(numbers, return_index=True)[1]))

@@ -53,7 +53,7 @@ class Column:
 
 
 def kolmogorov_smirnov(real: Floats, other: Floats) -> Test:
-    """Of numbers without NaN; the p value is that of large samples, which ties make too large.
+    """Test numbers without NaN; the p value is that of large samples, which ties make too large.
 
     >>> found = kolmogorov_smirnov(np.arange(8.0), np.arange(8.0) + 4)
     >>> found.statistic, round(found.p_value, 4)
@@ -69,7 +69,9 @@ def kolmogorov_smirnov(real: Floats, other: Floats) -> Test:
 
 
 def chi_square(real: Counts, other: Counts) -> Test:
-    """Of two tables of the same categories: is how often these occur the same? Categories that neither has do not count.
+    """Test two tables of the same categories: is how often these occur the same?
+
+    Categories that neither has do not count.
 
     >>> found = chi_square(np.array([30, 10, 0]), np.array([20, 20, 0]))
     >>> round(found.statistic, 4), round(found.p_value, 4), found.degrees_of_freedom
@@ -86,7 +88,7 @@ def chi_square(real: Counts, other: Counts) -> Test:
 
 
 def univariate(real: CodedTable, other: CodedTable) -> tuple[Column, ...]:
-    """Every column: numbers by Kolmogorov-Smirnov, others by chi square."""
+    """Test every column: numbers by Kolmogorov-Smirnov, others by chi square."""
     return tuple(_column(real, other, place) for place in range(len(real.names)))
 
 

@@ -116,7 +116,7 @@ class _SupportVectors(Protocol):
 
 def utility(
     training: Labelled,
-    tested: Sequence[Labelled],
+    test_tables: Sequence[Labelled],
     *,
     seed: int,
     classifiers: Sequence[str] = CLASSIFIERS,
@@ -126,7 +126,7 @@ def utility(
 
     Args:
         training: what is learned from.
-        tested: tables with the same features.
+        test_tables: tables with the same features.
         seed: of the random forest, the tree and the network.
         classifiers: which of `ALL_CLASSIFIERS`.
         n_classes: of the confusion tables, at least; a rare class may be in none of the tables.
@@ -137,35 +137,35 @@ def utility(
     """
     if unknown := set(classifiers) - set(ALL_CLASSIFIERS):
         raise ValueError(f"unknown classifiers {sorted(unknown)}, expected some of {ALL_CLASSIFIERS}")
-    if any(table.features.shape[1] != training.features.shape[1] for table in tested):
+    if any(table.features.shape[1] != training.features.shape[1] for table in test_tables):
         raise ValueError("the tested tables have another number of features than the training table")
     from sklearn.preprocessing import StandardScaler
 
     scaler = StandardScaler().fit(training.features)
-    scaled = np.asarray(scaler.transform(training.features), dtype=np.float64)
-    n_classes = max(n_classes, 1 + max(int(table.target.max()) for table in (training, *tested)))
-    questions = [np.unique(scaler.transform(table.features), axis=0, return_inverse=True) for table in tested]
-    confusion: list[dict[str, NDArray[np.int64]]] = [{} for _ in tested]
-    areas: list[dict[str, float]] = [{} for _ in tested]
+    training_features = np.asarray(scaler.transform(training.features), dtype=np.float64)
+    n_classes = max(n_classes, 1 + max(int(table.target.max()) for table in (training, *test_tables)))
+    questions = [np.unique(scaler.transform(table.features), axis=0, return_inverse=True) for table in test_tables]
+    confusion: list[dict[str, NDArray[np.int64]]] = [{} for _ in test_tables]
+    areas: list[dict[str, float]] = [{} for _ in test_tables]
     for name in classifiers:
-        predict = _trained(name, scaled, training.target, seed)
-        for table, (rows, of_row), tables, found in zip(tested, questions, confusion, areas, strict=True):
-            asked = predict(rows)
+        predict = _train(name, training_features, training.target, seed)
+        for table, (rows, of_row), tables, curve_areas in zip(test_tables, questions, confusion, areas, strict=True):
+            answers = predict(rows)
             of = of_row.reshape(-1)
-            counts = np.bincount(table.target * n_classes + asked.classes[of], minlength=n_classes**2)
+            counts = np.bincount(table.target * n_classes + answers.classes[of], minlength=n_classes**2)
             tables[name] = counts.reshape(n_classes, n_classes).astype(np.int64)
             # A class that the training table has not is as unlikely everywhere.
             scores = np.full((len(rows), n_classes), -np.inf)
-            scores[:, asked.of] = asked.scores
-            found[name] = area_under_curve(table.target, scores[of])
+            scores[:, answers.of] = answers.scores
+            curve_areas[name] = area_under_curve(table.target, scores[of])
     return tuple(
-        Utility(confusion=tables, auc=found, majority=float(np.bincount(table.target).max() / len(table.target)))
-        for table, tables, found in zip(tested, confusion, areas, strict=True)
+        Utility(confusion=tables, auc=curve_areas, majority=float(np.bincount(table.target).max() / len(table.target)))
+        for table, tables, curve_areas in zip(test_tables, confusion, areas, strict=True)
     )
 
 
 def area_under_curve(target: Labels, scores: Floats) -> float:
-    """Of each class against the others, how often its records have the higher score for it, ties half; the mean.
+    """Return the mean over classes of how often a class's records have the higher score for it, ties half.
 
     Args:
         target: (n,), true classes.
@@ -178,7 +178,7 @@ def area_under_curve(target: Labels, scores: Floats) -> float:
     >>> area_under_curve(np.array([0, 0, 1, 1]), np.column_stack([1 - scores, scores]))
     0.75
     """
-    labels, found = np.unique(target), list[float]()
+    labels, class_areas = np.unique(target), list[float]()
     if len(labels) == 2 and np.isfinite(scores).any(axis=0).sum() == 2:
         labels = labels[1:]  # the two scores say the same, up to rounding
     for label in labels.tolist():
@@ -187,8 +187,8 @@ def area_under_curve(target: Labels, scores: Floats) -> float:
         others = counts - own
         below = np.cumsum(others) - others / 2
         if others.sum():
-            found.append(float((own * below).sum() / (own.sum() * others.sum())))
-    return float(np.mean(found)) if found else float("nan")
+            class_areas.append(float((own * below).sum() / (own.sum() * others.sum())))
+    return float(np.mean(class_areas)) if class_areas else float("nan")
 
 
 def macro_f1(confusion: NDArray[np.int64]) -> float:
@@ -211,7 +211,7 @@ class _Answers:
     of: Labels
 
 
-def _trained(name: str, features: Floats, target: Labels, seed: int) -> Callable[[Floats], _Answers]:
+def _train(name: str, features: Floats, target: Labels, seed: int) -> Callable[[Floats], _Answers]:
     if (target == target[0]).all():  # most methods refuse a single class; there is nothing to learn
         only = target[:1]
         return lambda rows: _Answers(classes=np.repeat(only, len(rows)), scores=np.ones((len(rows), 1)), of=only)
@@ -224,31 +224,31 @@ def _trained(name: str, features: Floats, target: Labels, seed: int) -> Callable
 
     if name == "SV":
         return _support_vectors(features, target)
-    made: dict[str, Callable[[], object]] = {
+    factories: dict[str, Callable[[], object]] = {
         "NB": GaussianNB,
         "KN": KNeighborsClassifier,
         "RF": lambda: RandomForestClassifier(random_state=seed),
         "LR": LogisticRegression,
         "DT": lambda: DecisionTreeClassifier(random_state=seed),
-        "NN": lambda: MLPClassifier(early_stopping=_stratified(target), random_state=seed),
+        "NN": lambda: MLPClassifier(early_stopping=_can_stratify(target), random_state=seed),
     }
-    model = cast("_Classifier", made[name]())
+    model = cast("_Classifier", factories[name]())
     with warnings.catch_warnings():
         # A network that still moves after its 200 rounds, or learns of fewer records than a batch has, is what it is.
         warnings.simplefilter("ignore", UserWarning)
         model.fit(features, target)
 
-    def answers(asked: Floats) -> _Answers:
-        scores = np.asarray(model.predict_proba(asked), dtype=np.float64)
+    def answers(rows: Floats) -> _Answers:
+        scores = np.asarray(model.predict_proba(rows), dtype=np.float64)
         # Of these three scikit-learn predicts the first of the likeliest classes; the others it asks otherwise.
-        classes = model.classes_[scores.argmax(axis=1)] if name in {"KN", "RF", "DT"} else model.predict(asked)
+        classes = model.classes_[scores.argmax(axis=1)] if name in {"KN", "RF", "DT"} else model.predict(rows)
         return _Answers(classes=np.asarray(classes, dtype=np.int64), scores=scores, of=model.classes_)
 
     return answers
 
 
-def _stratified(target: Labels) -> bool:
-    """Whether a tenth of the records can be set aside with some of each class."""
+def _can_stratify(target: Labels) -> bool:
+    """Return whether a tenth of the records can be set aside with some of each class."""
     counts = np.bincount(target)
     return bool(counts[counts > 0].min() >= 2 and len(target) >= 10 * np.count_nonzero(counts))
 
@@ -260,10 +260,10 @@ def _support_vectors(features: Floats, target: Labels) -> Callable[[Floats], _An
     gamma = 1 / (features.shape[1] * variance) if variance > 0 else 1.0
     # gamma="scale" in numbers, because the merged rows have another variance than the records.
     model = SVC(cache_size=500).set_params(gamma=gamma)
-    rows, labels, weights = _merged(features, target) or (features, target, None)
+    rows, labels, weights = _merge_rows(features, target) or (features, target, None)
     model.fit(rows, labels, sample_weight=weights)
-    fitted = cast("_SupportVectors", model)
-    return _of_two_classes(fitted, gamma) if len(fitted.classes_) == 2 else _of_many_classes(fitted)
+    typed_model = cast("_SupportVectors", model)
+    return _of_two_classes(typed_model, gamma) if len(typed_model.classes_) == 2 else _of_many_classes(typed_model)
 
 
 def _of_many_classes(model: _SupportVectors) -> Callable[[Floats], _Answers]:
@@ -277,28 +277,28 @@ def _of_many_classes(model: _SupportVectors) -> Callable[[Floats], _Answers]:
 def _of_two_classes(model: _SupportVectors, gamma: float) -> Callable[[Floats], _Answers]:
     """`predict` of scikit-learn's SVC, whose own takes five times as long: sum_i a_i exp(-gamma |x - x_i|^2) + b > 0."""
     vectors, weights = model.support_vectors_, model.dual_coef_[0]
-    scaled, squares = 2 * gamma * vectors.T, gamma * (vectors**2).sum(axis=1)
+    scaled_vectors, squares = 2 * gamma * vectors.T, gamma * (vectors**2).sum(axis=1)
 
-    def answers(asked: Floats) -> _Answers:
-        decided = np.empty(len(asked))
-        for start in range(0, len(asked), _BLOCK_ROWS):
-            block = asked[start : start + _BLOCK_ROWS]
-            exponents = block @ scaled - squares - gamma * (block**2).sum(axis=1)[:, None]
-            decided[start : start + _BLOCK_ROWS] = np.exp(exponents, out=exponents) @ weights
-        decided += model.intercept_[0]
+    def answers(rows: Floats) -> _Answers:
+        decisions = np.empty(len(rows))
+        for start in range(0, len(rows), _BLOCK_ROWS):
+            block = rows[start : start + _BLOCK_ROWS]
+            exponents = block @ scaled_vectors - squares - gamma * (block**2).sum(axis=1)[:, None]
+            decisions[start : start + _BLOCK_ROWS] = np.exp(exponents, out=exponents) @ weights
+        decisions += model.intercept_[0]
         return _Answers(
-            classes=np.asarray(model.classes_[(decided > 0).astype(np.int64)], dtype=np.int64),
-            scores=np.column_stack([-decided, decided]),
+            classes=np.asarray(model.classes_[(decisions > 0).astype(np.int64)], dtype=np.int64),
+            scores=np.column_stack([-decisions, decisions]),
             of=model.classes_,
         )
 
     return answers
 
 
-def _merged(features: Floats, target: Labels) -> tuple[Floats, Labels, Floats] | None:
-    """The distinct training rows, their classes and how often each is there; None where most rows are distinct."""
+def _merge_rows(features: Floats, target: Labels) -> tuple[Floats, Labels, Floats] | None:
+    """Return the distinct training rows, their classes and how often each is there; None where most rows are distinct."""
     table: Floats = np.column_stack([features, target.astype(np.float64)])
-    joined, counts = np.unique(table, axis=0, return_counts=True)
-    if len(joined) >= _MERGE_BELOW * len(features):
+    rows, counts = np.unique(table, axis=0, return_counts=True)
+    if len(rows) >= _MERGE_BELOW * len(features):
         return None
-    return joined[:, :-1], joined[:, -1].astype(np.int64), counts.astype(np.float64)
+    return rows[:, :-1], rows[:, -1].astype(np.int64), counts.astype(np.float64)

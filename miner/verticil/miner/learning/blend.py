@@ -70,7 +70,7 @@ _GOAL: Final = 0.02
 """How near to the tables of N + b D the records are weighed: what is left adds a hundredth to the scatter of these people."""
 
 
-def blended(
+def blend_models(
     joint: JointEstimate,
     network: Network,
     tables: NoisyTables,
@@ -99,17 +99,19 @@ def blended(
     ours, theirs, truth = _shares(joint.model), _network_shares(network, support, check), _shares(own)
     weights = [np.maximum(share, 0.5 / tables.people) ** -0.5 for share in theirs]
     apart = _sum(weights, _minus(ours, theirs), _minus(ours, theirs))
-    seen = _sum(weights, _minus(ours, theirs), _minus(_looked_at(tables, ours), theirs))
+    projection = _sum(weights, _minus(ours, theirs), _minus(_looked_at(tables, ours), theirs))
     chances: list[float] = []
     for world in range(WORLDS):
-        drawn, again, other = _again(network, tables, own, seed=seed + 1 + world, support=support, check=check)
-        found = _shares(again.model)
+        other_tables, again, other = _again(network, tables, own, seed=seed + 1 + world, support=support, check=check)
+        other_shares = _shares(again.model)
         chance = _sum(
-            weights, _minus(found, _network_shares(other, support, check)), _minus(_looked_at(drawn, found), truth)
+            weights,
+            _minus(other_shares, _network_shares(other, support, check)),
+            _minus(_looked_at(other_tables, other_shares), truth),
         )
-        chances.append(drawn.people / tables.people * chance)
+        chances.append(other_tables.people / tables.people * chance)
         progress((1 + world) / WORLDS)
-    share = share_of_joint(seen - statistics.median(chances), apart)
+    share = share_of_joint(projection - statistics.median(chances), apart)
     if too_few_records(tables):
         share = float(share >= 0.5)
     if share in (0.0, 1.0):
@@ -118,9 +120,9 @@ def blended(
     between: dict[tuple[int, ...], Floats] = {
         pair: share * a + (1 - share) * b for pair, a, b in zip(pairs, ours, theirs, strict=True)
     }
-    codes, drawn_so = _mixed(joint, network, tables, share, support=support, rng=np.random.default_rng([seed, 8]))
-    raked = atoms.rake(exactly(between, tables), codes, drawn_so, sweeps=_SWEEPS, goal=_GOAL, work=Work(check=check))
-    return dataclasses.replace(joint, model=raked.model, share=share)
+    codes, drawn_so = _mix_records(joint, network, tables, share, support=support, rng=np.random.default_rng([seed, 8]))
+    mixture = atoms.rake(exactly(between, tables), codes, drawn_so, sweeps=_SWEEPS, goal=_GOAL, work=Work(check=check))
+    return dataclasses.replace(joint, model=mixture.model, share=share)
 
 
 def share_of_joint(above: float, below: float) -> float:
@@ -142,26 +144,30 @@ def _again(
     support: Support | None,
     check: Callable[[], None],
 ) -> tuple[NoisyTables, JointEstimate, Network]:
-    """The tables of other people, who are drawn from the network's records, and what both models are by them.
+    """Return the tables of other people, who are drawn from the network's records, and what both models are by them.
 
     Of columns at most `MOST` people are drawn, and the tables say how many: chance is larger by the ratio.
     """
     generator = np.random.Generator(np.random.Philox(key=[seed, 0], counter=[0, 0, 0, 2]))
-    allowed, zeros = (None, None) if support is None or not support.restricts else (support.holds, support.zeros)
+    possible, zeros = (None, None) if support is None or not support.restricts else (support.holds, support.zeros)
     if tables.has_noise:
-        drawn = redrawn(tables, own, generator)
-        drawn = drawn if zeros is None else drawn.without(zeros)
-        found = estimate(drawn, seed=seed, allowed=allowed, zeros=zeros, check=check)
-        counted: FamilyTables = ModelTables(found.model, drawn.people, network.schema.names)
-        other = quick_network(network.schema, network.dag, counted, prior_count=0.0, support=support)
-        return dataclasses.replace(drawn, n_records=round(tables.people)), found, other
+        new_tables = redrawn(tables, own, generator)
+        new_tables = new_tables if zeros is None else new_tables.without(zeros)
+        joint_estimate = estimate(new_tables, seed=seed, allowed=possible, zeros=zeros, check=check)
+        counts_of_families: FamilyTables = ModelTables(joint_estimate.model, new_tables.people, network.schema.names)
+        other = quick_network(network.schema, network.dag, counts_of_families, prior_count=0.0, support=support)
+        return dataclasses.replace(new_tables, n_records=round(tables.people)), joint_estimate, other
     columns = [c.astype(np.uint16) for c in people(tables, own, min(round(tables.people), MOST), generator)]
-    counted = FamilyTables([c.ravel() for c in columns], tables.units, tables.n_states, cancelled=check)
-    other = quick_network(network.schema, network.dag, counted, prior_count=None, support=support)
-    drawn = from_columns(columns, tables.units, tables.n_states, check=check)
-    source = source_of_records(other, columns, tables, restricted=zeros is not None, check=check)
-    records = _sampled(source, support)
-    return drawn, estimate(drawn, seed=seed, records=records, allowed=allowed, zeros=zeros, check=check), other
+    counts_of_families = FamilyTables([c.ravel() for c in columns], tables.units, tables.n_states, check=check)
+    other = quick_network(network.schema, network.dag, counts_of_families, prior_count=None, support=support)
+    new_tables = from_columns(columns, tables.units, tables.n_states, check=check)
+    source = source_of_records(other, columns, tables, is_restricted=zeros is not None, check=check)
+    records = _make_sampler(source, support)
+    return (
+        new_tables,
+        estimate(new_tables, seed=seed, records=records, allowed=possible, zeros=zeros, check=check),
+        other,
+    )
 
 
 def _records(
@@ -171,11 +177,11 @@ def _records(
     if joint.drawn is not None and isinstance(joint.model, WeightedRecords):
         return dataclasses.replace(joint.model, weights=joint.drawn)
     n, rng = atoms.n_atoms(tables.n_states), np.random.default_rng([seed, 7])
-    codes, _, drawn = atoms.draw([_sampled(network, support)], n, joint.start, tables.units, rng=rng)
-    return WeightedRecords(n_states=tables.n_states, codes=codes[drawn > 0], weights=drawn[drawn > 0])
+    codes, _, weights = atoms.draw([_make_sampler(network, support)], n, joint.start, tables.units, rng=rng)
+    return WeightedRecords(n_states=tables.n_states, codes=codes[weights > 0], weights=weights[weights > 0])
 
 
-def _sampled(source: Network | JointModel, support: Support | None) -> atoms.Records:
+def _make_sampler(source: Network | JointModel, support: Support | None) -> atoms.Records:
     by = raked(source, support)
 
     def records(n: int, generator: np.random.Generator) -> list[Codes]:
@@ -184,7 +190,7 @@ def _sampled(source: Network | JointModel, support: Support | None) -> atoms.Rec
     return records
 
 
-def _mixed(
+def _mix_records(
     joint: JointEstimate,
     network: Network,
     tables: NoisyTables,
@@ -200,7 +206,7 @@ def _mixed(
         return model.codes[weights > 0], weights[weights > 0]
     n = atoms.n_atoms(tables.n_states)
     sizes = round(share * n), n - round(share * n)
-    parts = [_sampled(source, support)(size, rng) for source, size in zip((model, network), sizes, strict=True)]
+    parts = [_make_sampler(source, support)(size, rng) for source, size in zip((model, network), sizes, strict=True)]
     codes = np.concatenate([np.stack(part, axis=1) for part in parts]).astype(np.uint16)
     for unit in tables.units:
         codes = codes[atoms.categories_of(codes, unit) >= 0]
@@ -209,26 +215,26 @@ def _mixed(
 
 
 def _network_shares(network: Network, support: Support | None, check: Callable[[], None]) -> list[Floats]:
-    """The tables of all pairs: exact, or of a million records where there are many or elimination is too large."""
+    """Return the tables of all pairs: exact, or of a million records where there are many or elimination is too large."""
     states = network.schema.n_states
     pairs = list(itertools.combinations(range(len(states)), 2))
-    found: list[Floats] = []
+    shares: list[Floats] = []
     support = raked(network, support)
     rules = () if support is None else support.limits
     with contextlib.suppress(TooWideError):
         for pair in pairs if len(pairs) <= _EXACT_PAIRS else ():
             check()
-            found.append(network_pair(network, *pair, rules))
-    if len(found) < len(pairs):
+            shares.append(network_pair(network, *pair, rules))
+    if len(shares) < len(pairs):
         check()
         sample = sample_codes(network, _SAMPLE, generator=np.random.default_rng(0), support=support)
-        tables = all_pair_tables(sample, states, cancelled=check)
-        found = [tables.table(*pair) / _SAMPLE for pair in pairs]
-    return found
+        tables = all_pair_tables(sample, states, check=check)
+        shares = [tables.table(*pair) / _SAMPLE for pair in pairs]
+    return shares
 
 
 def _shares(model: JointModel) -> list[Floats]:
-    """The tables of all pairs."""
+    """Return the tables of all pairs."""
     return [model.shares(pair) for pair in itertools.combinations(range(len(model.n_states)), 2)]
 
 
@@ -236,13 +242,13 @@ def _looked_at(tables: NoisyTables, ours: list[Floats]) -> list[Floats]:
     """F: unbiased estimates of all pairs; with noise on the tables the joint model's."""
     if tables.has_noise:
         return ours
-    found: list[Floats] = []
+    estimates: list[Floats] = []
     for pair in itertools.combinations(range(len(tables.n_states)), 2):
-        observed = observed_of(tables, pair)
-        assert observed is not None  # every pair was counted
-        _, counts, design = observed
-        found.append(inverse_estimate(counts, design) / tables.people)
-    return found
+        measurement = observed_of(tables, pair)
+        assert measurement is not None  # every pair was counted
+        _, counts, design = measurement
+        estimates.append(inverse_estimate(counts, design) / tables.people)
+    return estimates
 
 
 def _minus(first: list[Floats], second: list[Floats]) -> list[Floats]:

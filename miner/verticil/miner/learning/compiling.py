@@ -17,7 +17,7 @@ from verticil.miner.learning.scoring.tables import FamilyTables
 from verticil.miner.learning.search.genetic import GeneticSearch
 from verticil.miner.learning.search.order import OrderSearch
 from verticil.miner.learning.search.protocol import SearchProblem, run_search
-from verticil.miner.learning.whole_rows import fitted
+from verticil.miner.learning.whole_rows import fit_rows
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.estimation.design import ColumnUnit
 from verticil.shared.numerics.joint import atoms, mixture
@@ -52,14 +52,14 @@ def compile_kernels() -> None:
             Variable(name=f"v{place}", owner="all", labels=tuple(map(str, range(k)))) for place, k in enumerate(_STATES)
         )
     )
-    counted = FamilyTables(columns, units, _STATES, schema.names)
-    network = quick_network(schema, Dag(parents=((), (0,), (), (1,))), counted, prior_count=1.0)
-    fitted(network, columns, units, steps=1)
-    raked = atoms.rake(tables, codes, np.full(len(codes), 1 / len(codes)), sweeps=1, goal=0.0)
+    families = FamilyTables(columns, units, _STATES, schema.names)
+    network = quick_network(schema, Dag(parents=((), (0,), (), (1,))), families, prior_count=1.0)
+    fit_rows(network, columns, units, steps=1)
+    joint = atoms.rake(tables, codes, np.full(len(codes), 1 / len(codes)), sweeps=1, goal=0.0)
     layout = Layout(_STATES, tuple(units))
     rows = mixture.probabilities(layout, np.zeros((1, 1, sum(_STATES)), dtype=np.float32))
     mixture.through_softmax(layout, rows, rows.copy())
-    joint_codes(raked.model, 64, generator=generator, path="compiled")
+    joint_codes(joint.model, 64, generator=generator, path="compiled")
     sample_codes(network, 64, generator=generator, path="compiled")
 
 

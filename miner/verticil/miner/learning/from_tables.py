@@ -25,10 +25,10 @@ from typing import Final
 
 import numpy as np
 
-from verticil.miner.learning.blend import blended
-from verticil.miner.learning.learn import LearnResult, Progress, checked, shown_pairs, without_weak
+from verticil.miner.learning.blend import blend_models
+from verticil.miner.learning.learn import LearnResult, Progress, check_network, shown_pairs, without_weak
 from verticil.miner.learning.model_tables import ModelScores, ModelTables, noisy_pair_scores, observed_of
-from verticil.miner.learning.posterior.draws import drawing, matched
+from verticil.miner.learning.posterior.draws import drawing, match_errors
 from verticil.miner.learning.posterior.graphs import Sampled, mixed_graphs
 from verticil.miner.learning.posterior.outcome import posterior_of
 from verticil.miner.learning.posterior.scores import PosteriorScores, local_score
@@ -100,23 +100,23 @@ def learn_from_tables(
             hint="noise on tables leaves nothing of so few people",
         )
 
-    def told(stage: str) -> Callable[[float], None]:
+    def report(stage: str) -> Callable[[float], None]:
         return lambda share: None if progress is None else progress(stage, int(100 * share))
 
     check = interruption.check
     seed, support = study.structure.seed, study.support()
     tables = tables.without(support.zeros) if support.restricts else tables
-    allowed = support.holds if support.restricts else None
+    possible = support.holds if support.restricts else None
 
-    def step(piece: str, done: int, most: int) -> None:
-        told("estimating")(min(done / most, 1.0))
+    def step(piece: str, n_done: int, most: int) -> None:
+        report("estimating")(min(n_done / most, 1.0))
 
     stages = Stages(interruption)
     with stages.stage("joint") as own:
         joint = estimate(
             tables,
             seed=seed,
-            allowed=allowed,
+            allowed=possible,
             zeros=support.zeros,
             progress=step,
             check=check,
@@ -126,18 +126,18 @@ def learn_from_tables(
     model = joint.model
     check()
     of_model = ModelTables(model, tables.people, study.schema.names)
-    pairs = noisy_pair_scores(tables, cancelled=check)
+    pairs = noisy_pair_scores(tables, check=check)
     models: list[JointModel] = []
-    sampled: Sampled | None = None
+    graph_sample: Sampled | None = None
     way: Search | None
     if study.samples_graphs:
-        models += _replicates(joint, tables, support, seed=seed, check=check, progress=told("parameters"))
-        sampled = _sampled(models, pairs, study, tables.people, progress=told("searching"), stages=stages)
-        result, way = sampled.result, Search(method=study.structure.method, score=study.structure.score)
+        models += _replicates(joint, tables, support, seed=seed, check=check, progress=report("parameters"))
+        graph_sample = _sample_graphs(models, pairs, study, tables.people, progress=report("searching"), stages=stages)
+        result, way = graph_sample.result, Search(method=study.structure.method, score=study.structure.score)
     else:
         with stages.stage("search") as own:
-            result, way = _structure(tables, of_model, pairs, study, progress=told("searching"), interruption=own)
-        models += _replicates(joint, tables, support, seed=seed, check=check, progress=told("parameters"))
+            result, way = _structure(tables, of_model, pairs, study, progress=report("searching"), interruption=own)
+        models += _replicates(joint, tables, support, seed=seed, check=check, progress=report("parameters"))
     again = [ModelTables(other, tables.people, study.schema.names) for other in models]
     strengths = _strengths(result.dag, of_model, again, tables)
     result, weak = without_weak(result, strengths, study)
@@ -148,23 +148,25 @@ def learn_from_tables(
     network = round_network(Network(schema=study.schema, dag=result.dag, families=families))
     shares, exact = model_shares(network, support)
     posterior = None
-    if sampled is not None:
-        of = matched(
+    if graph_sample is not None:
+        of = match_errors(
             lambda child, parents: _family(tables, of_model, again, child, parents, level=0.95, support=support)
         )
         posterior = posterior_of(
-            sampled,
-            drawing(sampled.sample, of, study, check),
+            graph_sample,
+            drawing(graph_sample.sample, of, study, check),
             study,
             source="noisy-tables",
             pairs=shown_pairs(result.dag, study),
             exact=frozenset(),
             n_records=round(tables.people),
             columns=None,
-            progress=lambda percent: told("drawing")(percent / 100),
+            progress=lambda percent: report("drawing")(percent / 100),
         )
     if study.leaves_source_open:
-        joint = blended(joint, network, tables, seed=seed, support=support, progress=told("blending"), check=check)
+        joint = blend_models(
+            joint, network, tables, seed=seed, support=support, progress=report("blending"), check=check
+        )
     return LearnResult(
         network=network,
         marginals=tuple(_marginals(tables, shares, level=study.parameters.interval_level)),
@@ -174,7 +176,7 @@ def learn_from_tables(
         search=result,
         way=way,
         candidates=(),
-        pair_check=checked(network, pairs, study),
+        pair_check=check_network(network, pairs, study),
         pairs=tuple(_pairs(tables, result.dag, study)),
         edge_strength={edge: strengths[edge] for edge in result.dag.edges()},
         weak_edges=weak,
@@ -193,7 +195,7 @@ def _structure(
     progress: Callable[[float], None],
     interruption: Interruption,
 ) -> tuple[SearchResult, Search | None]:
-    """The study's own structure, or one that its method finds; ``auto`` is hill climbing: no records can be held out."""
+    """Return the study's own structure, or one that its method finds; ``auto`` is hill climbing: no records can be held out."""
     rule = study.structure
     if study.given_dag is not None:
         result = SearchResult(dag=study.given_dag, fitness=0.0, generations=0, dropped_edges=(), seed=rule.seed)
@@ -213,11 +215,11 @@ def _structure(
         )
     problem = search_problem(pairs.information, study)
     scores = ModelScores(of_model, tables)
-    found = run_method(way, problem, study, scores=scores, pairs=pairs, progress=progress, interruption=interruption)
-    return found, way
+    outcome = run_method(way, problem, study, scores=scores, pairs=pairs, progress=progress, interruption=interruption)
+    return outcome, way
 
 
-def _sampled(
+def _sample_graphs(
     models: Sequence[JointModel],
     pairs: PairScores,
     study: Study,
@@ -238,7 +240,9 @@ def _sampled(
 def _by_privbayes(tables: NoisyTables, of_model: ModelTables, pairs: PairScores, study: Study) -> Dag:
     """Algorithms 2 and 3 of PrivBayes on scores that the model has, and none of a pair that differs by no more than noise."""
     d = len(study.schema)
-    counts = {pair: np.asarray(of_model.counted(pair)[0], np.float64) for pair in itertools.combinations(range(d), 2)}
+    counts = {
+        pair: np.asarray(of_model.count_family(pair)[0], np.float64) for pair in itertools.combinations(range(d), 2)
+    }
     deviation = min(table.sigma for table in tables.tables)
     return learn_structure(
         scores_of_tables(counts, d) * pairs.significant,
@@ -263,25 +267,27 @@ def _replicates(
         check()
         progress(number / REPLICATES)
         generator = np.random.Generator(np.random.Philox(key=[seed, number], counter=[0, 0, 0, 1]))
-        drawn = redrawn(tables, joint.model, generator)
-        drawn = drawn.without(support.zeros) if support.restricts else drawn
-        yield refitted(drawn, joint, seed=seed + 1 + number, fits=_FITS, check=check)
+        replicate = redrawn(tables, joint.model, generator)
+        replicate = replicate.without(support.zeros) if support.restricts else replicate
+        yield refitted(replicate, joint, seed=seed + 1 + number, fits=_FITS, check=check)
     progress(1.0)
 
 
 def _strengths(
-    dag: Dag, of_model: ModelTables, again: list[ModelTables], measured: NoisyTables
+    dag: Dag, of_model: ModelTables, again: list[ModelTables], noisy_tables: NoisyTables
 ) -> dict[tuple[int, int], EdgeStrength]:
-    scores = [ModelScores(tables, measured) for tables in (of_model, *again)]
-    found: dict[tuple[int, int], EdgeStrength] = {}
+    scores = [ModelScores(tables, noisy_tables) for tables in (of_model, *again)]
+    strengths: dict[tuple[int, int], EdgeStrength] = {}
     for child, parents in enumerate(dag.parents):
         for parent in parents:
             rest = tuple(p for p in parents if p != parent)
             gains = [score.bic(child, parents) - score.bic(child, rest) for score in scores]
-            told = scores[0].likelihood(child, parents) - scores[0].likelihood(child, rest)
+            information = scores[0].likelihood(child, parents) - scores[0].likelihood(child, rest)
             better = sum(gain > 0 for gain in gains[1:]) / len(again)
-            found[parent, child] = EdgeStrength(strength=better, information=max(told, 0.0) / of_model.n_records)
-    return found
+            strengths[parent, child] = EdgeStrength(
+                strength=better, information=max(information, 0.0) / of_model.n_records
+            )
+    return strengths
 
 
 def _family(
@@ -294,25 +300,25 @@ def _family(
     level: float,
     support: Support,
 ) -> Family:
-    """The probabilities are the joint model's; see the module for the estimate and its intervals."""
+    """Return a family with the joint model's probabilities; see the module for the estimate and its intervals."""
     axes = (*parents, child)
     zeros = support.zeros(axes)
-    counts = np.asarray(of_model.counted(axes)[0], dtype=np.float64)
+    counts = np.asarray(of_model.count_family(axes)[0], dtype=np.float64)
     table = counts.reshape(-1, counts.shape[-1])
     # Parents that cannot be have a row as others do.
-    allowed = np.ones(table.shape, np.bool_) if zeros is None else zeros.reshape(table.shape)
-    allowed = allowed | ~allowed.any(axis=1, keepdims=True)
-    probability = _rows(table, allowed)
-    observed = observed_of(tables, axes)
-    if observed is not None:
-        measured, noisy, design = observed
+    possible = np.ones(table.shape, np.bool_) if zeros is None else zeros.reshape(table.shape)
+    possible = possible | ~possible.any(axis=1, keepdims=True)
+    probability = _rows(table, possible)
+    measurement = observed_of(tables, axes)
+    if measurement is not None:
+        measured_table, noisy, design = measurement
         design = design.under(zeros)
         family = parameters.family_parameters(
-            noisy, design, child, parents, prior_count=0.0, level=level, noise_variance=measured.sigma**2
+            noisy, design, child, parents, prior_count=0.0, level=level, noise_variance=measured_table.sigma**2
         )
         return dataclasses.replace(family, probability=probability, projection=None)
-    others = [np.asarray(each.counted(axes)[0], dtype=np.float64).reshape(table.shape) for each in again]
-    rows = np.stack([_rows(other, allowed) for other in others])
+    others = [np.asarray(each.count_family(axes)[0], dtype=np.float64).reshape(table.shape) for each in again]
+    rows = np.stack([_rows(other, possible) for other in others])
     square = ((rows - probability) ** 2).mean(axis=0)
     spread = np.maximum(probability * (1 - probability), 1e-6)
     # A cell's error from so few replicates is uncertain: it is at least what the cells of its row have together.
@@ -321,7 +327,7 @@ def _family(
     totals = table.sum(axis=1)
     scatter = np.sqrt(((np.stack([other.sum(axis=1) for other in others]) - totals) ** 2).mean(axis=0))
     unstable = np.repeat((totals < parameters.UNSTABLE_BELOW * scatter)[:, None], table.shape[1], axis=1)
-    error = np.where(allowed, error, 0.0)
+    error = np.where(possible, error, 0.0)
     half = NormalDist().inv_cdf((1 + level) / 2) * error
     return Family(
         child=child,
@@ -336,27 +342,27 @@ def _family(
     )
 
 
-def _rows(table: Floats, allowed: Bools) -> Floats:
+def _rows(table: Floats, possible: Bools) -> Floats:
     """Rows to sum 1 of what is possible; one without anybody is as the margin is, as far as it is possible there."""
-    table = np.where(allowed, table, 0.0)
-    totals, margin = table.sum(axis=1, keepdims=True), np.where(allowed, table.sum(axis=0), 0.0)
-    margin = np.where(margin.sum(axis=1, keepdims=True) > 0, margin, allowed)
+    table = np.where(possible, table, 0.0)
+    totals, margin = table.sum(axis=1, keepdims=True), np.where(possible, table.sum(axis=0), 0.0)
+    margin = np.where(margin.sum(axis=1, keepdims=True) > 0, margin, possible)
     rows = np.where(totals > 0, table, margin)
     return np.asarray(rows / rows.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
 def _marginals(tables: NoisyTables, shares: list[Floats], *, level: float) -> Iterator[Marginal]:
     for variable, model in enumerate(shares):
-        observed = observed_of(tables, (variable,))
-        assert observed is not None  # every unit is in a table
-        measured, counts, design = observed
+        measurement = observed_of(tables, (variable,))
+        assert measurement is not None  # every unit is in a table
+        measured_table, counts, design = measurement
         yield parameters.marginal_parameters(
             counts,
             design,
             variable=variable,
             model=model,
             level=level,
-            noise_variance=measured.sigma**2,
+            noise_variance=measured_table.sigma**2,
             people=tables.people,
         )
 
@@ -364,14 +370,14 @@ def _marginals(tables: NoisyTables, shares: list[Floats], *, level: float) -> It
 def _pairs(tables: NoisyTables, dag: Dag, study: Study) -> Iterator[PairEstimate]:
     support = study.support()
     for first, second in shown_pairs(dag, study):
-        observed = observed_of(tables, (first, second))
-        assert observed is not None  # `noisy_pair_scores` would have said so
-        measured, counts, design = observed
+        measurement = observed_of(tables, (first, second))
+        assert measurement is not None  # `noisy_pair_scores` would have said so
+        measured_table, counts, design = measurement
         share, low, high = parameters.joint_shares(
             counts,
             design.under(support.zeros((first, second))),
             level=study.parameters.interval_level,
-            noise_variance=measured.sigma**2,
+            noise_variance=measured_table.sigma**2,
             people=tables.people,
         )
         yield PairEstimate(first=first, second=second, estimate=share, low=low, high=high, exact=False)

@@ -71,11 +71,11 @@ class HeldOut:
         for first, last in itertools.pairwise(edges.tolist()):
             widths = [unit.channel.codes_per_record for unit in units]
             block = [column[first * w : last * w] for column, w in zip(columns, widths, strict=True)]
-            for pair, table in self._counted(block):
+            for pair, table in self._count_pairs(block):
                 self._counts.setdefault(pair, []).append(table)
 
     def likelihoods(self, sample: Sample) -> Floats:
-        """The mean log-likelihood of one held-out record's pair, nats, in each block; larger is better.
+        """Return the mean log-likelihood of one held-out record's pair, nats, in each block; larger is better.
 
         Args:
             sample: records of the model, see `pair_check.sample_of`.
@@ -85,18 +85,18 @@ class HeldOut:
         total: Floats = np.zeros(1)
         weight: Floats = np.zeros(1)
         with_impossible = [size + (unit.domain is not None) for size, unit in zip(sizes, self._units, strict=True)]
-        counted = family_tables(codes, with_impossible, self._counts)
-        for (pair, blocks), counts in zip(self._counts.items(), counted, strict=True):
+        model_tables = family_tables(codes, with_impossible, self._counts)
+        for (pair, blocks), counts in zip(self._counts.items(), model_tables, strict=True):
             design = family_design(self._whole, sizes, pair)
             table = counts[tuple(slice(sizes[unit]) for unit in pair)].astype(np.float64)
-            expected = apply_axes(_mixed(table), [axis.forward for axis in design.axes])
-            logarithm = np.log(np.where(expected > 0, expected, 1.0))
-            observed = np.stack([block.ravel().astype(np.float64) for block in blocks])
-            total = total + observed @ logarithm.ravel()
-            weight = weight + observed.sum(axis=1)
+            expected_shares = apply_axes(_mix_with_product(table), [axis.forward for axis in design.axes])
+            logarithm = np.log(np.where(expected_shares > 0, expected_shares, 1.0))
+            observed_counts = np.stack([block.ravel().astype(np.float64) for block in blocks])
+            total = total + observed_counts @ logarithm.ravel()
+            weight = weight + observed_counts.sum(axis=1)
         return total / np.maximum(weight, 1.0)
 
-    def _counted(self, columns: Sequence[Codes]) -> Iterator[tuple[tuple[int, ...], Counts]]:
+    def _count_pairs(self, columns: Sequence[Codes]) -> Iterator[tuple[tuple[int, ...], Counts]]:
         sizes = [unit.channel.n_states for unit in self._units]
         d = len(sizes)
         step = max(math.ceil(math.comb(d, 2) / MOST_PAIRS), 1)
@@ -119,7 +119,7 @@ class HeldOut:
                 yield axes, family_counts(by_index, family_design(self._whole, sizes, axes))
 
     def _unit_codes(self, unit: ColumnUnit, sample: Sample) -> Codes:
-        """What a unit's true category is in each sampled record; of an impossible combination one more than there are."""
+        """Return what a unit's true category is in each sampled record; of an impossible combination one more than there are."""
         if unit.domain is None:
             return sample[unit.variables[0]]
         shape = [self._n_states[variable] for variable in unit.variables]
@@ -131,13 +131,13 @@ class HeldOut:
 def quick_network(
     schema: Schema, dag: Dag, tables: FamilyTables, *, prior_count: float | None, support: Support | None = None
 ) -> Network:
-    """A network with the probabilities that a comparison needs, and without uncertainty: everything else is NaN."""
+    """Return a network with the probabilities that a comparison needs, and without uncertainty: everything else is NaN."""
     families: list[Family] = []
     for child, parents in enumerate(dag.parents):
-        observed, design = tables.counted((*parents, child))
+        counts, design = tables.count_family((*parents, child))
         if support is not None:
             design = design.under(support.zeros((*parents, child)))
-        table = em_projection(observed, design)
+        table = em_projection(counts, design)
         if prior_count is None:
             table = backed_off(table, design)
         else:
@@ -158,7 +158,7 @@ def quick_network(
     return Network(schema=schema, dag=dag, families=tuple(families))
 
 
-def _mixed(table: Floats) -> Floats:
+def _mix_with_product(table: Floats) -> Floats:
     """Shares, mixed with the product of the one-way shares, of which none is 0."""
     share = table / max(float(table.sum()), 1.0)
     product = np.ones((1,) * table.ndim)
@@ -220,10 +220,10 @@ def check_pairs(sample: Sample, n_states: Sequence[int], pairs: PairScores) -> P
     missing: list[tuple[int, int, float]] = []
     few = _COVERED * len(pairs.links) < math.comb(len(n_states), 2)  # of a wide table most pairs are independent
     tables = None if few else all_pair_tables(sample, n_states)
-    counted = (
+    network_tables = (
         family_tables(sample, n_states, pairs.links) if tables is None else itertools.starmap(tables.table, pairs.links)
     )
-    for ((a, b), link), of_network in zip(pairs.links.items(), counted, strict=True):
+    for ((a, b), link), of_network in zip(pairs.links.items(), network_tables, strict=True):
         apart = 0.5 * float(np.abs(of_network / max(of_network.sum(), 1) - link.table).sum())
         if worst is None or apart - link.noise > distance - noise:
             worst, distance, noise = (a, b), apart, link.noise

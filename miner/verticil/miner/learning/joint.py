@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from verticil.miner.learning.blend import blended
+from verticil.miner.learning.blend import blend_models
 from verticil.miner.learning.search.protocol import Interruption
 from verticil.miner.learning.whole_rows import source_of_records
 from verticil.shared.core.arrays import Codes
@@ -19,7 +19,7 @@ from verticil.shared.synthesis.synthesis import sample_codes
 
 
 def asks_for_joint(study: Study) -> bool:
-    """Whether a joint model is to be estimated: the study asks for it, or leaves open what records come from."""
+    """Return whether a joint model is to be estimated: the study asks for it, or leaves open what records come from."""
     return study.release.sample_from == "joint" or study.leaves_source_open
 
 
@@ -43,32 +43,34 @@ def joint_of_columns(
     """
     units = [study.column_unit(index) for index in range(len(study.units))]
     widths = [unit.channel.codes_per_record for unit in units]
-    shaped = [column.reshape(-1, width) if width > 1 else column for column, width in zip(columns, widths, strict=True)]
-    tables = from_columns(shaped, units, study.schema.n_states, check=interruption.check)
+    record_codes = [
+        column.reshape(-1, width) if width > 1 else column for column, width in zip(columns, widths, strict=True)
+    ]
+    tables = from_columns(record_codes, units, study.schema.n_states, check=interruption.check)
 
     support = study.support()
     by = raked(network, support)
-    source = source_of_records(network, shaped, tables, restricted=support.restricts, check=interruption.check)
+    source = source_of_records(network, record_codes, tables, is_restricted=support.restricts, check=interruption.check)
 
     def records(n: int, generator: np.random.Generator) -> list[Codes]:
         return sample_codes(source, n, generator=generator, support=by)
 
-    def told(_piece: str, done: int, most: int) -> None:
-        progress(min(done / most, 1.0))
+    def report_progress(_piece: str, n_done: int, most: int) -> None:
+        progress(min(n_done / most, 1.0))
 
     seed = study.structure.seed
-    found = estimate(
+    joint_estimate = estimate(
         tables,
         seed=seed,
         records=records,
         allowed=support.holds if support.restricts else None,
         zeros=support.zeros,
-        progress=told,
+        progress=report_progress,
         check=interruption.check,
         keep=interruption.keep,
         checkpoint=interruption.checkpoint,
     )
     if not study.leaves_source_open:
-        return found
+        return joint_estimate
     check = interruption.check
-    return blended(found, network, tables, seed=seed, support=support, progress=progress, check=check)
+    return blend_models(joint_estimate, network, tables, seed=seed, support=support, progress=progress, check=check)

@@ -126,20 +126,20 @@ def learn(
             progress(stage, percent)
 
     check, stages = interruption.check, Stages(interruption)
-    found: Found | None = None
+    outcome: Found | None = None
     if dag is None:
         _check_pairs(study)
         with stages.stage("search") as own:
-            found = search_columns(columns, study, progress=report, interruption=own)
-        result, each = found.result, found.each
+            outcome = search_columns(columns, study, progress=report, interruption=own)
+        result, each = outcome.result, outcome.each
     else:
         result = SearchResult(dag=dag, fitness=0.0, generations=0, dropped_edges=(), seed=study.structure.seed)
         units = [study.column_unit(index) for index in range(len(study.units))]
-        each = (FamilyTables(columns, units, schema.n_states, schema.names, cancelled=check),)
+        each = (FamilyTables(columns, units, schema.n_states, schema.names, check=check),)
     check()
     result, strengths, weak = _strong(result, each, study, check)
     for tables in each:
-        tables.count_ahead(((*parents, child) for child, parents in enumerate(result.dag.parents)), cancelled=check)
+        tables.count_ahead(((*parents, child) for child, parents in enumerate(result.dag.parents)), check=check)
 
     families: list[Family] = []
     support = study.support()
@@ -151,8 +151,10 @@ def learn(
     models, exact = model_shares(network, support)
     marginals: list[Marginal] = []
     for variable, model in enumerate(models):
-        level, counted = study.parameters.interval_level, [tables.counted((variable,)) for tables in each]
-        shares = (parameters.marginal_parameters(*of, variable=variable, model=model, level=level) for of in counted)
+        level, family_counts = study.parameters.interval_level, [tables.count_family((variable,)) for tables in each]
+        shares = (
+            parameters.marginal_parameters(*of, variable=variable, model=model, level=level) for of in family_counts
+        )
         marginals.append(pooled_marginal(list(shares)))
     report("parameters", 100)
     joint = None
@@ -170,67 +172,67 @@ def learn(
         network=network,
         marginals=tuple(marginals),
         marginals_exact=exact,
-        pair_information=nothing if found is None else found.pairs.information,
-        significant=nothing.astype(np.bool_) if found is None else found.pairs.significant,
+        pair_information=nothing if outcome is None else outcome.pairs.information,
+        significant=nothing.astype(np.bool_) if outcome is None else outcome.pairs.significant,
         search=result,
-        way=None if found is None else found.search,
-        candidates=() if found is None else found.candidates,
-        pair_check=None if found is None else checked(network, found.pairs, study),
+        way=None if outcome is None else outcome.search,
+        candidates=() if outcome is None else outcome.candidates,
+        pair_check=None if outcome is None else check_network(network, outcome.pairs, study),
         pairs=tuple(_pairs(each, result.dag, study)),
         edge_strength={edge: strengths[edge] for edge in result.dag.edges()},
         weak_edges=weak,
         n_records=n,
         joint=joint,
-        posterior=_posterior(found, columns, study, check, lambda percent: report("drawing", percent)),
+        posterior=_posterior(outcome, columns, study, check, lambda percent: report("drawing", percent)),
     )
 
 
 def _posterior(
-    found: Found | None,
+    outcome: Found | None,
     columns: Sequence[Codes],
     study: Study,
     check: Callable[[], None],
     progress: Callable[[int], None],
 ) -> StructurePosterior | None:
-    if found is None or found.sampled is None:
+    if outcome is None or outcome.sampled is None:
         return None
-    sampled, tables = found.sampled, found.tables
-    completed = found.completed
-    as_they_are = FamilyScores(tables).unrandomized if completed is None else frozenset(range(len(study.schema)))
+    graph_sample, tables = outcome.sampled, outcome.tables
+    completion = outcome.completed
+    as_they_are = FamilyScores(tables).unrandomized if completion is None else frozenset(range(len(study.schema)))
     plain = len(as_they_are) == len(study.schema)
-    if completed is not None:
-        draw = completed.drawing(study, check)
-    elif sampled.drawn is not None and sampled.scores is not None:
-        draw = drawing_with_counts(sampled.drawn, sampled.scores, study, check)
-    elif sampled.scores is not None:
+    if completion is not None:
+        draw = completion.drawing(study, check)
+    elif graph_sample.drawn is not None and graph_sample.scores is not None:
+        draw = drawing_with_counts(graph_sample.drawn, graph_sample.scores, study, check)
+    elif graph_sample.scores is not None:
         generator = np.random.Generator(np.random.Philox(key=[study.structure.seed, 4], counter=[0, 0, 0, 2]))
-        draw = drawing(sampled.sample, concentrations(sampled.scores, generator), study, check)
+        draw = drawing(graph_sample.sample, concentrations(graph_sample.scores, generator), study, check)
     else:
         raise ValueError("a sample of graphs without scores, and its records were not completed")
     return posterior_of(
-        sampled,
+        graph_sample,
         draw,
         study,
         source="records" if plain else "randomized",
-        pairs=shown_pairs(sampled.result.dag, study),
+        pairs=shown_pairs(graph_sample.result.dag, study),
         exact=as_they_are,
         n_records=tables.n_records,
         columns=columns if plain else None,
         progress=progress,
-        missing=None if completed is None else completed.missing(),
-        constant=tuple(v for v in range(len(study.schema)) if _is_constant(*tables.counted((v,)))),
+        missing=None if completion is None else completion.missing(),
+        constant=tuple(v for v in range(len(study.schema)) if _is_constant(*tables.count_family((v,)))),
     )
 
 
-def _is_constant(observed: Counts, design: FamilyDesign) -> bool:
-    """Whether all records have one released entry; of sets of entries it is not asked."""
-    return all(axis.is_linear for axis in design.axes) and np.count_nonzero(observed) == 1
+def _is_constant(counts: Counts, design: FamilyDesign) -> bool:
+    """Return whether all records have one released entry; of sets of entries it is not asked."""
+    return all(axis.is_linear for axis in design.axes) and np.count_nonzero(counts) == 1
 
 
 def _strong(
     result: SearchResult, each: Sequence[FamilyTables], study: Study, check: Callable[[], None]
 ) -> tuple[SearchResult, Mapping[tuple[int, int], EdgeStrength], Mapping[tuple[int, int], EdgeStrength]]:
-    """The result without edges below the study's minimum, the strengths of all that were found, and of those left out."""
+    """Return the result without edges below the study's minimum, the strengths of all that were found, and of those left out."""
     minimum = study.structure.minimum_strength or 0.0
     least, seed = max(minimum, CONFIRMED), study.structure.seed
     strengths = pooled_strengths(
@@ -243,29 +245,37 @@ def _strong(
 def without_weak(
     result: SearchResult, strengths: Mapping[tuple[int, int], EdgeStrength], study: Study
 ) -> tuple[SearchResult, Mapping[tuple[int, int], EdgeStrength]]:
-    """The result without edges below the study's minimum, and those; required ones stay."""
+    """Return the result without edges below the study's minimum, and those; required ones stay."""
     minimum = study.structure.minimum_strength or 0.0
-    required = {(study.schema.index(parent), study.schema.index(child)) for parent, child in study.structure.required}
-    weak = {edge: told for edge, told in strengths.items() if told.strength < minimum and edge not in required}
+    required_edges = {
+        (study.schema.index(parent), study.schema.index(child)) for parent, child in study.structure.required
+    }
+    weak = {
+        edge: estimate
+        for edge, estimate in strengths.items()
+        if estimate.strength < minimum and edge not in required_edges
+    }
     if weak:
-        left = (tuple(p for p in of if (p, child) not in weak) for child, of in enumerate(result.dag.parents))
-        result = dataclasses.replace(result, dag=Dag(parents=tuple(left)))
+        remaining_parents = (
+            tuple(p for p in of if (p, child) not in weak) for child, of in enumerate(result.dag.parents)
+        )
+        result = dataclasses.replace(result, dag=Dag(parents=tuple(remaining_parents)))
     return result, weak
 
 
 def shown_pairs(dag: Dag, study: Study) -> tuple[tuple[int, int], ...]:
-    """The pairs of variables that a release compares: of each edge, and those that the study names."""
-    named = [(study.schema.index(first), study.schema.index(second)) for first, second in study.release.pairs]
+    """Return the pairs of variables that a release compares: of each edge, and those that the study names."""
+    named_pairs = [(study.schema.index(first), study.schema.index(second)) for first, second in study.release.pairs]
     edges = {frozenset(edge) for edge in dag.edges()}
-    return (*dag.edges(), *(pair for pair in named if frozenset(pair) not in edges))
+    return (*dag.edges(), *(pair for pair in named_pairs if frozenset(pair) not in edges))
 
 
 def _family(tables: FamilyTables, study: Study, support: Support, child: int, parents: tuple[int, ...]) -> Family:
-    observed, design = tables.counted((*parents, child))
+    counts, design = tables.count_family((*parents, child))
     design = design.under(support.zeros((*parents, child)))
     try:
         return parameters.family_parameters(
-            observed,
+            counts,
             design,
             child,
             parents,
@@ -280,29 +290,29 @@ def _family(tables: FamilyTables, study: Study, support: Support, child: int, pa
 
 
 def _pairs(each: Sequence[FamilyTables], dag: Dag, study: Study) -> Iterator[PairEstimate]:
-    wanted, level, support = shown_pairs(dag, study), study.parameters.interval_level, study.support()
+    pairs, level, support = shown_pairs(dag, study), study.parameters.interval_level, study.support()
     for tables in each:
-        tables.count_ahead(wanted)
-    for pair in wanted:
+        tables.count_ahead(pairs)
+    for pair in pairs:
         yield pooled_pair([_pair(tables, support, pair, level) for tables in each], level=level)
 
 
 def _pair(tables: FamilyTables, support: Support, pair: tuple[int, int], level: float) -> PairEstimate:
-    observed, design = tables.counted(pair)
+    counts, design = tables.count_family(pair)
     design = design.under(support.zeros(pair))
-    share, low, high = parameters.joint_shares(observed, design, level=level)
+    share, low, high = parameters.joint_shares(counts, design, level=level)
     exact = all(axis.channel.is_identity for axis in design.axes)
     return PairEstimate(first=pair[0], second=pair[1], estimate=share, low=low, high=high, exact=exact)
 
 
-def checked(network: Network, pairs: PairScores, study: Study) -> PairCheck:
-    """The network against the tables of the pairs."""
+def check_network(network: Network, pairs: PairScores, study: Study) -> PairCheck:
+    """Compare the network with the tables of the pairs."""
     sample = sample_of(network, seed=study.structure.seed, support=study.support())
     return check_pairs(sample, study.schema.n_states, pairs)
 
 
 def _check_pairs(study: Study) -> None:
-    """Whether all pairs can be counted in memory."""
+    """Check that all pairs can be counted in memory."""
     n_states = study.schema.n_states
     sizes = sorted(unit.transition.n_states for unit in study.units)
     for cells, what in (

@@ -19,7 +19,7 @@ from verticil.shared.study.tables import tables_of
 def tables_with(
     study: Study, counts: Iterable[Counts], n_records: int, *, deviations: Sequence[float] | None = None
 ) -> NoisyTables:
-    """The value of a study's tables.
+    """Return the value of a study's tables.
 
     Args:
         study: the effective study.
@@ -30,27 +30,27 @@ def tables_with(
     Raises:
         ValueError: a table is missing, or of another shape.
     """
-    named = tables_of(study)
+    table_units = tables_of(study)
     return NoisyTables(
         n_states=study.schema.n_states,
         units=tuple(map(study.column_unit, range(len(study.units)))),
         tables=tuple(
-            MeasuredTable(units=units, counts=np.asarray(counted, dtype=np.float64), sigma=deviation)
-            for units, counted, deviation in zip(named, counts, deviations or (0.0,) * len(named), strict=True)
+            MeasuredTable(units=units, counts=np.asarray(table_counts, dtype=np.float64), sigma=deviation)
+            for units, table_counts, deviation in zip(
+                table_units, counts, deviations or (0.0,) * len(table_units), strict=True
+            )
         ),
         n_records=n_records,
     )
 
 
-def counted_tables(
-    columns: Sequence[Codes], study: Study, *, cancelled: Callable[[], None] | None = None
-) -> NoisyTables:
+def counted_tables(columns: Sequence[Codes], study: Study, *, check: Callable[[], None] | None = None) -> NoisyTables:
     """Count the tables that a study measures (`tables_of`).
 
     Args:
         columns: released codes of every unit, in unit order, (n,) each; none is of sets.
         study: the effective study.
-        cancelled: called between blocks; may raise.
+        check: called between blocks; may raise.
 
     Returns:
         Without noise.
@@ -60,5 +60,6 @@ def counted_tables(
     """
     units = [study.column_unit(index) for index in range(len(study.units))]
     three_way = [(a, b, c) for a, b, c in (members for members in tables_of(study) if len(members) == 3)]
-    check = cancelled or (lambda: None)
-    return from_columns(columns, units, study.schema.n_states, three_way=three_way, parts=1, check=check)
+    return from_columns(
+        columns, units, study.schema.n_states, three_way=three_way, parts=1, check=check or (lambda: None)
+    )

@@ -49,13 +49,13 @@ class ModelTables(FamilyTables):
         """See the class; rounded."""
         return max(round(self._n), 1)
 
-    def counted(self, axes: Sequence[int]) -> tuple[Counts, FamilyDesign]:
-        """The counts that the model expects, float64, and a design without randomization."""
+    def count_family(self, axes: Sequence[int]) -> tuple[Counts, FamilyDesign]:
+        """Return the counts that the model expects, float64, and a design without randomization."""
         design = as_design([self.units[variable].channel for variable in axes])
         return self._n * self._model.shares(axes), design
 
-    def count_ahead(self, families: Iterable[Sequence[int]], *, cancelled: Callable[[], None] | None = None) -> None:
-        """Nothing is counted."""
+    def count_ahead(self, families: Iterable[Sequence[int]], *, check: Callable[[], None] | None = None) -> None:
+        """Count nothing: the model has all tables."""
 
 
 class ModelScores(FamilyScores):
@@ -70,101 +70,101 @@ class ModelScores(FamilyScores):
         measured: what the model was estimated from.
     """
 
-    def __init__(self, tables: ModelTables, measured: NoisyTables) -> None:
+    def __init__(self, tables: ModelTables, noisy_tables: NoisyTables) -> None:
         super().__init__(tables)
         self.unrandomized = frozenset()  # no column is: another local optimum is no better a network
-        self._measured = measured
+        self._measured = noisy_tables
         self._factor = {
-            v: contrast_of(measured, place) for place, unit in enumerate(measured.units) for v in unit.variables
+            v: contrast_of(noisy_tables, place) for place, unit in enumerate(noisy_tables.units) for v in unit.variables
         }
-        self._variance = max(table.sigma**2 for table in measured.tables)
+        self._variance = max(table.sigma**2 for table in noisy_tables.tables)
 
     def likelihood(self, child: int, parents: tuple[int, ...]) -> float:
-        """Of the model's counts, nats."""
+        """Return the likelihood of the model's counts, nats."""
         key = tuple(sorted((*parents, child)))
         if key not in self._likelihoods:
-            table, _ = self._tables.counted(key)
+            table, _ = self._tables.count_family(key)
             joint = plogp(table)
             remember(self._likelihoods, key, {v: joint - plogp(table.sum(axis=place)) for place, v in enumerate(key)})
         return self._likelihoods[key][child]
 
     def noise(self, members: Sequence[int]) -> float:
-        """See the class."""
+        """Return the noise factor of a family; see the class."""
         cells = math.prod(self._tables.n_states[v] for v in members)
-        lost = math.sqrt(1 + self._variance * cells / self._tables.n_records)
-        return lost / math.prod(self._factor[v] for v in members)
+        noise_factor = math.sqrt(1 + self._variance * cells / self._tables.n_records)
+        return noise_factor / math.prod(self._factor[v] for v in members)
 
     def information(self, child: int, parents: tuple[int, ...]) -> float:
         """Mutual information of a variable with the joint of its parents in the model, nats."""
-        table, _ = self._tables.counted((*parents, child))
+        table, _ = self._tables.count_family((*parents, child))
         return plug_in_information(table.reshape(-1, table.shape[-1]))
 
 
-def contrast_of(measured: NoisyTables, unit: int) -> float:
-    """The contrast factor of a unit as it was randomized; 1 without."""
-    axis = as_design([measured.units[unit].channel]).axes[0]
+def contrast_of(noisy_tables: NoisyTables, unit: int) -> float:
+    """Return the contrast factor of a unit as it was randomized; 1 without."""
+    axis = as_design([noisy_tables.units[unit].channel]).axes[0]
     return contrast_factor(axis)
 
 
-def observed_of(measured: NoisyTables, axes: Sequence[int]) -> tuple[MeasuredTable, Floats, FamilyDesign] | None:
-    """The measured table of a family's own units.
+def observed_of(noisy_tables: NoisyTables, axes: Sequence[int]) -> tuple[MeasuredTable, Floats, FamilyDesign] | None:
+    """Return the measured table of a family's own units.
 
     Args:
-        measured: all tables.
+        noisy_tables: all tables.
         axes: the family's variables: the parents ascending, then the child.
 
     Returns:
         The table, its counts in the design's order of axes, and the design; None: it was not measured. Of one unit without a
         table of its own the counts are the mean of others' sums, and the table says how much noise they have.
     """
-    design = family_design(measured.units, measured.n_states, axes)
+    design = family_design(noisy_tables.units, noisy_tables.n_states, axes)
     units = design.units
-    table = measured.table(sorted(units))
+    table = noisy_tables.table(sorted(units))
     if table is not None:
         order = np.argsort(np.argsort(units))
         return table, np.ascontiguousarray(table.counts.transpose(order)), _whole(design)
     if len(units) != 1:
         return None
-    counts, variance = measured.one_way(units[0])
+    counts, variance = noisy_tables.one_way(units[0])
     return MeasuredTable(units=units, counts=counts, sigma=math.sqrt(variance)), counts, _whole(design)
 
 
 def _whole(design: FamilyDesign) -> FamilyDesign:
-    """The design with every axis over all released codes of its unit: tables of whole units were measured."""
+    """Return the design with every axis over all released codes of its unit: tables of whole units were measured."""
     axes = tuple(dataclasses.replace(axis, merged=None) for axis in design.axes)
     return dataclasses.replace(design, axes=axes)
 
 
-def noisy_pair_scores(measured: NoisyTables, *, cancelled: Callable[[], None] | None = None) -> PairScores:
+def noisy_pair_scores(noisy_tables: NoisyTables, *, check: Callable[[], None] | None = None) -> PairScores:
     """Score all pairs of variables by their noisy tables; see `scores.pair_scores`.
 
     Args:
-        measured: a table for every pair of units, and for every compound.
-        cancelled: called between short pieces of work; may raise.
+        noisy_tables: a table for every pair of units, and for every compound.
+        check: called between short pieces of work; may raise.
 
     Raises:
         ValueError: a pair has no table.
     """
-    d = len(measured.n_states)
+    d = len(noisy_tables.n_states)
     level = ALPHA / max(d * (d - 1) // 2, 1)
     information, p_value = np.zeros((d, d)), np.ones((d, d))
-    found: dict[tuple[int, int], Link] = {}
+    pair_links: dict[tuple[int, int], Link] = {}
     by_noise: dict[float, dict[tuple[int, int], tuple[Counts, FamilyDesign]]] = {}
     for pair in itertools.combinations(range(d), 2):
-        if cancelled is not None:
-            cancelled()
-        observed = observed_of(measured, pair)
-        if observed is None:
+        if check is not None:
+            check()
+        measurement = observed_of(noisy_tables, pair)
+        if measurement is None:
             raise ValueError(f"the pair {pair} has no table")
-        table, counts, design = observed
+        table, counts, design = measurement
         p = dependence_p_value(counts, design, noise_variance=table.sigma**2)
         p_value[pair] = p_value[pair[::-1]] = p
         if p < level:
             by_noise.setdefault(table.sigma, {})[pair] = counts, design
     for sigma, families in by_noise.items():
-        linked = links(list(families.values()), noise_variance=sigma**2, raise_if_cancelled=cancelled)
-        found.update(zip(families, linked, strict=True))
-    for pair, link in sorted(found.items()):
+        new_links = links(list(families.values()), noise_variance=sigma**2, raise_if_cancelled=check)
+        pair_links.update(zip(families, new_links, strict=True))
+    for pair, link in sorted(pair_links.items()):
         information[pair] = information[pair[::-1]] = link.information
     significant = p_value < level
     for array in (information, p_value, significant):
@@ -174,5 +174,5 @@ def noisy_pair_scores(measured: NoisyTables, *, cancelled: Callable[[], None] | 
         p_value=p_value,
         significant=significant,
         level=level,
-        links=dict(sorted(found.items())),
+        links=dict(sorted(pair_links.items())),
     )

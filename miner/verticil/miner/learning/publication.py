@@ -95,14 +95,14 @@ class Origin:
     states_strengths: bool = True
 
 
-def publish_models(learned: LearnResult, study: Study) -> PublishedModels:
+def publish_models(result: LearnResult, study: Study) -> PublishedModels:
     """Round what a release of the study has of the models that were learned."""
-    joint, facts = published_joint(learned.joint, study)
-    return PublishedModels(joint=joint, joint_facts=facts, posterior=published_posterior(learned.posterior, study))
+    joint, facts = published_joint(result.joint, study)
+    return PublishedModels(joint=joint, joint_facts=facts, posterior=published_posterior(result.posterior, study))
 
 
 def draw_records(
-    learned: LearnResult,
+    result: LearnResult,
     models: PublishedModels,
     study: Study,
     n_common: int,
@@ -111,20 +111,20 @@ def draw_records(
     progress: Callable[[int], None] = lambda done: None,
 ) -> DrawnRecords:
     """Draw the study's records from the published models; arguments and errors as of `released_records`."""
-    sampled = () if models.posterior is None else models.posterior.networks
+    networks = () if models.posterior is None else models.posterior.networks
     codes, table = released_records(
-        learned.network, study, n_common, models.joint, sampled, folder=folder, progress=progress
+        result.network, study, n_common, models.joint, networks, folder=folder, progress=progress
     )
     return DrawnRecords(codes=codes, table=table)
 
 
 def content_of(
-    learned: LearnResult, models: PublishedModels, records: DrawnRecords, study: Study, origin: Origin
+    result: LearnResult, models: PublishedModels, records: DrawnRecords, study: Study, origin: Origin
 ) -> ReleaseContent:
     """Put together the content of a release.
 
     Args:
-        learned: with the network and the marginals as they are published.
+        result: with the network and the marginals as they are published.
         models, records: of the stages before.
         study: the effective study.
         origin: where all of it comes from.
@@ -134,32 +134,32 @@ def content_of(
     """
     facts = search_facts(
         study,
-        learned.search,
-        chosen=learned.way,
-        candidates=learned.candidates,
-        pair_check=learned.pair_check,
-        edge_strength=learned.edge_strength if origin.states_strengths else None,
-        weak_edges=learned.weak_edges,
+        result.search,
+        auto_search=result.way,
+        candidates=result.candidates,
+        pair_check=result.pair_check,
+        edge_strength=result.edge_strength if origin.states_strengths else None,
+        weak_edges=result.weak_edges,
     )
     return ReleaseContent(
         study=study,
         study_digest=origin.study_digest.hex(),
         effective_digest=canonical.digest(study).hex(),
-        network=learned.network,
-        marginals=learned.marginals,
+        network=result.network,
+        marginals=result.marginals,
         synthetic=records.table,
         codes=records.codes,
         n_common=origin.n_common,
         receipts=origin.receipts,
         statements=origin.statements,
-        pairs=learned.pairs,
+        pairs=result.pairs,
         joint=models.joint,
         joint_facts=models.joint_facts,
         posterior=models.posterior,
         proposal=origin.proposal,
         sub_model=origin.sub_model,
         provenance={
-            "model_marginals": "exact" if learned.marginals_exact else "sampled",
+            "model_marginals": "exact" if result.marginals_exact else "sampled",
             "python": platform.python_version(),
             **{name: version(name) for name in (*_PACKAGES, *origin.packages)},
         },
@@ -171,42 +171,42 @@ def content_of(
     )
 
 
-def published_joint(found: JointEstimate | None, study: Study) -> tuple[JointModel | None, dict[str, Json]]:
-    """The joint model as a release has it, and what is said of it; None where the records come from the network.
+def published_joint(estimate: JointEstimate | None, study: Study) -> tuple[JointModel | None, dict[str, Json]]:
+    """Return the joint model as a release has it, and what is said of it; None where the records come from the network.
 
     A model that would not keep what the study declares, or is too large, is not published: records come from the network then.
     Where the study leaves open what they come from, it is said how much of each they are (`sampled_from`).
     """
 
-    if found is None or not asks_for_joint(study):
+    if estimate is None or not asks_for_joint(study):
         return None, {}
-    model = round_joint(found.model)
-    published = found.share > 0 and not joint_fault(study, model) and fits(model, study.schema)
-    share = round(found.share, 4) if published else 0.0
+    model = round_joint(estimate.model)
+    is_published = estimate.share > 0 and not joint_fault(study, model) and fits(model, study.schema)
+    share = round(estimate.share, 4) if is_published else 0.0
     facts: dict[str, Json] = {}
     if study.leaves_source_open:
         facts["sampled_from"] = {"joint": share, "network": round(1 - share, 4)}
-    if not published:
+    if not is_published:
         return None, facts
     facts |= {
-        "kind": found.kind,
-        "steps": found.steps,
-        "discrepancy": round(found.discrepancy, 4),
-        "reached": found.reached,
-        "share_of_the_model": round(found.alpha, 4),
+        "kind": estimate.kind,
+        "steps": estimate.steps,
+        "discrepancy": round(estimate.discrepancy, 4),
+        "reached": estimate.reached,
+        "share_of_the_model": round(estimate.alpha, 4),
     }
     return model, facts
 
 
-def published_posterior(found: StructurePosterior | None, study: Study) -> PublishedPosterior | None:
-    """What a release has of sampled graphs, the networks rounded; None where the study samples none."""
+def published_posterior(posterior: StructurePosterior | None, study: Study) -> PublishedPosterior | None:
+    """Return what a release has of sampled graphs, the networks rounded; None where the study samples none."""
 
-    if found is None:
+    if posterior is None:
         return None
-    sample, chains = found.sample, found.sample.diagnostics
+    sample, chains = posterior.sample, posterior.sample.diagnostics
     distinct = sample.distinct()
     return PublishedPosterior(
-        source=found.source,
+        source=posterior.source,
         chains=study.posterior.chains,
         steps=sample.steps,
         burn_in=sample.burn_in,
@@ -218,7 +218,7 @@ def published_posterior(found: StructurePosterior | None, study: Study) -> Publi
             effective=chains.effective_size,
             agree=chains.agree,
             tail=chains.tail_size,
-            moved=found.moved,
+            moved=posterior.moved,
         ),
         edges=tuple(
             Edge(
@@ -229,24 +229,24 @@ def published_posterior(found: StructurePosterior | None, study: Study) -> Publi
             )
             for child, parent in np.argwhere(sample.edge_probability.T > 0).tolist()
         ),
-        consensus=found.consensus,
+        consensus=posterior.consensus,
         distinct=len(distinct),
         graphs=distinct[:MAX_GRAPHS],
-        networks=tuple(map(round_network, found.networks)),
-        pairs=found.pairs,
+        networks=tuple(map(round_network, posterior.networks)),
+        pairs=posterior.pairs,
         predictive=tuple(
             Predicted(
                 words=words,
-                draws=tuple(told.draws.tolist()),
-                mean=told.mean,
-                low=told.low,
-                high=told.high,
-                r_hat=told.worth.r_hat,
-                effective=told.worth.bulk,
-                tail=told.worth.tail,
+                draws=tuple(prediction.draws.tolist()),
+                mean=prediction.mean,
+                low=prediction.low,
+                high=prediction.high,
+                r_hat=prediction.worth.r_hat,
+                effective=prediction.worth.bulk,
+                tail=prediction.worth.tail,
             )
-            for words, told in zip(study.posterior.statistics, found.predictive, strict=True)
+            for words, prediction in zip(study.posterior.statistics, posterior.predictive, strict=True)
         ),
-        missing=found.missing,
-        constant=found.constant,
+        missing=posterior.missing,
+        constant=posterior.constant,
     )

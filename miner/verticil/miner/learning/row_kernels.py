@@ -136,8 +136,8 @@ def expect(  # noqa: PLR0912, PLR0917  # one loop over records; numba kernels ta
                     for b in range(m):
                         work[cell, b] *= part[row, b]
             for cell in range(start, end):
-                found = 0.0
+                cell_sum = 0.0
                 for b in range(m):
-                    found += work[cell, b]
-                sums[cell] += found
+                    cell_sum += work[cell, b]
+                sums[cell] += cell_sum
     return logarithm

@@ -41,18 +41,18 @@ def search_facts(
     study: Study,
     result: SearchResult,
     *,
-    chosen: Search | None = None,
+    auto_search: Search | None = None,
     candidates: Sequence[Candidate] = (),
     pair_check: PairCheck | None = None,
     edge_strength: Mapping[tuple[int, int], EdgeStrength] | None = None,
     weak_edges: Mapping[tuple[int, int], EdgeStrength] | None = None,
 ) -> dict[str, Json]:
-    """The facts, as JSON values.
+    """Return the facts, as JSON values.
 
     Args:
         study: the effective study.
         result: of the search.
-        chosen: what the method auto chose; only looked at there.
+        auto_search: what the method auto chose; only looked at there.
         candidates: what it chose from.
         pair_check: the network against the tables of the pairs; None: not known.
         edge_strength: of the edges that there are; None: not known.
@@ -69,8 +69,8 @@ def search_facts(
     }
     if result.cut_edges:
         facts["cut_edges"] = [[names[parent], names[child]] for parent, child in result.cut_edges]
-    if rule.method == "auto" and chosen is not None:
-        facts["chosen"] = chosen.text
+    if rule.method == "auto" and auto_search is not None:
+        facts["chosen"] = auto_search.text
         facts["chosen_by"] = _CHOSEN_BY[rule.prefer] if candidates else _PEERS
     if candidates:
         best = max(candidates, key=lambda candidate: candidate.held_out)
@@ -90,23 +90,27 @@ def search_facts(
     if pair_check is not None:
         facts["pair_check"] = _pairs(pair_check, names)
     if edge_strength is not None:
-        facts["edge_strength"] = [[*edge, round(told.strength, 4)] for edge, told in _named(edge_strength, names)]
+        facts["edge_strength"] = [
+            [*edge, round(value.strength, 4)] for edge, value in _name_edges(edge_strength, names)
+        ]
         strength, information = (_STRENGTH, _INFORMATION) if study.tables is None else _OF_TABLES
         facts["edge_strength_is"] = strength
-        facts["edge_information"] = [[*edge, round(told.information, 6)] for edge, told in _named(edge_strength, names)]
+        facts["edge_information"] = [
+            [*edge, round(value.information, 6)] for edge, value in _name_edges(edge_strength, names)
+        ]
         facts["edge_information_is"] = information
     if rule.minimum_strength is not None:
         facts["minimum_strength"] = rule.minimum_strength
         facts["weak_edges_taken_out"] = [
-            [*edge, round(told.strength, 4)] for edge, told in _named(weak_edges or {}, names)
+            [*edge, round(value.strength, 4)] for edge, value in _name_edges(weak_edges or {}, names)
         ]
     return facts
 
 
-def _named(
+def _name_edges(
     edges: Mapping[tuple[int, int], EdgeStrength], names: Sequence[str]
 ) -> list[tuple[tuple[str, str], EdgeStrength]]:
-    return [((names[parent], names[child]), told) for (parent, child), told in edges.items()]
+    return [((names[parent], names[child]), value) for (parent, child), value in edges.items()]
 
 
 def _pairs(check: PairCheck, names: Sequence[str]) -> dict[str, Json]:

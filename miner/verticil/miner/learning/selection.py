@@ -111,7 +111,7 @@ class Candidate:
         return statistics.fmean(self.blocks)
 
     def behind(self, best: Candidate) -> tuple[float, float]:
-        """By how much `best` has the larger `held_out`, and the standard error of that: 0 where there is one block."""
+        """Return by how much `best` has the larger `held_out`, and the standard error of that: 0 where there is one block."""
         differences = [better - own for better, own in zip(best.blocks, self.blocks, strict=True)]
         error = statistics.stdev(differences) / len(differences) ** 0.5 if len(differences) > 1 else 0.0
         return statistics.fmean(differences), error
@@ -143,7 +143,7 @@ class Found:
 
     @property
     def each(self) -> tuple[FamilyTables, ...]:
-        """`tables`, and `more`."""
+        """`tables`, and the tables of `more`."""
         return (self.tables, *self.more)
 
 
@@ -170,70 +170,77 @@ def search_columns(
     """
     units = [study.column_unit(index) for index in range(len(study.units))]
 
-    def told(done: float) -> None:
-        progress("searching", int(100 * done))
+    def report(share: float) -> None:
+        progress("searching", int(100 * share))
 
     rule, n = study.structure, len(columns[0]) // units[0].channel.codes_per_record
     auto = rule.method == "auto"
-    kept = n - n // HELD_OUT if auto else n
+    n_training = n - n // HELD_OUT if auto else n
     if auto and study.linkage.mode == "order-commitment":
-        columns = _shuffled(columns, units, n, seed=study.structure.seed)
+        columns = _shuffle(columns, units, n, seed=study.structure.seed)
     progress("counting", 0)
-    part = _Part(_first(columns, units, kept), study, units, interruption.check)
+    part = _Part(_first(columns, units, n_training), study, units, interruption.check)
     progress("counting", 100)
     if not auto:
         search = Search(method=rule.method, score=rule.score)
         if drawn_categories(study):
-            return _completed(part, columns, search, told, interruption)
+            return _complete_records(part, columns, search, report, interruption)
         if study.samples_graphs:
             scores = PosteriorScores(part.tables, local_score(rule.score))
-            sampled = sampled_graphs(scores, part.problem, part.pairs, study, progress=told, interruption=interruption)
+            graph_sample = sampled_graphs(
+                scores, part.problem, part.pairs, study, progress=report, interruption=interruption
+            )
             return Found(
-                result=sampled.result,
+                result=graph_sample.result,
                 search=search,
                 candidates=(),
                 pairs=part.pairs,
                 tables=part.tables,
-                sampled=sampled,
+                sampled=graph_sample,
             )
-        result = part.run(search, told, interruption)
+        result = part.run(search, report, interruption)
         return Found(result=result, search=search, candidates=(), pairs=part.pairs, tables=part.tables)
     trail = _Trail(part, interruption)
     try:
-        _compare(columns, part, trail, lambda done: told(done / 2))
-        search = chosen(trail.candidates, study, units).search
+        _compare(columns, part, trail, lambda done: report(done / 2))
+        search = choose_search(trail.candidates, study, units).search
         part = _Part(columns, study, units, interruption.check)
-        result = trail.run(part, search, lambda done: told((1 + done) / 2))
+        result = trail.run(part, search, lambda done: report((1 + done) / 2))
     except LearningCancelled as stop:
-        raise LearningCancelled(trail.joined(stop.checkpoint)) from None
+        raise LearningCancelled(trail.join_checkpoint(stop.checkpoint)) from None
     candidates = tuple(trail.candidates)
     return Found(result=result, search=search, candidates=candidates, pairs=part.pairs, tables=part.tables)
 
 
-def _completed(
+def _complete_records(
     part: _Part, columns: Sequence[Codes], search: Search, progress: Callable[[float], None], interruption: Interruption
 ) -> Found:
     """Graphs with the missing values of records as unknowns."""
     study = part.study
-    sampled, completed = completed_graphs(
+    graph_sample, completion = completed_graphs(
         columns, part.problem, part.pairs, study, progress=progress, interruption=interruption
     )
-    made, n_states, check = list(completed.tables()), study.schema.n_states, interruption.check
-    first, *more = (FamilyTables(each, completed.units, n_states, study.schema.names, cancelled=check) for each in made)
+    completed_tables, n_states, check = list(completion.tables()), study.schema.n_states, interruption.check
+    first, *more = (
+        FamilyTables(each, completion.units, n_states, study.schema.names, check=check) for each in completed_tables
+    )
     return Found(
-        result=sampled.result,
+        result=graph_sample.result,
         search=search,
         candidates=(),
-        pairs=pair_scores(made[0], completed.units, n_states, cancelled=check),
+        pairs=pair_scores(completed_tables[0], completion.units, n_states, check=check),
         tables=first,
-        sampled=sampled,
-        completed=completed,
+        sampled=graph_sample,
+        completed=completion,
         more=tuple(more),
     )
 
 
-def _shuffled(columns: Sequence[Codes], units: Sequence[ColumnUnit], n: int, *, seed: int) -> list[Codes]:
-    """The records in an order drawn from the study's seed. Counts stay what they are; which records are held out does not."""
+def _shuffle(columns: Sequence[Codes], units: Sequence[ColumnUnit], n: int, *, seed: int) -> list[Codes]:
+    """Put the records in an order drawn from the study's seed.
+
+    Counts stay what they are; which records are held out does not.
+    """
     order = np.random.default_rng(seed).permutation(n)
     return [
         column.reshape(n, unit.channel.codes_per_record)[order].reshape(-1)
@@ -242,7 +249,7 @@ def _shuffled(columns: Sequence[Codes], units: Sequence[ColumnUnit], n: int, *, 
 
 
 def _first(columns: Sequence[Codes], units: Sequence[ColumnUnit], n: int) -> list[Codes]:
-    """The first n records: views, nothing is copied."""
+    """Return the first n records: views, nothing is copied."""
     return [column[: n * unit.channel.codes_per_record] for column, unit in zip(columns, units, strict=True)]
 
 
@@ -254,8 +261,8 @@ class _Part:
     ) -> None:
         schema = study.schema
         self.study = study
-        self.pairs = pair_scores(columns, units, schema.n_states, cancelled=check)
-        self.tables = FamilyTables(columns, units, schema.n_states, schema.names, cancelled=check)
+        self.pairs = pair_scores(columns, units, schema.n_states, check=check)
+        self.tables = FamilyTables(columns, units, schema.n_states, schema.names, check=check)
         self.scores = FamilyScores(self.tables, level=self.pairs.level)
         self.problem = search_problem(self.pairs.information, study)
 
@@ -294,26 +301,26 @@ class _Trail:
         names = ("auto", *_KEPT)
         if any(name not in checkpoint for name in names) or checkpoint["auto"].tobytes() != self._mark:
             raise ForeignCheckpoint("the checkpoint is of another selection")
-        done = zip(*(checkpoint[name].tolist() for name in _KEPT), strict=True)
+        stored_rows = zip(*(checkpoint[name].tolist() for name in _KEPT), strict=True)
         self.candidates += [
             Candidate(search=search, edges=edges, parameters=parameters, blocks=tuple(blocks), missing=missing)
-            for search, (edges, parameters, blocks, missing) in zip(self.possible, done, strict=False)
+            for search, (edges, parameters, blocks, missing) in zip(self.possible, stored_rows, strict=False)
         ]
         self._resumed = {name: array for name, array in checkpoint.items() if name not in names} or None
 
     def run(self, part: _Part, search: Search, progress: Callable[[float], None]) -> SearchResult:
-        """The next search; the first one goes on where the checkpoint stopped."""
-        resumed, self._resumed = self._resumed, None
-        own = dataclasses.replace(self._interruption, checkpoint=resumed, keep=self._offered)
+        """Run the next search; the first one goes on where the checkpoint stopped."""
+        checkpoint, self._resumed = self._resumed, None
+        own = dataclasses.replace(self._interruption, checkpoint=checkpoint, keep=self._offer_checkpoint)
         return part.run(search, progress, own)
 
     def add(self, candidate: Candidate) -> None:
-        """A candidate is done; what runs next has no checkpoint yet."""
+        """Add a candidate that is done; what runs next has no checkpoint yet."""
         self.candidates.append(candidate)
         self._latest = None
 
-    def joined(self, running: Checkpoint | None) -> Checkpoint:
-        """The checkpoint of the running search, or its latest one, or none, with the candidates that are done."""
+    def join_checkpoint(self, running: Checkpoint | None) -> Checkpoint:
+        """Return the checkpoint of the running search, or its latest one, or none, with the candidates that are done."""
         if running is None:
             running = self._resumed if self._latest is None else self._latest()
         return {
@@ -325,9 +332,9 @@ class _Trail:
             **(running or {}),
         }
 
-    def _offered(self, make: Callable[[], Checkpoint]) -> None:
+    def _offer_checkpoint(self, make: Callable[[], Checkpoint]) -> None:
         self._latest = make
-        self._interruption.keep(functools.partial(self.joined, None))
+        self._interruption.keep(functools.partial(self.join_checkpoint, None))
 
 
 def _compare(columns: Sequence[Codes], part: _Part, trail: _Trail, progress: Callable[[float], None]) -> None:
@@ -344,11 +351,11 @@ def _compare(columns: Sequence[Codes], part: _Part, trail: _Trail, progress: Cal
         study.schema.n_states,
     )
 
-    def told(share: float) -> None:
+    def report(share: float) -> None:
         progress((len(trail.candidates) + share) / len(trail.possible))
 
     for search in trail.possible[len(trail.candidates) :]:
-        result = trail.run(part, search, told)
+        result = trail.run(part, search, report)
         network = quick_network(
             study.schema, result.dag, part.tables, prior_count=study.parameters.prior_count, support=support
         )
@@ -365,15 +372,18 @@ def _compare(columns: Sequence[Codes], part: _Part, trail: _Trail, progress: Cal
 
 
 def _can(search: Search, part: _Part) -> bool:
-    """No tree where a variable has two required parents; of more than `ALL_PAIRS` variables searches on scores of pairs only."""
+    """Return whether a search is possible.
+
+    No tree is, where a variable has two required parents; of more than `ALL_PAIRS` variables searches on scores of pairs only.
+    """
     if len(part.problem.n_states) > ALL_PAIRS and not METHODS[search.method].on_pairs:
         return False
-    needed = [part.problem.required_parents(child) for child in range(len(part.problem.n_states))]
-    return not METHODS[search.method].one_parent or all(len(parents) <= 1 for parents in needed)
+    required_parents = [part.problem.required_parents(child) for child in range(len(part.problem.n_states))]
+    return not METHODS[search.method].one_parent or all(len(parents) <= 1 for parents in required_parents)
 
 
-def chosen(candidates: Sequence[Candidate], study: Study, units: Sequence[ColumnUnit]) -> Candidate:
-    """What ``auto`` takes, see the module."""
+def choose_search(candidates: Sequence[Candidate], study: Study, units: Sequence[ColumnUnit]) -> Candidate:
+    """Choose what ``auto`` takes, see the module."""
     if study.structure.prefer == "synthesis":
         pairs = max(math.comb(len(units), 2), 1)
 
@@ -416,10 +426,12 @@ def cut_parents(
         The result with its `cut_edges`.
     """
     cut: list[tuple[int, int]] = []
-    kept = [_borne(problem, child, parents, n_records, noise) for child, parents in enumerate(result.dag.parents)]
-    for child, (before, after) in enumerate(zip(result.dag.parents, kept, strict=True)):
+    new_parents = [
+        _borne(problem, child, parents, n_records, noise) for child, parents in enumerate(result.dag.parents)
+    ]
+    for child, (before, after) in enumerate(zip(result.dag.parents, new_parents, strict=True)):
         cut += [(parent, child) for parent in before if parent not in after]
-    return dataclasses.replace(result, dag=Dag(parents=tuple(kept)), cut_edges=tuple(cut)) if cut else result
+    return dataclasses.replace(result, dag=Dag(parents=tuple(new_parents)), cut_edges=tuple(cut)) if cut else result
 
 
 def _borne(
@@ -429,12 +441,12 @@ def _borne(
     n_records: int,
     noise: Callable[[Sequence[int]], float],
 ) -> tuple[int, ...]:
-    required = problem.required_parents(child)
+    required_parents = problem.required_parents(child)
     # The last goes first; of equals the one with the larger number.
-    kept = sorted(parents, key=lambda p: (p not in required, -problem.weights[p, child], p))
-    while len(kept) > 1 and kept[-1] not in required:
-        members = (*kept, child)
+    remaining = sorted(parents, key=lambda p: (p not in required_parents, -problem.weights[p, child], p))
+    while len(remaining) > 1 and remaining[-1] not in required_parents:
+        members = (*remaining, child)
         if LEAST * math.prod(problem.n_states[v] for v in members) * noise(members) ** 2 <= n_records:
             break
-        kept.pop()
-    return tuple(sorted(kept))
+        remaining.pop()
+    return tuple(sorted(remaining))

@@ -65,7 +65,7 @@ class Search:
 
     @property
     def text(self) -> str:
-        """For people."""
+        """Name for people to read."""
         return f"{self.method} with {self.score}"
 
 
@@ -110,25 +110,25 @@ def find_structure(
 
 
 def way_on_pairs(study: Study) -> Search:
-    """How `find_structure` searches."""
+    """Return how `find_structure` searches."""
     method = study.structure.method
     return Search(method=_BETWEEN_PEERS if method == "auto" else method, score="mutual-information")
 
 
 def search_problem(information: NDArray[np.float64], study: Study) -> SearchProblem:
-    """What is searched: weights, limits and constraints.
+    """Return what is searched: weights, limits and constraints.
 
     Raises:
         Misuse: STUDY_INVALID, the study contradicts itself.
     """
     rule = study.structure
-    declared = rule.required or rule.forbidden or rule.tiers or rule.custom is not None
+    has_constraints = rule.required or rule.forbidden or rule.tiers or rule.custom is not None
     return SearchProblem(
         weights=information,
         n_states=study.schema.n_states,
         max_parents=rule.max_parents,
         max_family_cells=rule.max_family_cells,
-        constraints=study.constraints() if declared else None,
+        constraints=study.constraints() if has_constraints else None,
     )
 
 
@@ -158,7 +158,7 @@ def run_method(
         ForeignCheckpoint: the checkpoint is of another search.
         ValueError: there is no such method, or it needs scores that are not there.
     """
-    if (registered := SEARCHES.get(search.method)) is None:
+    if (method := SEARCHES.get(search.method)) is None:
         raise ValueError(f"there is no method '{search.method}'")
     if not METHODS[search.method].on_pairs and (scores is None or pairs is None):
         raise ValueError(f"the method '{search.method}' needs scores of families")
@@ -166,7 +166,7 @@ def run_method(
     def run(searcher: Searcher[State], within: SearchProblem = problem) -> SearchResult:
         return run_search(searcher, within, seed=study.structure.seed, progress=progress, interruption=interruption)
 
-    return registered(Task(score=search.score, problem=problem, study=study, scores=scores, pairs=pairs), run)
+    return method(Task(score=search.score, problem=problem, study=study, scores=scores, pairs=pairs), run)
 
 
 class Run(Protocol):
@@ -221,11 +221,11 @@ def _hill_climb(task: Task, run: Run) -> SearchResult:
     scores, rule = task.scores, task.rule.hill_climb
     assert scores is not None
     assert task.pairs is not None
-    near, within = _restricted(task.problem, task.study, task.pairs, scores.unrandomized)
+    near, within = _restrict(task.problem, task.study, task.pairs, scores.unrandomized)
     # Under noise another local optimum of the score is no better a network, and its families cost the most.
     plain = len(scores.unrandomized) == len(task.problem.n_states)
     climb = HillClimbSearch(
-        score=scores.named(task.score),
+        score=scores.score_by_name(task.score),
         tabu_length=rule.tabu_length,
         patience=rule.patience,
         rounds=None if plain else 0,
@@ -245,19 +245,21 @@ SEARCHES: Final[dict[str, Callable[[Task, Run], SearchResult]]] = {
 """By the names that a study has for them; what a study must know of each stands in `verticil.shared.study.vocabulary.METHODS`."""
 
 
-def _restricted(
-    problem: SearchProblem, study: Study, pairs: PairScores, unrandomized: frozenset[int]
+def _restrict(
+    problem: SearchProblem, study: Study, pairs: PairScores, plain_variables: frozenset[int]
 ) -> tuple[NDArray[np.bool_], SearchProblem]:
-    """The pairs of each variable with its `CANDIDATE_PARENTS`; the problem with them, the required ones, and of up to `ALL_PAIRS`
-    variables the unrandomized ones."""
+    """Return the pairs of each variable with its `CANDIDATE_PARENTS`, and the problem with them.
+
+    The problem also has the required pairs, and of up to `ALL_PAIRS` variables the unrandomized ones.
+    """
     constraints = study.constraints() if problem.constraints is None else problem.constraints
     weights = np.where(pairs.significant, np.maximum(pairs.information, np.finfo(np.float64).tiny), 0.0)
     weights[~(constraints.allowed | constraints.allowed.T)] = 0.0
     near = np.zeros(weights.shape, dtype=np.bool_)
     for child, column in enumerate(weights.T):
-        ranked = np.argsort(-column, kind="stable")[:CANDIDATE_PARENTS]
-        near[ranked[column[ranked] > 0], child] = True
+        ranking = np.argsort(-column, kind="stable")[:CANDIDATE_PARENTS]
+        near[ranking[column[ranking] > 0], child] = True
     near |= near.T
-    plain = np.isin(np.arange(len(near)), list(unrandomized) if len(near) <= ALL_PAIRS else [])
-    allowed = constraints.allowed & (near | constraints.required | np.outer(plain, plain))
-    return near, dataclasses.replace(problem, constraints=dataclasses.replace(constraints, allowed=allowed))
+    plain = np.isin(np.arange(len(near)), list(plain_variables) if len(near) <= ALL_PAIRS else [])
+    possible_edges = constraints.allowed & (near | constraints.required | np.outer(plain, plain))
+    return near, dataclasses.replace(problem, constraints=dataclasses.replace(constraints, allowed=possible_edges))

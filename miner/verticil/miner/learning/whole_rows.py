@@ -83,30 +83,30 @@ def tree_of_cliques(parents: Sequence[Sequence[int]], n_states: Sequence[int]) -
         for a, b in itertools.combinations({child, *of}, 2):
             near[a].add(b)
             near[b].add(a)
-    left, found = set(range(d)), list[frozenset[int]]()
-    while left:
-        chosen = min(left, key=lambda v: (n_states[v] * math.prod(n_states[u] for u in near[v]), v))
-        clique = frozenset(near[chosen] | {chosen})
-        if not any(clique <= other for other in found):
-            found.append(clique)
-        for a, b in itertools.combinations(near[chosen], 2):
+    remaining, cliques = set(range(d)), list[frozenset[int]]()
+    while remaining:
+        variable = min(remaining, key=lambda v: (n_states[v] * math.prod(n_states[u] for u in near[v]), v))
+        clique = frozenset(near[variable] | {variable})
+        if not any(clique <= other for other in cliques):
+            cliques.append(clique)
+        for a, b in itertools.combinations(near[variable], 2):
             near[a].add(b)
             near[b].add(a)
-        for other in near[chosen]:
-            near[other].discard(chosen)
-        left.discard(chosen)
-    joined, above = [0], {0: 0}  # a spanning tree of the largest common parts (Prim)
-    nearest = dict.fromkeys(range(1, len(found)), 0)
+        for other in near[variable]:
+            near[other].discard(variable)
+        remaining.discard(variable)
+    joining_order, above = [0], {0: 0}  # a spanning tree of the largest common parts (Prim)
+    nearest = dict.fromkeys(range(1, len(cliques)), 0)
     while nearest:
-        new = max(nearest, key=lambda k: (len(found[k] & found[nearest[k]]), -k))
+        new = max(nearest, key=lambda k: (len(cliques[k] & cliques[nearest[k]]), -k))
         above[new] = nearest.pop(new)
-        joined.append(new)
+        joining_order.append(new)
         for k, old in nearest.items():
-            if len(found[k] & found[new]) > len(found[k] & found[old]):
+            if len(cliques[k] & cliques[new]) > len(cliques[k] & cliques[old]):
                 nearest[k] = new
-    order = joined[::-1]
+    order = joining_order[::-1]
     place = {clique: position for position, clique in enumerate(order)}
-    members = tuple(tuple(sorted(found[k])) for k in order)
+    members = tuple(tuple(sorted(cliques[k])) for k in order)
     families = [{child, *of} for child, of in enumerate(parents)]
     return Cliques(
         members=members,
@@ -115,7 +115,7 @@ def tree_of_cliques(parents: Sequence[Sequence[int]], n_states: Sequence[int]) -
     )
 
 
-def fitted(
+def fit_rows(
     network: Network,
     columns: Sequence[AnyCodes],
     units: Sequence[ColumnUnit],
@@ -123,7 +123,7 @@ def fitted(
     steps: int = STEPS,
     check: Callable[[], None] = lambda: None,
 ) -> Network:
-    """The network with the probabilities that whole records tell.
+    """Return the network with the probabilities that whole records tell.
 
     Args:
         network: where it begins; its arrows stay.
@@ -141,15 +141,15 @@ def fitted(
         return network
     work = _Rows(network, columns, units)
     best, strongest = -math.inf, STRONGEST
-    kept, told = work.tables, work.tables
+    best_tables, best_expected = work.tables, work.tables
     for step in range(steps):
         check()
-        expected, likelihood = work.expected()
+        counts, likelihood = work.expect()
         if likelihood >= best:
-            best, kept, told = likelihood, work.tables, expected
+            best, best_tables, best_expected = likelihood, work.tables, counts
         else:
             strongest = max(strongest / 2, 1.0)
-        work.tables = work.moved(kept, told, strongest if step < steps - 1 else 1.0)
+        work.tables = work.move(best_tables, best_expected, strongest if step < steps - 1 else 1.0)
     families = tuple(
         dataclasses.replace(family, probability=work.rows_of(child)) for child, family in enumerate(network.families)
     )
@@ -161,21 +161,21 @@ def source_of_records(
     columns: Sequence[AnyCodes],
     tables: NoisyTables,
     *,
-    restricted: bool,
+    is_restricted: bool,
     check: Callable[[], None] = lambda: None,
 ) -> Network:
-    """The network that a joint model's records are drawn from: by whole records, see `fitted`.
+    """Return the network that a joint model's records are drawn from: by whole records, see `fit_rows`.
 
-    It is the network itself where all records have to meet something that whole ones know nothing of (`restricted`), and where
+    It is the network itself where all records have to meet something that whole ones know nothing of (`is_restricted`), and where
     the tables are so wide that no records are weighed.
     """
-    if restricted or too_few_records(tables):
+    if is_restricted or too_few_records(tables):
         return network
-    return fitted(network, columns, tables.units, check=check)
+    return fit_rows(network, columns, tables.units, check=check)
 
 
 def can_be_fitted(network: Network, n: int, units: Sequence[ColumnUnit]) -> bool:
-    """Whether whole records are looked at: see `fitted`."""
+    """Return whether whole records are looked at: see `fit_rows`."""
     single = all(len(unit.variables) == 1 and unit.channel.codes_per_record == 1 for unit in units)
     if not single or all(unit.channel.is_identity for unit in units):
         return False
@@ -211,8 +211,8 @@ class _Rows:
         self._tree = tree_of_cliques(network.dag.parents, self._states)
         self._layout = _layout(self._tree, self._states)
 
-    def expected(self) -> tuple[list[Floats], float]:
-        """How often each cell of each family is expected, and the logarithm of the likelihood."""
+    def expect(self) -> tuple[list[Floats], float]:
+        """Return how often each cell of each family is expected, and the logarithm of the likelihood."""
         layout = self._layout
         sums = np.zeros(layout.starts[-1])
         likelihood = row_kernels.expect(
@@ -220,35 +220,35 @@ class _Rows:
             layout.separators, layout.upward, layout.downward, layout.down_starts, layout.reports, layout.variables,
             layout.categories, layout.category_starts, sums, _BLOCK,
         )  # fmt: skip
-        found = []
+        tables = []
         for child, scope in enumerate(self._scopes):
             members = self._tree.members[self._tree.home[child]]
             start = layout.starts[self._tree.home[child]]
             shape = [self._states[v] for v in members]
             table = sums[start : start + math.prod(shape)].reshape(shape)
             others = tuple(place for place, v in enumerate(members) if v not in scope)
-            left = sorted(scope)
-            found.append(table.sum(axis=others).transpose([left.index(v) for v in scope]))
-        return found, float(likelihood)
+            scope_order = sorted(scope)
+            tables.append(table.sum(axis=others).transpose([scope_order.index(v) for v in scope]))
+        return tables, float(likelihood)
 
     def _potentials(self) -> Floats:
-        """The product of the families' tables that have their home in each clique."""
-        found = np.ones(self._layout.starts[-1])
+        """Return the product of the families' tables that have their home in each clique."""
+        potentials = np.ones(self._layout.starts[-1])
         for child, (scope, table) in enumerate(zip(self._scopes, self.tables, strict=True)):
             members = self._tree.members[self._tree.home[child]]
             start = self._layout.starts[self._tree.home[child]]
             shape = [self._states[v] for v in members]
-            left = sorted(scope)
-            own = table.transpose([scope.index(v) for v in left])
+            scope_order = sorted(scope)
+            own = table.transpose([scope.index(v) for v in scope_order])
             own = own.reshape([self._states[v] if v in scope else 1 for v in members])
-            cells = found[start : start + math.prod(shape)].reshape(shape)
+            cells = potentials[start : start + math.prod(shape)].reshape(shape)
             cells *= own
-        return found
+        return potentials
 
-    def moved(self, tables: list[Floats], expected: list[Floats], strongest: float) -> list[Floats]:
+    def move(self, tables: list[Floats], expected_counts: list[Floats], strongest: float) -> list[Floats]:
         """Tables after a step, raised to at most such a power."""
-        found = []
-        for table, counts, strength in zip(tables, expected, self._powers, strict=True):
+        new_tables = []
+        for table, counts, strength in zip(tables, expected_counts, self._powers, strict=True):
             rows = counts.sum(axis=-1, keepdims=True)
             shares = np.divide(counts, rows, out=table.copy(), where=rows > 0)
             if (power := min(strength, strongest)) > 1:
@@ -256,8 +256,8 @@ class _Rows:
                 shares = np.maximum(table, _LEAST) * np.clip(ratio, 1 / _LARGEST_RATIO, _LARGEST_RATIO) ** power
                 shares = np.where(table > 0, shares, 0.0)
                 shares /= shares.sum(axis=-1, keepdims=True)
-            found.append(shares)
-        return found
+            new_tables.append(shares)
+        return new_tables
 
     def rows_of(self, child: int) -> Floats:
         """(J, K), as a family has them."""
@@ -286,14 +286,14 @@ def _layout(tree: Cliques, n_states: Sequence[int]) -> _Layout:
         tuple(v for v in members if v in tree.members[above]) if k < len(tree.members) - 1 else ()
         for k, (members, above) in enumerate(zip(tree.members, tree.above, strict=True))
     ]
-    downward = [_numbered(cells[above], of, n_states) for above, of in zip(tree.above[:-1], shared, strict=False)]
+    downward = [_number_cells(cells[above], of, n_states) for above, of in zip(tree.above[:-1], shared, strict=False)]
     at_home = [[v for v, home in enumerate(tree.home) if home == k] for k in range(len(tree.members))]
     categories = [cells[k][v] for k, of in enumerate(at_home) for v in of]
     return _Layout(
         starts=_starts([len(of[members[0]]) for members, of in zip(tree.members, cells, strict=True)]),
         above=np.array(tree.above, dtype=np.int32),
         separators=_starts([math.prod(n_states[v] for v in of) for of in shared]),
-        upward=np.concatenate([_numbered(of, common, n_states) for of, common in zip(cells, shared, strict=True)]),
+        upward=np.concatenate([_number_cells(of, common, n_states) for of, common in zip(cells, shared, strict=True)]),
         downward=np.concatenate([np.empty(0, dtype=np.int32), *downward]),
         down_starts=_starts([len(each) for each in downward]),
         reports=_starts([len(of) for of in at_home]),
@@ -304,17 +304,17 @@ def _layout(tree: Cliques, n_states: Sequence[int]) -> _Layout:
 
 
 def _categories(members: Sequence[int], n_states: Sequence[int]) -> dict[int, Places]:
-    """Of each member, its category in every cell of a table of all of them, the last one fastest."""
+    """Return of each member its category in every cell of a table of all of them, the last one fastest."""
     grid = np.indices([n_states[v] for v in members], dtype=np.int32)
     return {v: axis.ravel() for v, axis in zip(members, grid, strict=True)}
 
 
-def _numbered(cells: Mapping[int, Places], members: Sequence[int], n_states: Sequence[int]) -> Places:
-    """The cell in a table of some members that each cell belongs to."""
-    found = np.zeros(len(next(iter(cells.values()))), dtype=np.int32)
+def _number_cells(cells: Mapping[int, Places], members: Sequence[int], n_states: Sequence[int]) -> Places:
+    """Return the cell in a table of some members that each cell belongs to."""
+    numbers = np.zeros(len(next(iter(cells.values()))), dtype=np.int32)
     for v in members:
-        found = found * np.int32(n_states[v]) + cells[v]
-    return found
+        numbers = numbers * np.int32(n_states[v]) + cells[v]
+    return numbers
 
 
 def _starts(sizes: Sequence[int]) -> Places:

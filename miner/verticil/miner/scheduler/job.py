@@ -211,7 +211,7 @@ def count_tables(job: CountingJob, *, progress: Progress, cancelled: Callable[[]
 
     study = canonical.from_bytes(job.effective, wire=False)
     progress("counting", 0)
-    tables = counted_tables(_columns(job, study), study, cancelled=Interruption(cancelled=cancelled).check)
+    tables = counted_tables(_columns(job, study), study, check=Interruption(cancelled=cancelled).check)
     write_tables(job.target.path, tables, job.target.binding)
     progress("counting", 100)
 
@@ -371,5 +371,5 @@ def search_structure(
         what=f"study {digest.hex()}",
         seconds=job.checkpoint_seconds,
     )
-    found = search_facts(study, result, chosen=way_on_pairs(study))
+    found = search_facts(study, result, auto_search=way_on_pairs(study))
     return structure_body(digest, result.dag.parents, found)

@@ -50,7 +50,7 @@ _RECORDS: Final = 100_000
 
 
 def concentrations(scores: PosteriorScores, generator: np.random.Generator) -> Concentrations:
-    """Of records, or of randomized columns: see the module.
+    """Return the concentrations of records, or of randomized columns: see the module.
 
     Args:
         scores: has the counts.
@@ -59,38 +59,43 @@ def concentrations(scores: PosteriorScores, generator: np.random.Generator) -> C
 
     def of(child: int, parents: tuple[int, ...], m: int) -> Sequence[Floats]:
         axes = (*parents, child)
-        observed, design = scores.tables.counted(axes)
-        counts, factor = scores.tempered(axes)
+        released_counts, design = scores.tables.count_family(axes)
+        counts, factor = scores.temper_counts(axes)
         pseudo = scores.pseudo(counts.size)
         prior = pseudo * np.ones(counts.shape) if design.possible is None else pseudo * design.possible
         if can_be_augmented(design, factor):
-            drawn = drawn_counts(observed, design, counts, m, factor=factor, pseudo=pseudo, generator=generator)
+            samples = drawn_counts(
+                released_counts, design, counts, m, factor=factor, pseudo=pseudo, generator=generator
+            )
         else:
-            drawn = np.broadcast_to(factor * counts, (m, *counts.shape))
-        return [(prior + each).reshape(-1, counts.shape[-1]) for each in drawn]
+            samples = np.broadcast_to(factor * counts, (m, *counts.shape))
+        return [(prior + each).reshape(-1, counts.shape[-1]) for each in samples]
 
     return of
 
 
-def matched(family: Callable[[int, tuple[int, ...]], Family]) -> Concentrations:
-    """Of a family's estimate with its standard errors, wherever they are from."""
+def match_errors(family: Callable[[int, tuple[int, ...]], Family]) -> Concentrations:
+    """Return concentrations that match a family's estimate and its standard errors, wherever they are from."""
 
     def of(child: int, parents: tuple[int, ...], m: int) -> Sequence[Floats]:
-        found = family(child, parents)
-        return [matched_counts(found.probability, found.standard_error)] * m
+        estimate = family(child, parents)
+        return [matched_counts(estimate.probability, estimate.standard_error)] * m
 
     return of
 
 
-def within(concentration: Floats, allowed: NDArray[np.bool_]) -> Floats:
+def within(concentration: Floats, possible: NDArray[np.bool_]) -> Floats:
     """Without the cells that rules leave impossible: Dirichlet rows given that these are 0. A row of such cells alone stays."""
-    return np.where(allowed | ~allowed.any(axis=1, keepdims=True), concentration, 0.0)
+    return np.where(possible | ~possible.any(axis=1, keepdims=True), concentration, 0.0)
 
 
 def networks(
     graphs: Sequence[Dag], of: Concentrations, schema: Schema, *, generator: np.random.Generator
 ) -> Iterator[Network]:
-    """Of each graph a network: its probabilities drawn, without standard errors. A family's draws are made together."""
+    """Yield a network of each graph: its probabilities drawn, without standard errors.
+
+    A family's draws are made together.
+    """
     uses = Counter((child, parents) for graph in graphs for child, parents in enumerate(graph.parents))
     waiting: dict[tuple[int, tuple[int, ...]], Iterator[Floats]] = {}
     for graph in graphs:
@@ -115,13 +120,13 @@ def drawing(sample: GraphSample, of: Concentrations, study: Study, check: Callab
 
     support = study.support()
 
-    def checked(child: int, parents: tuple[int, ...], m: int) -> Sequence[Floats]:
+    def check_and_draw(child: int, parents: tuple[int, ...], m: int) -> Sequence[Floats]:
         check()
-        allowed = support.zeros((*parents, child))
-        drawn = of(child, parents, m)
-        return drawn if allowed is None else [within(each, allowed.reshape(each.shape)) for each in drawn]
+        possible = support.zeros((*parents, child))
+        samples = of(child, parents, m)
+        return samples if possible is None else [within(each, possible.reshape(each.shape)) for each in samples]
 
-    return lambda m, generator: networks(chosen_graphs(sample, m), checked, study.schema, generator=generator)
+    return lambda m, generator: networks(chosen_graphs(sample, m), check_and_draw, study.schema, generator=generator)
 
 
 def spread(n: int, m: int) -> list[int]:
@@ -130,12 +135,12 @@ def spread(n: int, m: int) -> list[int]:
 
 
 def drawing_with_counts(
-    found: ReleasedSample, scores: PosteriorScores, study: Study, check: Callable[[], None]
+    released_sample: ReleasedSample, scores: PosteriorScores, study: Study, check: Callable[[], None]
 ) -> Drawing:
     """Networks with graphs of a sample, and with the true counts that each was drawn with.
 
     Args:
-        found: graphs and true counts.
+        released_sample: graphs and true counts.
         scores: say the prior's count of a cell.
         study: its variables, and what it states of all records.
         check: called before each network is drawn; may raise.
@@ -148,14 +153,17 @@ def drawing_with_counts(
         order = sorted(axes)
         counts = table.transpose([order.index(v) for v in axes]).reshape(-1, schema[child].n_states)
         concentration = counts + scores.pseudo(counts.size)
-        if (allowed := support.zeros(axes)) is not None:
-            concentration = within(concentration, allowed.reshape(counts.shape))
+        if (possible := support.zeros(axes)) is not None:
+            concentration = within(concentration, possible.reshape(counts.shape))
         return drawn_family(child, parents, concentration, generator)
 
     def draw(m: int, generator: np.random.Generator) -> Iterator[Network]:
-        for place in spread(len(found.draws), m):
+        for place in spread(len(released_sample.draws), m):
             check()
-            graph, true = found.sample.dag(int(found.draws[place])), found.true[place].astype(np.int64)
+            graph, true = (
+                released_sample.sample.dag(int(released_sample.draws[place])),
+                released_sample.true[place].astype(np.int64),
+            )
             families = tuple(family(child, parents, true, generator) for child, parents in enumerate(graph.parents))
             yield Network(schema=schema, dag=graph, families=families)
 
@@ -163,36 +171,36 @@ def drawing_with_counts(
 
 
 def pair_bands(
-    drawn: Iterable[Network],
+    network_draws: Iterable[Network],
     pairs: Sequence[tuple[int, int]],
     *,
     level: float,
     exact: frozenset[int],
     support: Support | None = None,
 ) -> tuple[PairEstimate, ...]:
-    """The shares of pairs: means over networks, and bands that hold a whole table with a level.
+    """Return the shares of pairs: means over networks, and bands that hold a whole table with a level.
 
     The band of a table is mean +- c standard deviations, c the quantile of the largest standardized difference of a draw
     (Besag, Green, Higdon & Mengersen, 1995, section 6.3, with standard deviations in the place of ranks).
 
     Args:
-        drawn: networks from the posterior.
+        network_draws: networks from the posterior.
         pairs: of variables.
         level: of a band.
         exact: the variables whose columns are not randomized.
         support: what every record meets; None: nothing.
     """
     tables: list[list[Floats]] = [[] for _ in pairs]
-    for number, network in enumerate(drawn):
+    for number, network in enumerate(network_draws):
         for table, shares in zip(tables, _shares(network, pairs, number, support), strict=True):
             table.append(shares)
-    found: list[PairEstimate] = []
+    bands: list[PairEstimate] = []
     for (first, second), table in zip(pairs, tables, strict=True):
         draws = np.stack(table)
         low, mean, high = band(draws, level)
         both = exact.issuperset((first, second))
-        found.append(PairEstimate(first=first, second=second, estimate=mean, low=low, high=high, exact=both))
-    return tuple(found)
+        bands.append(PairEstimate(first=first, second=second, estimate=mean, low=low, high=high, exact=both))
+    return tuple(bands)
 
 
 def band(draws: Floats, level: float) -> tuple[Floats, Floats, Floats]:
@@ -212,9 +220,9 @@ def _shares(network: Network, pairs: Sequence[tuple[int, int]], number: int, sup
     except TooWideError:
         codes = sample_codes(network, _RECORDS, generator=np.random.default_rng(number), support=support)
         n_states = network.schema.n_states
-        found: list[Floats] = []
+        shares: list[Floats] = []
         for first, second in pairs:
             cells = codes[first].astype(np.int64) * n_states[second] + codes[second]
             counts = np.bincount(cells, minlength=n_states[first] * n_states[second])
-            found.append(counts.reshape(n_states[first], n_states[second]) / _RECORDS)
-        return found
+            shares.append(counts.reshape(n_states[first], n_states[second]) / _RECORDS)
+        return shares

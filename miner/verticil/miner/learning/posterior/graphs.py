@@ -103,7 +103,7 @@ def sampled_graphs(
         ForeignCheckpoint: the checkpoint is of another sample.
         Misuse: STUDY_UNSUPPORTED, too many sets of parents; STUDY_INVALID, there is no graph.
     """
-    rule, drawn = study.posterior, None
+    rule, released_sample = study.posterior, None
     seed, joint = study.structure.seed, scores.joint()
     if joint is None:
         sets = sets_of(scores, problem, pairs, study, interruption)
@@ -111,24 +111,24 @@ def sampled_graphs(
             chains=rule.chains, steps=rule.steps, threads=_threads(), discarded=rule.burn_in, thinning=rule.thinning
         )
         sample = run_chains(chains, sets, seed, progress, interruption)
-        moved = most_moved(sets, prior_of(study))
+        moved_edges = most_moved(sets, prior_of(study))
     else:
         sets = sets_of(None, problem, pairs, study, interruption)
         laid_out = released_counts(*joint, sets, local_score(study.structure.score))
         if can_be_annealed(sets, len(laid_out.released)):
-            annealed = AnnealedGraphs(
+            annealing = AnnealedGraphs(
                 chains=rule.chains, steps=rule.steps, discarded=rule.burn_in, thinning=rule.thinning
             )
-            drawn = run_chains(annealed, laid_out, seed, progress, interruption)
+            released_sample = run_chains(annealing, laid_out, seed, progress, interruption)
         else:
             together = ReleasedChains(
                 chains=rule.chains, steps=rule.steps, threads=_threads(), discarded=rule.burn_in, thinning=rule.thinning
             )
-            drawn = run_chains(together, laid_out, seed, progress, interruption)
-        sample = drawn.sample
-        moved = edges_moved(sample.edge_probability, sets)
+            released_sample = run_chains(together, laid_out, seed, progress, interruption)
+        sample = released_sample.sample
+        moved_edges = edges_moved(sample.edge_probability, sets)
     result = consensus(sample, problem, seed=study.structure.seed)
-    return Sampled(sample=sample, result=result, scores=scores, moved=moved, drawn=drawn)
+    return Sampled(sample=sample, result=result, scores=scores, moved=moved_edges, drawn=released_sample)
 
 
 def mixed_graphs(
@@ -153,23 +153,23 @@ def mixed_graphs(
         stages: each score is one of them.
     """
     rule, seed = study.posterior, study.structure.seed
-    discarded = None if rule.burn_in is None else rule.burn_in // _SHARE
+    burn_in = None if rule.burn_in is None else rule.burn_in // _SHARE
     chains = Chains(
         chains=rule.chains,
         steps=max(rule.steps // _SHARE, 100),
         threads=_threads(),
-        discarded=discarded,
+        discarded=burn_in,
         thinning=rule.thinning,
     )
     samples: list[GraphSample] = []
     for number, scores in enumerate(parts):
 
-        def told(share: float, number: int = number) -> None:
+        def report(share: float, number: int = number) -> None:
             progress((number + share) / len(parts))
 
         with stages.stage(f"graphs {number + 1}") as own:
             sets = sets_of(scores, problem, pairs, study, own)
-            samples.append(run_chains(chains, sets, seed + number, told, own))
+            samples.append(run_chains(chains, sets, seed + number, report, own))
     d, n = samples[0].n_variables, samples[0].n_draws // rule.chains
     masks = np.stack([each.parents.reshape(rule.chains, n, d) for each in samples], axis=2)
     weights = np.stack([(each.log_weight - each.log_weight.mean()).reshape(rule.chains, n) for each in samples], axis=2)
@@ -178,7 +178,7 @@ def mixed_graphs(
         np.tile(np.arange(len(samples)), (rule.chains, n, 1)), axis=2
     )
     masks, weights = np.take_along_axis(masks, order[..., None], axis=2), np.take_along_axis(weights, order, axis=2)
-    mixed = GraphSample(
+    mixture = GraphSample(
         parents=masks.reshape(-1, d),
         log_weight=weights.reshape(-1),
         chain=np.repeat(np.arange(rule.chains, dtype=np.int16), n * len(samples)),
@@ -186,13 +186,13 @@ def mixed_graphs(
         burn_in=chains.burn_in * len(samples),
         every=chains.every,
     )
-    return Sampled(sample=mixed, result=consensus(mixed, problem, seed=seed), scores=parts[0])
+    return Sampled(sample=mixture, result=consensus(mixture, problem, seed=seed), scores=parts[0])
 
 
 def sets_of(
     scores: PosteriorScores | None, problem: SearchProblem, pairs: PairScores, study: Study, interruption: Interruption
 ) -> ParentSets:
-    """All sets of parents that the study permits; without scores their weights are those of the prior alone."""
+    """Return all sets of parents that the study permits; without scores their weights are those of the prior alone."""
     return parent_sets(
         scores or (lambda _child, _parents: 0.0),
         problem.n_states,
@@ -209,7 +209,7 @@ def sets_of(
 
 
 def prior_of(study: Study) -> StructurePrior:
-    """The prior of graphs that a study names."""
+    """Return the prior of graphs that a study names."""
     rule = study.posterior
     return StructurePrior(gamma=rule.gamma, alpha=rule.alpha) if rule.prior == "penalty" else StructurePrior()
 
@@ -217,17 +217,17 @@ def prior_of(study: Study) -> StructurePrior:
 def candidate_parents(
     problem: SearchProblem, pairs: PairScores, *, most: int = MOST_FULL
 ) -> list[tuple[int, ...]] | None:
-    """Of each variable those that tell the most about it; None: all, because there are at most so many sets of all."""
+    """Return the variables that tell the most about each one; None: all, because there are at most so many sets of all."""
     d = len(problem.n_states)
     widest = min(problem.max_parents, d - 1)
     if d * sum(math.comb(d - 1, size) for size in range(widest + 1)) <= most:
         return None
-    found: list[tuple[int, ...]] = []
+    candidates: list[tuple[int, ...]] = []
     for child in range(d):
         possible = problem.may_have(child)
-        ranked = sorted(possible, key=lambda v: (-pairs.information[v, child], pairs.p_value[v, child], v))
-        found.append(tuple(sorted(ranked[:CANDIDATE_PARENTS])))
-    return found
+        ranking = sorted(possible, key=lambda v: (-pairs.information[v, child], pairs.p_value[v, child], v))
+        candidates.append(tuple(sorted(ranking[:CANDIDATE_PARENTS])))
+    return candidates
 
 
 def _threads() -> int:
@@ -258,13 +258,13 @@ def run_chains(
             state = chains.resume(sets, interruption.checkpoint)
         except ValueError as error:
             raise ForeignCheckpoint(str(error)) from None
-    while (done := chains.progress(state)) < 1.0:
+    while (share := chains.progress(state)) < 1.0:
         if interruption.cancelled():
             raise LearningCancelled(chains.checkpoint(state))
         state = chains.step(state)
         interruption.keep(functools.partial(chains.checkpoint, state))
         if progress is not None:
-            progress(done)
+            progress(share)
     return chains.result(state)
 
 
@@ -281,5 +281,5 @@ def consensus(sample: GraphSample, problem: SearchProblem, *, seed: int) -> Sear
     own = dataclasses.replace(problem, weights=weights)
     widest = len(problem.n_states) if constraints is None else max(map(len, constraints.blocks))
     few = widest <= MAX_EXACT
-    found = run_search(ExactSearch(), own, seed=seed) if few else run_search(OrderSearch(), own, seed=seed)
-    return dataclasses.replace(found, generations=sample.steps)
+    result = run_search(ExactSearch(), own, seed=seed) if few else run_search(OrderSearch(), own, seed=seed)
+    return dataclasses.replace(result, generations=sample.steps)

@@ -67,7 +67,7 @@ class Completed:
             yield columns
 
     def missing(self) -> tuple[tuple[int, int], ...]:
-        """How many records lack each of the variables whose values can be missing."""
+        """Return how many records lack each of the variables whose values can be missing."""
         n = np.bincount(self.problem.variables, minlength=len(self.units))
         return tuple((v, int(n[v])) for v, unit in enumerate(self.units) if unit.domain is not None)
 
@@ -80,11 +80,11 @@ class Completed:
             table = np.moveaxis(p.table(codes, members), members.index(child), -1)
             counts = table.reshape(-1, table.shape[-1]).astype(np.float64)
             pseudo = 1 / counts.size if p.score == "bdeu" else 1.0
-            drawn = drawn_family(child, parents, counts + pseudo, generator).probability
+            probability = drawn_family(child, parents, counts + pseudo, generator).probability
             # A missing value is nobody's parent either: its rows are never asked, and say nothing.
             theta = np.zeros((*(schema[v].n_states for v in parents), schema[child].n_states))
             theta[..., self.kept[child]] = 1 / len(self.kept[child])
-            theta[np.ix_(*(self.kept[v] for v in (*parents, child)))] = drawn.reshape(table.shape)
+            theta[np.ix_(*(self.kept[v] for v in (*parents, child)))] = probability.reshape(table.shape)
             return sure_family(child, parents, theta.reshape(-1, theta.shape[-1]))
 
         def draw(m: int, generator: np.random.Generator) -> Iterator[Network]:
@@ -119,38 +119,42 @@ def completed_graphs(
         LearningCancelled, ForeignCheckpoint, Misuse: see `graphs.sampled_graphs`.
         DataFault: LEARNING_FAILED, too many records with missing values.
     """
-    gone, n_states, rule = drawn_categories(study), study.schema.n_states, study.posterior
-    kept = tuple(np.array([k for k in range(n) if k != gone.get(v)], dtype=np.int64) for v, n in enumerate(n_states))
-    unknown = [column == gone[v] if v in gone else None for v, column in enumerate(columns)]
+    missing_codes, n_states, rule = drawn_categories(study), study.schema.n_states, study.posterior
+    present_codes = tuple(
+        np.array([k for k in range(n) if k != missing_codes.get(v)], dtype=np.int64) for v, n in enumerate(n_states)
+    )
+    unknown = [column == missing_codes[v] if v in missing_codes else None for v, column in enumerate(columns)]
     own = tuple(
-        cast("Codes", (column - (column > gone[v])).astype(column.dtype)) if v in gone else column
+        cast("Codes", (column - (column > missing_codes[v])).astype(column.dtype)) if v in missing_codes else column
         for v, column in enumerate(columns)
     )
     units = tuple(
         dataclasses.replace(
-            unit, domain=tuple((k,) for k in kept[v].tolist()), channel=quantize(identity(len(kept[v])))
+            unit,
+            domain=tuple((k,) for k in present_codes[v].tolist()),
+            channel=quantize(identity(len(present_codes[v]))),
         )
-        if v in gone
+        if v in missing_codes
         else unit
         for v, unit in enumerate(study.column_unit(v) for v in range(len(n_states)))
     )
     laid_out = incomplete(
         own,
         unknown,
-        [len(each) for each in kept],
+        [len(each) for each in present_codes],
         sets_of(None, problem, pairs, study, interruption),
         local_score(study.structure.score),
     )
     chains = CompletingChains(chains=rule.chains, steps=rule.steps)
-    found = run_chains(chains, laid_out, study.structure.seed, progress, interruption)
-    result = consensus(found.sample, problem, seed=study.structure.seed)
+    completion = run_chains(chains, laid_out, study.structure.seed, progress, interruption)
+    result = consensus(completion.sample, problem, seed=study.structure.seed)
     return (
-        Sampled(sample=found.sample, result=result, scores=None),
-        Completed(units=units, columns=own, problem=laid_out, found=found, kept=kept),
+        Sampled(sample=completion.sample, result=result, scores=None),
+        Completed(units=units, columns=own, problem=laid_out, found=completion, kept=present_codes),
     )
 
 
-def _pooled(
+def _pool(
     estimates: Sequence[Floats], errors: Sequence[Floats], lows: Sequence[Floats], highs: Sequence[Floats]
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Estimate, error and interval of several completed tables, see the module; NaN where any of them has none."""
@@ -164,59 +168,63 @@ def _pooled(
     return estimate, error, np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
 
 
-def pooled_family(made: Sequence[Family]) -> Family:
-    """One family from those of several completed tables; of one table its own."""
-    if len(made) == 1:
-        return made[0]
-    estimate, error, low, high = _pooled(
-        [each.estimate for each in made],
-        [each.standard_error for each in made],
-        [each.interval_low for each in made],
-        [each.interval_high for each in made],
+def pooled_family(families: Sequence[Family]) -> Family:
+    """Pool the families of several completed tables; of one table return its own."""
+    if len(families) == 1:
+        return families[0]
+    estimate, error, low, high = _pool(
+        [each.estimate for each in families],
+        [each.standard_error for each in families],
+        [each.interval_low for each in families],
+        [each.interval_high for each in families],
     )
     return dataclasses.replace(
-        made[0],
-        probability=np.mean([each.probability for each in made], axis=0),
+        families[0],
+        probability=np.mean([each.probability for each in families], axis=0),
         estimate=estimate,
         standard_error=error,
         interval_low=low,
         interval_high=high,
-        unstable=np.any([each.unstable for each in made], axis=0),
+        unstable=np.any([each.unstable for each in families], axis=0),
     )
 
 
-def pooled_marginal(made: Sequence[Marginal]) -> Marginal:
-    """The same for the shares of a variable."""
-    if len(made) == 1:
-        return made[0]
-    estimate, error, low, high = _pooled(
-        [each.estimate for each in made],
-        [each.standard_error for each in made],
-        [each.interval_low for each in made],
-        [each.interval_high for each in made],
+def pooled_marginal(marginals: Sequence[Marginal]) -> Marginal:
+    """Pool the shares of a variable in the same way."""
+    if len(marginals) == 1:
+        return marginals[0]
+    estimate, error, low, high = _pool(
+        [each.estimate for each in marginals],
+        [each.standard_error for each in marginals],
+        [each.interval_low for each in marginals],
+        [each.interval_high for each in marginals],
     )
-    return dataclasses.replace(made[0], estimate=estimate, standard_error=error, interval_low=low, interval_high=high)
+    return dataclasses.replace(
+        marginals[0], estimate=estimate, standard_error=error, interval_low=low, interval_high=high
+    )
 
 
-def pooled_pair(made: Sequence[PairEstimate], *, level: float) -> PairEstimate:
-    """The same for two variables, whose intervals hold together with the level."""
-    if len(made) == 1:
-        return made[0]
-    quantile = NormalDist().inv_cdf(1 - (1 - level) / (2 * made[0].estimate.size))
-    estimate, _, low, high = _pooled(
-        [each.estimate for each in made],
-        [(each.high - each.low) / (2 * quantile) for each in made],
-        [each.low for each in made],
-        [each.high for each in made],
+def pooled_pair(pairs: Sequence[PairEstimate], *, level: float) -> PairEstimate:
+    """Pool the shares of two variables in the same way; their intervals hold together with the level."""
+    if len(pairs) == 1:
+        return pairs[0]
+    quantile = NormalDist().inv_cdf(1 - (1 - level) / (2 * pairs[0].estimate.size))
+    estimate, _, low, high = _pool(
+        [each.estimate for each in pairs],
+        [(each.high - each.low) / (2 * quantile) for each in pairs],
+        [each.low for each in pairs],
+        [each.high for each in pairs],
     )
-    return dataclasses.replace(made[0], estimate=estimate, low=low, high=high)
+    return dataclasses.replace(pairs[0], estimate=estimate, low=low, high=high)
 
 
 def pooled_strengths(
-    made: Sequence[Mapping[tuple[int, int], EdgeStrength]],
+    strength_maps: Sequence[Mapping[tuple[int, int], EdgeStrength]],
 ) -> Mapping[tuple[int, int], EdgeStrength]:
-    """The means of the strengths and informations."""
+    """Return the means of the strengths and informations."""
     return {
-        edge: EdgeStrength(*(float(np.mean(each)) for each in zip(*(told[edge] for told in made), strict=True)))
-        for edge in made[0]
+        edge: EdgeStrength(
+            *(float(np.mean(each)) for each in zip(*(strengths[edge] for strengths in strength_maps), strict=True))
+        )
+        for edge in strength_maps[0]
     }

@@ -42,7 +42,7 @@ which is what the paper asks for; 500 are half the time."""
 
 
 def posterior_of(
-    sampled: Sampled,
+    graph_sample: Sampled,
     draw: Drawing,
     study: Study,
     *,
@@ -58,7 +58,7 @@ def posterior_of(
     """Draw networks, and sum them up.
 
     Args:
-        sampled: the graphs.
+        graph_sample: the graphs.
         draw: networks from the posterior.
         study: names how many networks, which statistics, the level and the seed.
         source: what the graphs were scored by.
@@ -70,26 +70,28 @@ def posterior_of(
         missing, constant: see `StructurePosterior`.
     """
     schema, rule, support = study.schema, study.posterior, study.support()
-    wanted = DRAWS + (PREDICTED if rule.statistics else 0) + rule.data_sets
-    done = 0
+    n_networks = DRAWS + (PREDICTED if rule.statistics else 0) + rule.data_sets
+    n_done = 0
 
-    def drawn(m: int, label: int) -> list[Network]:
-        nonlocal done
+    def draw_networks(m: int, label: int) -> list[Network]:
+        nonlocal n_done
         generator = np.random.Generator(np.random.Philox(key=[study.structure.seed, label], counter=[0, 0, 0, 2]))
-        found: list[Network] = []
+        networks: list[Network] = []
         for network in draw(m, generator):
-            found.append(network)
-            done += 1
-            progress(100 * done // wanted)
-        return found
+            networks.append(network)
+            n_done += 1
+            progress(100 * n_done // n_networks)
+        return networks
 
-    published = tuple(map(round_network, drawn(rule.data_sets, 0)))
-    bands = pair_bands(drawn(DRAWS, 1), pairs, level=study.parameters.interval_level, exact=exact, support=support)
+    published_networks = tuple(map(round_network, draw_networks(rule.data_sets, 0)))
+    bands = pair_bands(
+        draw_networks(DRAWS, 1), pairs, level=study.parameters.interval_level, exact=exact, support=support
+    )
     whole = schema if study.knowledge is None else Schema(variables=(*schema.variables, *study.knowledge.variables))
     table = columns_of(study.knowledge, schema)
-    original = None if columns is None else _followed(columns, table, whole)
+    original = None if columns is None else _add_following(columns, table, whole)
     statistics = [statistic(words, whole, original) for words in rule.statistics]
-    predicted: tuple[Predictive, ...] = ()
+    predictions: tuple[Predictive, ...] = ()
     if statistics:
         n = study.release.synthetic_records or n_records
         generator = np.random.Generator(np.random.Philox(key=[study.structure.seed, 3], counter=[0, 0, 0, 2]))
@@ -99,16 +101,16 @@ def posterior_of(
         numbers = {each.variable for each in statistics if isinstance(each, Mean)}
         if numbers:
             records = partial(_with_numbers, draw=records, variables=sorted(numbers), study=study, whole=whole)
-        predicted = predictive(drawn(PREDICTED, 2), statistics, n, generator, records, chains=rule.chains)
+        predictions = predictive(draw_networks(PREDICTED, 2), statistics, n, generator, records, chains=rule.chains)
     return StructurePosterior(
-        sample=sampled.sample,
+        sample=graph_sample.sample,
         source=source,
-        consensus=sampled.result.dag,
-        networks=published,
+        consensus=graph_sample.result.dag,
+        networks=published_networks,
         pairs=bands,
-        predictive=predicted,
+        predictive=predictions,
         missing=missing,
-        moved=sampled.moved,
+        moved=graph_sample.moved,
         constant=constant,
     )
 
@@ -128,12 +130,12 @@ def _with_following(
     whole: Schema,
 ) -> Records:
     """Records with the columns that follow from others behind the others."""
-    return Records(columns=_followed(draw(network, n, generator).columns, table, whole), n_states=whole.n_states)
+    return Records(columns=_add_following(draw(network, n, generator).columns, table, whole), n_states=whole.n_states)
 
 
-def _followed(columns: Sequence[AnyCodes], table: Columns, whole: Schema) -> Sequence[AnyCodes]:
-    found = dict(zip(table.published.names, table.followed(cast("Sequence[Codes]", columns)), strict=True))
-    return [found[name] for name in whole.names]
+def _add_following(columns: Sequence[AnyCodes], table: Columns, whole: Schema) -> Sequence[AnyCodes]:
+    columns_by_name = dict(zip(table.published.names, table.followed(cast("Sequence[Codes]", columns)), strict=True))
+    return [columns_by_name[name] for name in whole.names]
 
 
 def _with_numbers(
@@ -153,7 +155,7 @@ def _with_numbers(
 
 
 def statistic(words: Sequence[str], schema: Schema, columns: Sequence[AnyCodes] | None) -> Statistic:
-    """A statistic as a study names it (`vocabulary.STATISTICS`): a name, then variables and categories.
+    """Return a statistic as a study names it (`vocabulary.STATISTICS`): a name, then variables and categories.
 
     Of a regression it is the coefficient of the first predictor, in the codes of the categories.
 
@@ -166,10 +168,10 @@ def statistic(words: Sequence[str], schema: Schema, columns: Sequence[AnyCodes] 
             rest.insert(1, schema[schema.index(rest[0])].labels[0])  # of the variable itself none is asked for
         variables = [schema.index(variable) for variable in rest[::2]]
         codes = [schema[v].labels.index(label) for v, label in zip(variables, rest[1::2], strict=True)]
-        given = dict(zip(variables[1:], codes[1:], strict=True))
+        condition = dict(zip(variables[1:], codes[1:], strict=True))
         if name == "mean":
-            return Mean(variable=variables[0], given=given)
-        share = Share(variable=variables[0], code=codes[0], given=given)
+            return Mean(variable=variables[0], given=condition)
+        share = Share(variable=variables[0], code=codes[0], given=condition)
         if name == "mle":
             return share
         if columns is None:

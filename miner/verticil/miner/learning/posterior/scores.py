@@ -40,7 +40,7 @@ _TOGETHER: Final = 2**18  # cells of tables that are corrected together
 
 
 def local_score(name: str) -> LocalScore:
-    """The score that a study calls so.
+    """Return the score that a study calls so.
 
     Raises:
         ValueError: there is none of this name.
@@ -82,7 +82,7 @@ class PosteriorScores:
         return not self._whole and all(unit.channel.is_identity for unit in self.tables.units)
 
     def joint(self) -> tuple[Counts, FamilyDesign] | None:
-        """The released counts of all columns together; None: nothing is randomized, or graphs are sampled by scores."""
+        """Return the released counts of all columns together; None: nothing is randomized, or graphs are sampled by scores."""
         d = len(self.tables.n_states)
         if (
             self._whole
@@ -92,7 +92,7 @@ class PosteriorScores:
         ):
             return None
         design = self.tables.design(tuple(range(d)))
-        return self.tables.counted(tuple(range(d))) if can_be_unblinded(design) else None
+        return self.tables.count_family(tuple(range(d))) if can_be_unblinded(design) else None
 
     def __call__(self, child: int, parents: tuple[int, ...]) -> float:
         """Nats; 0 without parents. See `verticil.miner.learning.search.protocol.FamilyValue`."""
@@ -105,45 +105,45 @@ class PosteriorScores:
     def _value(self, child: int, parents: tuple[int, ...]) -> float:
         key = tuple(sorted((*parents, child)))
         if key not in self._known:
-            self._keep(key, *self.tempered(key))
-        known = self._known[key]
-        if isinstance(known, tuple):
-            return known[key.index(child)]
+            self._keep(key, *self.temper_counts(key))
+        values = self._known[key]
+        if isinstance(values, tuple):
+            return values[key.index(child)]
         place = {v: number for number, v in enumerate(key)}
 
-        def tempered(v: int, some: tuple[int, ...]) -> float:
-            return known[place[v], tuple(place[u] for u in some)]
+        def score_here(v: int, some: tuple[int, ...]) -> float:
+            return values[place[v], tuple(place[u] for u in some)]
 
         def more(v: int, some: tuple[int, ...]) -> float:
-            """What a smaller family has more at its own f than at this one's."""
-            return self(v, some) - tempered(v, some)
+            """Return what a smaller family has more at its own f than at this one's."""
+            return self(v, some) - score_here(v, some)
 
-        def without(*gone: int) -> tuple[int, ...]:
-            return tuple(p for p in parents if p not in gone)
+        def without(*left_out: int) -> tuple[int, ...]:
+            return tuple(p for p in parents if p not in left_out)
 
         ways = [more(child, without(last)) for last in parents]
         for first, second in itertools.combinations(parents, 2):
             rest = without(first, second)
             link = more(second, tuple(sorted((*rest, first)))) - more(second, rest)
             ways.append(more(child, without(first)) + more(child, without(second)) - more(child, rest) - link)
-        return tempered(child, parents) + max(ways)
+        return score_here(child, parents) + max(ways)
 
     def _keep(self, key: tuple[int, ...], counts: Floats, factor: float) -> None:
-        known = exact_scores(counts, self._score) if factor == 1 else family_scores(counts, factor, self._score)
-        remember(self._known, key, known)
+        scores = exact_scores(counts, self._score) if factor == 1 else family_scores(counts, factor, self._score)
+        remember(self._known, key, scores)
 
-    def tempered(self, axes: tuple[int, ...]) -> tuple[Floats, float]:
-        """The counts that a family is scored by, (K_1, .., K_m) in the order of its variables, and f."""
-        observed, design = self.tables.counted(axes)
+    def temper_counts(self, axes: tuple[int, ...]) -> tuple[Floats, float]:
+        """Return the counts that a family is scored by, (K_1, .., K_m) in the order of its variables, and f."""
+        released_counts, design = self.tables.count_family(axes)
         if self._whole:
-            return np.asarray(observed, dtype=np.float64), 1.0
+            return np.asarray(released_counts, dtype=np.float64), 1.0
         if _is_plain(design):
-            return design.estimate(observed), 1.0
-        counts = em_projection(observed, design, iterations=EM_STEPS)
-        return counts, _left(counts, design)
+            return design.estimate(released_counts), 1.0
+        counts = em_projection(released_counts, design, iterations=EM_STEPS)
+        return counts, _temper_factor(counts, design)
 
     def pseudo(self, cells: int) -> float:
-        """The prior's count in each cell of a family's table of so many cells."""
+        """Return the prior's count in each cell of a family's table of so many cells."""
         return 1 / cells if self._score == "bdeu" else 1.0
 
     def count_ahead(self, child: int, families: Sequence[tuple[int, ...]]) -> None:
@@ -155,40 +155,40 @@ class PosteriorScores:
             return
         alike: dict[tuple[object, ...], list[tuple[tuple[int, ...], Counts, FamilyDesign]]] = {}
         for key in new:
-            observed, design = self.tables.counted(key)
+            released_counts, design = self.tables.count_family(key)
             if any(axis.cells is not None for axis in design.axes) or _is_plain(design):
                 continue  # one by one, when it is asked for
-            kind = (observed.shape, *(axis.forward is None for axis in design.axes))
-            alike.setdefault(kind, []).append((key, observed, design))
+            kind = (released_counts.shape, *(axis.forward is None for axis in design.axes))
+            alike.setdefault(kind, []).append((key, released_counts, design))
         for members in alike.values():
             size = max(_TOGETHER // members[0][1].size, 1)
             for start in range(0, len(members), size):
                 self._correct(members[start : start + size])
 
     def _correct(self, members: Sequence[tuple[tuple[int, ...], Counts, FamilyDesign]]) -> None:
-        """The EM of several tables of one shape."""
+        """Correct several tables of one shape by the EM."""
         n = max(float(members[0][1].sum()), 1.0)
-        stacked: list[Floats | None] = []
+        forward_stacks: list[Floats | None] = []
         for place in range(members[0][1].ndim):
             matrices = [design.axes[place].forward for _, _, design in members]
-            stacked.append(None if matrices[0] is None else np.stack([m for m in matrices if m is not None]))
-        fitted = em_tables(
-            np.stack([observed / n for _, observed, _ in members])[:, None],
-            np.stack([em_start(observed, design) for _, observed, design in members])[:, None],
-            stacked,
+            forward_stacks.append(None if matrices[0] is None else np.stack([m for m in matrices if m is not None]))
+        solutions = em_tables(
+            np.stack([released_counts / n for _, released_counts, _ in members])[:, None],
+            np.stack([em_start(released_counts, design) for _, released_counts, design in members])[:, None],
+            forward_stacks,
             steps=EM_STEPS,
             accelerate=False,
         )
-        for (key, _, design), table in zip(members, fitted[:, 0], strict=True):
+        for (key, _, design), table in zip(members, solutions[:, 0], strict=True):
             counts = n * design.arrange(table)
-            self._keep(key, counts, _left(counts, design))
+            self._keep(key, counts, _temper_factor(counts, design))
 
 
 def _is_plain(design: FamilyDesign) -> bool:
     return all(axis.channel.is_identity for axis in design.axes)
 
 
-def _left(counts: Floats, design: FamilyDesign) -> float:
+def _temper_factor(counts: Floats, design: FamilyDesign) -> float:
     """f of a family of randomized columns."""
     shares = counts / counts.sum()
     factor = 1.0

@@ -75,15 +75,15 @@ class PairTables:
         self.counts.setflags(write=False)
 
     def offset(self, a: int, b: int) -> int:
-        """Where the table (a, b), a < b, starts in `counts`."""
+        """Return where the table (a, b), a < b, starts in `counts`."""
         return self._starts[a] + self.n_states[a] * (self._sums[b] - self._sums[a + 1])
 
     def pairs(self) -> Iterator[tuple[int, int]]:
-        """All pairs (a, b), a < b, in the order of the tables."""
+        """Return all pairs (a, b), a < b, in the order of the tables."""
         return itertools.combinations(range(len(self.n_states)), 2)
 
     def table(self, a: int, b: int) -> NDArray[np.int64]:
-        """The table of columns `a` and `b`, shape (K_a, K_b); the same memory in either order."""
+        """Return the table of columns `a` and `b`, shape (K_a, K_b); the same memory in either order."""
         low, high = min(a, b), max(a, b)
         offset = self.offset(low, high)
         shape = (self.n_states[low], self.n_states[high])
@@ -97,7 +97,7 @@ def all_pair_tables(
     *,
     method: Method = "auto",
     threads: int | None = None,
-    cancelled: Callable[[], None] | None = None,
+    check: Callable[[], None] | None = None,
 ) -> PairTables:
     """Count every pair of columns.
 
@@ -108,7 +108,7 @@ def all_pair_tables(
         n_states: number of categories of each column.
         method: ``kernel``, ``plain``, or whichever is quicker for this much work.
         threads: of the kernel; None: two where they help. The counts are the same.
-        cancelled: called between blocks; may raise.
+        check: called between blocks; may raise.
 
     Raises:
         ValueError: columns differ in length, a code is not below its number of categories, or the tables have more
@@ -123,17 +123,17 @@ def all_pair_tables(
     tables = PairTables(n_states=states, counts=counts.view(), n_records=n)  # of which only the view is read-only
     if method == "plain" or (method == "auto" and not _is_much(n * math.comb(d, 2))):
         for a, b in tables.pairs():
-            if cancelled is not None:
-                cancelled()
+            if check is not None:
+                check()
             table = contingency.pair_table(columns[a], columns[b], states[a], states[b])
             counts[(start := tables.offset(a, b)) : start + table.size] = table.ravel()
     elif n < _COVER_FROM:
         start = 0
-        for some in count_passes(columns, states, list(tables.pairs()), threads=threads, cancelled=cancelled):
+        for some in count_passes(columns, states, list(tables.pairs()), threads=threads, check=check):
             counts[start : start + len(some.counts)] = some.counts
             start += len(some.counts)
     else:
-        for group, table in count_groups(columns, states, pair_groups(states), threads=threads, cancelled=cancelled):
+        for group, table in count_groups(columns, states, pair_groups(states), threads=threads, check=check):
             for (a, b), of_pair in _pairs_of(group, table):
                 counts[(start := tables.offset(a, b)) : start + of_pair.size] = of_pair.ravel()
     return tables
@@ -168,7 +168,7 @@ def family_tables(
     *,
     method: Method = "auto",
     threads: int | None = None,
-    cancelled: Callable[[], None] | None = None,
+    check: Callable[[], None] | None = None,
 ) -> list[NDArray[np.int64]]:
     """Count the combinations of several families of columns, in one pass.
 
@@ -176,7 +176,7 @@ def family_tables(
         columns: d arrays of n codes each.
         n_states: number of categories of each.
         families: positions of columns; of each family in the order of its axes.
-        method, threads, cancelled: see `all_pair_tables`.
+        method, threads, check: see `all_pair_tables`.
 
     Returns:
         The table of each family, int64.
@@ -186,15 +186,15 @@ def family_tables(
         DataFault: LEARNING_FAILED, a table has more than `MAX_FAMILY_CELLS` cells.
     """
     n, states = checked_columns(columns, n_states)
-    wanted = [tuple(family) for family in families]
-    for family in wanted:
+    family_list = [tuple(family) for family in families]
+    for family in family_list:
         _check_family([states[c] for c in family])
-    if method == "kernel" or (method == "auto" and _is_much(n * sum(map(len, wanted)))):
-        return [table for _, table in count_groups(columns, states, wanted, threads=threads, cancelled=cancelled)]
+    if method == "kernel" or (method == "auto" and _is_much(n * sum(map(len, family_list)))):
+        return [table for _, table in count_groups(columns, states, family_list, threads=threads, check=check)]
     tables = []
-    for family in wanted:
-        if cancelled is not None:
-            cancelled()
+    for family in family_list:
+        if check is not None:
+            check()
         tables.append(contingency.family_table([columns[c] for c in family], [states[c] for c in family]))
     return tables
 
@@ -226,13 +226,13 @@ def design_tables(
     *,
     method: Method = "auto",
     threads: int | None = None,
-    cancelled: Callable[[], None] | None = None,
+    check: Callable[[], None] | None = None,
 ) -> list[NDArray[np.int64] | NDArray[np.float64]]:
     """Count the released records of several families; those of whole columns of one code a record in one pass.
 
     Args:
         columns, designs: see `family_counts`.
-        method, threads, cancelled: see `all_pair_tables`.
+        method, threads, check: see `all_pair_tables`.
 
     Returns:
         The table of each design, see `family_counts`.
@@ -246,14 +246,14 @@ def design_tables(
         if all(axis.merged is None and axis.channel.codes_per_record == 1 for axis in design.axes):
             whole.append(place)
             continue
-        if cancelled is not None:
-            cancelled()
+        if check is not None:
+            check()
         _check_family(design.released_shape)
         if any(axis.channel.codes_per_record > 1 for axis in design.axes):
             tables[place] = contingency.family_counts(columns, design)
         else:
-            arranged = cast("list[Codes]", contingency.design_columns(columns, design))
-            tables[place] = family_table(arranged, design.released_shape, method=method, threads=threads)
+            design_codes = cast("list[Codes]", contingency.design_columns(columns, design))
+            tables[place] = family_table(design_codes, design.released_shape, method=method, threads=threads)
     if whole:
         states = {
             unit: entries
@@ -261,20 +261,20 @@ def design_tables(
             for unit, entries in zip(designs[place].units, designs[place].released_shape, strict=True)
         }
         units = sorted(states)
-        counted = family_tables(
+        whole_tables = family_tables(
             [columns[unit] for unit in units],
             [states[unit] for unit in units],
             [[units.index(unit) for unit in designs[place].units] for place in whole],
             method=method,
             threads=threads,
-            cancelled=cancelled,
+            check=check,
         )
-        tables.update(zip(whole, counted, strict=True))
+        tables.update(zip(whole, whole_tables, strict=True))
     return [tables[place] for place in range(len(designs))]
 
 
 def checked_columns(columns: Sequence[Codes], n_states: Sequence[int]) -> tuple[int, tuple[int, ...]]:
-    """The number of records, and the numbers of categories.
+    """Check the columns; return the number of records, and the numbers of categories.
 
     Raises:
         ValueError: there is no column, they differ in length, or are not of uint8 or uint16.
@@ -293,7 +293,7 @@ def checked_columns(columns: Sequence[Codes], n_states: Sequence[int]) -> tuple[
 
 
 def _is_much(increments: int) -> bool:
-    """Whether the kernel is quicker, its loading included."""
+    """Return whether the kernel is quicker, its loading included."""
     return increments >= (_NEXT_KERNEL_FROM if "numba" in sys.modules else KERNEL_FROM)
 
 
@@ -308,7 +308,7 @@ def _check_family(shape: Sequence[int]) -> None:
 
 
 def _pairs_of(group: tuple[int, ...], table: NDArray[np.int64]) -> Iterator[tuple[tuple[int, int], NDArray[np.int64]]]:
-    """The tables of all pairs of a group; axes that no later pair needs are summed out on the way."""
+    """Yield the tables of all pairs of a group; axes that no later pair needs are summed out on the way."""
     for i in range(len(group) - 1):
         rest = table
         for j in range(len(group) - 1, i, -1):
@@ -349,34 +349,34 @@ def pair_groups(n_states: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def _cost(cells: float) -> float:
-    """Of counting a record in a table, in increments."""
+    """Return the cost of counting a record in a table, in increments."""
     return 1.0 + cells / _DOUBLE_COST
 
 
 def _greedy(n_states: Sequence[int], largest: int) -> list[tuple[int, ...]]:
     d = len(n_states)
     states = np.array(n_states, dtype=np.float64)
-    left = ~np.eye(d, dtype=np.bool_)  # pairs that no group has yet, symmetric
+    open_pairs = ~np.eye(d, dtype=np.bool_)  # pairs that no group has yet, symmetric
     groups: list[tuple[int, ...]] = []
     for a in range(d):
-        while left[a].any():
-            group = [a, int(left[a].argmax())]
+        while open_pairs[a].any():
+            group = [a, int(open_pairs[a].argmax())]
             cells, pairs = float(states[group].prod()), 1
-            gain = left[group].sum(axis=0)
+            gain = open_pairs[group].sum(axis=0)
             while len(group) < largest:
-                grown = cells * states
+                new_cells = cells * states
                 # The first of the best: in equal columns this is the lexicographic code, a Steiner system for 2^m - 1.
                 value = np.where(
-                    (gain > 0) & (grown <= GROUP_CELLS), (pairs + gain) / (1.0 + grown / _DOUBLE_COST), 0.0
+                    (gain > 0) & (new_cells <= GROUP_CELLS), (pairs + gain) / (1.0 + new_cells / _DOUBLE_COST), 0.0
                 )
                 value[group] = 0.0
                 best = int(value.argmax())
                 if value[best] <= pairs / _cost(cells):
                     break
                 group.append(best)
-                cells, pairs = float(grown[best]), pairs + int(gain[best])
-                gain += left[best]
+                cells, pairs = float(new_cells[best]), pairs + int(gain[best])
+                gain += open_pairs[best]
             for member in group:
-                left[member, group] = False
+                open_pairs[member, group] = False
             groups.append(tuple(sorted(group)))
     return groups

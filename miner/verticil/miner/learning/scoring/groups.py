@@ -62,7 +62,7 @@ def count_groups(
     groups: Sequence[Group],
     *,
     threads: int | None = None,
-    cancelled: Callable[[], None] | None = None,
+    check: Callable[[], None] | None = None,
 ) -> Iterator[tuple[Group, Ints]]:
     """Count groups of columns.
 
@@ -71,7 +71,7 @@ def count_groups(
         n_states: number of categories of each column.
         groups: positions of columns, at least one each.
         threads: None: two where there is much to do and the machine has as many processors.
-        cancelled: called between blocks; may raise.
+        check: called between blocks; may raise.
 
     Yields:
         Each group with its table, one axis for each column in the group's order; int64.
@@ -79,7 +79,7 @@ def count_groups(
     Raises:
         ValueError: a code is not below its column's number of categories.
     """
-    for some in count_passes(columns, n_states, groups, threads=threads, cancelled=cancelled):
+    for some in count_passes(columns, n_states, groups, threads=threads, check=check):
         for place, group in enumerate(some.groups):
             table = some.counts[some.offsets[place] : some.offsets[place + 1]]
             yield group, table.reshape([n_states[c] for c in group])
@@ -106,7 +106,7 @@ def count_passes(
     groups: Sequence[Group],
     *,
     threads: int | None = None,
-    cancelled: Callable[[], None] | None = None,
+    check: Callable[[], None] | None = None,
 ) -> Iterator[Counted]:
     """Count groups of columns; see `count_groups`, whose tables these are, pass by pass."""
     n = len(columns[0])
@@ -121,14 +121,14 @@ def count_passes(
             if last > first and cells + more > PASS_CELLS:
                 break
             last, cells = last + 1, cells + more
-        job = _arranged(n_states, groups[first:last])
-        tables = _count(columns, n_states, job, threads if cells <= PASS_CELLS else 1, cancelled)
+        job = _plan_pass(n_states, groups[first:last])
+        tables = _count(columns, n_states, job, threads if cells <= PASS_CELLS else 1, check)
         yield Counted(groups=groups[first:last], offsets=job.offsets, counts=tables)
         first = last
 
 
 def blocks(
-    columns: Sequence[Codes], n_states: Sequence[int], starts: Sequence[int], size: int, used: Sequence[int]
+    columns: Sequence[Codes], n_states: Sequence[int], starts: Sequence[int], size: int, selection: Sequence[int]
 ) -> Iterator[Codes]:
     """Read some blocks of some columns.
 
@@ -136,7 +136,7 @@ def blocks(
         columns, n_states: all columns.
         starts: first record of each block.
         size: records of a block; the last of all may have fewer.
-        used: which columns.
+        selection: which columns.
 
     Yields:
         (len(used), size) checked codes, uint8 where all columns have at most 256 categories; overwritten by the next.
@@ -145,12 +145,12 @@ def blocks(
         ValueError: a code is not below its column's number of categories.
     """
     n = len(columns[0])
-    dtype = np.uint8 if all(n_states[c] <= 256 for c in used) else np.uint16
-    buffer = np.empty((len(used), min(n, size)), dtype=dtype)
+    dtype = np.uint8 if all(n_states[c] <= 256 for c in selection) else np.uint16
+    buffer = np.empty((len(selection), min(n, size)), dtype=dtype)
     for start in starts:
         length = min(size, n - start)
-        block = buffer if length == buffer.shape[1] else np.empty((len(used), length), dtype=dtype)
-        for row, c in zip(block, used, strict=True):
+        block = buffer if length == buffer.shape[1] else np.empty((len(selection), length), dtype=dtype)
+        for row, c in zip(block, selection, strict=True):
             piece = columns[c][start : start + length]
             if piece.dtype.itemsize > dtype().itemsize:  # wide numbers for few categories: checked before they are cut
                 _check_codes(piece, n_states[c])
@@ -166,17 +166,20 @@ def block_records(n_columns: int) -> int:
 
 
 def processors() -> int:
-    """What this process may use, where the system tells: a container is often given less than the machine has."""
+    """Return how many processors this process may use, where the system tells it.
+
+    A container is often given less than the machine has.
+    """
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _arranged(n_states: Sequence[int], groups: Sequence[Group]) -> _Pass:
-    used = tuple(sorted({c for group in groups for c in group}))
-    places = {c: place for place, c in enumerate(used)}
+def _plan_pass(n_states: Sequence[int], groups: Sequence[Group]) -> _Pass:
+    columns = tuple(sorted({c for group in groups for c in group}))
+    places = {c: place for place, c in enumerate(columns)}
     sizes = [math.prod(n_states[c] for c in group) for group in groups]
     return _Pass(
-        used=used,
-        n_states=np.array([n_states[c] for c in used], dtype=np.int64),
+        used=columns,
+        n_states=np.array([n_states[c] for c in columns], dtype=np.int64),
         members=np.array([places[c] for group in groups for c in group], dtype=np.int64),
         starts=np.cumsum([0, *map(len, groups)], dtype=np.int64),
         offsets=np.cumsum([0, *sizes], dtype=np.int64),
@@ -188,12 +191,12 @@ def _count(
     n_states: Sequence[int],
     job: _Pass,
     threads: int,
-    cancelled: Callable[[], None] | None,
+    check: Callable[[], None] | None,
 ) -> Ints:
     size = block_records(len(job.used))
     starts = range(0, len(columns[0]), size)
     threads = max(min(threads, len(starts)), 1)
-    stopped = Event()  # where one thread fails, the others end with their block
+    stop = Event()  # where one thread fails, the others end with their block
 
     def share(thread: int) -> Ints:
         """Count every `threads`-th block; thread 0 is the caller's own."""
@@ -201,13 +204,13 @@ def _count(
         scratch = np.zeros((4, 2**16), dtype=np.uint16)
         try:
             for block in blocks(columns, n_states, starts[thread::threads], size, job.used):
-                if thread == 0 and cancelled is not None:
-                    cancelled()
-                if stopped.is_set():
+                if thread == 0 and check is not None:
+                    check()
+                if stop.is_set():
                     break
                 kernels.count_groups(block, job.n_states, job.members, job.starts, job.offsets, tables, scratch)
         except BaseException:
-            stopped.set()
+            stop.set()
             raise
         return tables
 

@@ -43,7 +43,7 @@ def count_groups(  # noqa: PLR0912, PLR0917  # one loop and its unrolled middle;
     """
     m = block.shape[1]
     index = np.empty(_STEP, dtype=np.uint16)
-    packed = index.view(np.uint64)
+    words = index.view(np.uint64)
     for g in range(starts.shape[0] - 1):
         group = members[starts[g] : starts[g + 1]]
         table = tables[offsets[g] : offsets[g + 1]]
@@ -76,7 +76,7 @@ def count_groups(  # noqa: PLR0912, PLR0917  # one loop and its unrolled middle;
             # Four indices a load: what bounds this loop is loads and stores, not arithmetic.
             quarter = length // 4
             for i in range(quarter):
-                word = packed[i]
+                word = words[i]
                 one[word & _LOW] += np.uint16(1)
                 two[(word >> _S16) & _LOW] += np.uint16(1)
                 three[(word >> _S32) & _LOW] += np.uint16(1)

@@ -76,7 +76,7 @@ class PairScores:
 
 
 def alone(units: Sequence[ColumnUnit]) -> list[int]:
-    """The units of one variable each whose records have one code: those that the tables of all pairs are made of."""
+    """Return the units of one variable each whose records have one code: those that the tables of all pairs are made of."""
     return [index for index, unit in enumerate(units) if unit.domain is None and unit.channel.codes_per_record == 1]
 
 
@@ -85,7 +85,7 @@ def pair_scores(
     units: Sequence[ColumnUnit],
     n_states: Sequence[int],
     *,
-    cancelled: Callable[[], None] | None = None,
+    check: Callable[[], None] | None = None,
 ) -> PairScores:
     """Count and score all pairs of the variables of some units.
 
@@ -93,7 +93,7 @@ def pair_scores(
         columns: released codes of each unit; of a subset unit all codes of all records.
         units: how they were randomized.
         n_states: number of categories of each variable; every variable is in one unit.
-        cancelled: called between short pieces of work; may raise.
+        check: called between short pieces of work; may raise.
 
     Raises:
         ValueError: a column does not fit its unit.
@@ -103,36 +103,38 @@ def pair_scores(
     single = sorted(alone(units), key=lambda index: units[index].variables)
     variables = [units[index].variables[0] for index in single]
     information, p_value = np.zeros((d, d)), np.ones((d, d))
-    linked: dict[tuple[int, int], tuple[Counts, FamilyDesign]] = {}
+    dependent_pairs: dict[tuple[int, int], tuple[Counts, FamilyDesign]] = {}
     if len(single) > 1 or d == 1:
-        tables = all_pair_tables([columns[i] for i in single], [n_states[v] for v in variables], cancelled=cancelled)
+        tables = all_pair_tables([columns[i] for i in single], [n_states[v] for v in variables], check=check)
         margins = [family_table([columns[i]], [n_states[v]]) for i, v in zip(single, variables, strict=True)]
         for a, of_a in enumerate(independence_p_values(tables.counts, margins)):
             others = variables[a + 1 :]
             p_value[variables[a], others] = p_value[others, variables[a]] = of_a
             for b in (np.flatnonzero(of_a < level) + a + 1).tolist():
                 design = as_design([units[single[a]].channel, units[single[b]].channel])
-                linked[variables[a], variables[b]] = tables.table(a, b), design
+                dependent_pairs[variables[a], variables[b]] = tables.table(a, b), design
     by_index: Mapping[int, Codes] = dict(enumerate(columns))
-    tested = frozenset(variables)
+    with_tables = frozenset(variables)
     # Among those of the tables of all pairs there is nothing left to do, and with a thousand columns they are many.
-    for pair in itertools.combinations(range(d), 2) if len(tested) < d else ():
-        if tested.issuperset(pair):
+    for pair in itertools.combinations(range(d), 2) if len(with_tables) < d else ():
+        if with_tables.issuperset(pair):
             continue
-        if cancelled is not None:
-            cancelled()
+        if check is not None:
+            check()
         design = family_design(units, n_states, pair)
-        counted = family_counts(by_index, design)
-        p_value[pair] = p_value[pair[::-1]] = p = dependence_p_value(counted, design)
+        counts = family_counts(by_index, design)
+        p_value[pair] = p_value[pair[::-1]] = p = dependence_p_value(counts, design)
         if p < level:
-            linked[pair] = counted, design
-    found = dict(zip(linked, links(list(linked.values()), raise_if_cancelled=cancelled), strict=True))
-    for (a, b), link in found.items():
+            dependent_pairs[pair] = counts, design
+    pair_links = dict(
+        zip(dependent_pairs, links(list(dependent_pairs.values()), raise_if_cancelled=check), strict=True)
+    )
+    for (a, b), link in pair_links.items():
         information[a, b] = information[b, a] = link.information
     significant = p_value < level
     for array in (information, p_value, significant):
         array.setflags(write=False)
-    return PairScores(information=information, p_value=p_value, significant=significant, level=level, links=found)
+    return PairScores(information=information, p_value=p_value, significant=significant, level=level, links=pair_links)
 
 
 EM_STEPS: Final = 60
@@ -159,8 +161,8 @@ class FamilyScores:
         self._likelihoods: dict[tuple[int, ...], dict[int, float]] = {}
         self._factors: dict[tuple[int, ...], float] = {}
 
-    def named(self, score: str) -> FamilyValue:
-        """The score that a study calls so.
+    def score_by_name(self, score: str) -> FamilyValue:
+        """Return the score that a study calls so.
 
         Raises:
             KeyError: there is none of this name.
@@ -168,41 +170,41 @@ class FamilyScores:
         return {"bic": self.bic, "bic-noise": self.bic_noise, "bdeu": self.bdeu}[score]
 
     def bic(self, child: int, parents: tuple[int, ...]) -> float:
-        """See the module."""
+        """Return the BIC of a family; see the module."""
         return self.likelihood(child, parents) - self.penalty(child, parents)
 
     def bic_noise(self, child: int, parents: tuple[int, ...]) -> float:
-        """See the module."""
+        """Return the BIC with a penalty for noise; see the module."""
         return self.likelihood(child, parents) - self.penalty(child, parents) * self.noise((*parents, child))
 
     def bdeu(self, child: int, parents: tuple[int, ...]) -> float:
-        """The Bayesian Dirichlet score with an equivalent sample of one record (methods.md section 5).
+        """Return the Bayesian Dirichlet score with an equivalent sample of one record (methods.md section 5).
 
         Raises:
             ValueError: a column of the family is randomized.
         """
-        observed, design = self._tables.counted((*parents, child))
+        counts, design = self._tables.count_family((*parents, child))
         if not all(axis.channel.is_identity for axis in design.axes):
             raise ValueError(f"variable {child} with the parents {parents}: a column of the family is randomized")
         from scipy.special import gammaln
 
-        table = design.estimate(observed).reshape(-1, design.shape[-1])
+        table = design.estimate(counts).reshape(-1, design.shape[-1])
         rows, cell = 1 / len(table), 1 / table.size
         configurations = gammaln(rows) - gammaln(rows + table.sum(axis=1))
         return float(configurations.sum() + (gammaln(cell + table) - gammaln(cell)).sum())
 
     def likelihood(self, child: int, parents: tuple[int, ...]) -> float:
-        """Of the EM-corrected counts, nats."""
+        """Return the log-likelihood of the EM-corrected counts, nats."""
         key = tuple(sorted((*parents, child)))
         if self.unrandomized.issuperset(key):
             rest = tuple(v for v in key if v != child)
             if key not in self._sums or rest not in self._sums:
-                counts, _ = self._tables.counted(key)
+                counts, _ = self._tables.count_family(key)
                 remember(self._sums, key, plogp(counts))
                 remember(self._sums, rest, plogp(counts.sum(axis=key.index(child))))
             return self._sums[key] - self._sums[rest]
         if key not in self._likelihoods:
-            table = em_projection(*self._tables.counted(key), iterations=self._steps)
+            table = em_projection(*self._tables.count_family(key), iterations=self._steps)
             joint = plogp(table)
             remember(self._likelihoods, key, {v: joint - plogp(table.sum(axis=place)) for place, v in enumerate(key)})
         return self._likelihoods[key][child]
@@ -213,7 +215,7 @@ class FamilyScores:
         self._tables.count_ahead(key for key in keys if key not in self._sums and key not in self._likelihoods)
 
     def penalty(self, child: int, parents: tuple[int, ...]) -> float:
-        """Of `bic`: half the logarithm of n for each free probability."""
+        """Return the penalty of `bic`: half the logarithm of n for each free probability."""
         states = self._tables.n_states
         free = math.prod(states[parent] for parent in parents) * (states[child] - 1)
         return 0.5 * math.log(max(self._tables.n_records, 1)) * free
@@ -229,9 +231,9 @@ class FamilyScores:
     def information(self, child: int, parents: tuple[int, ...]) -> float:
         """Mutual information of a variable with the joint of its parents, nats; 0 where it is not significant."""
         members = (*parents, child)
-        observed, design = self._tables.counted(tuple(sorted(members)) if len(parents) == 1 else members)
+        counts, design = self._tables.count_family(tuple(sorted(members)) if len(parents) == 1 else members)
         if len(design.axes[-1].members) == 1 and all(axis.is_linear for axis in design.axes):
-            pairs = observed.reshape(-1, observed.shape[-1])
+            pairs = counts.reshape(-1, counts.shape[-1])
             if not independence_p_value(pairs) < self._level:
                 return 0.0
-        return links([(observed, design)])[0].information
+        return links([(counts, design)])[0].information

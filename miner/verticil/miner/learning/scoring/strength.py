@@ -69,7 +69,7 @@ def edge_strengths(
     samples: int = SAMPLES,
     check: Callable[[], None] | None = None,
 ) -> Mapping[tuple[int, int], EdgeStrength]:
-    """The strength and the effect size of every edge.
+    """Return the strength and the effect size of every edge.
 
     Args:
         dag: the network.
@@ -82,65 +82,65 @@ def edge_strengths(
     Returns:
         (parent, child) -> what the records say of it.
     """
-    found: dict[tuple[int, int], EdgeStrength] = {}
+    strengths: dict[tuple[int, int], EdgeStrength] = {}
     for child, parents in enumerate(dag.parents):
-        left = parents
-        while left:
+        remaining = parents
+        while remaining:
             if check is not None:
                 check()
-            here = _family_strengths(tables, child, left, seed=seed, samples=samples)
-            found.update(here)
+            here = _family_strengths(tables, child, remaining, seed=seed, samples=samples)
+            strengths.update(here)
             weakest = min(here, key=lambda edge: (here[edge], edge))
             if here[weakest].strength >= least:
                 break
-            left = tuple(parent for parent in left if parent != weakest[0])
-    return {edge: found[edge] for edge in dag.edges()}
+            remaining = tuple(parent for parent in remaining if parent != weakest[0])
+    return {edge: strengths[edge] for edge in dag.edges()}
 
 
 def _family_strengths(
     tables: FamilyTables, child: int, parents: tuple[int, ...], *, seed: int, samples: int
 ) -> dict[tuple[int, int], EdgeStrength]:
-    observed, design = tables.counted((*parents, child))
-    known = _decided(observed, design)
-    found = {(parents[place], child): strength for place, strength in known.items()}
-    if len(known) == len(parents):
-        return found
+    counts, design = tables.count_family((*parents, child))
+    certain = _decide_without_samples(counts, design)
+    strengths = {(parents[place], child): strength for place, strength in certain.items()}
+    if len(certain) == len(parents):
+        return strengths
     weight = math.prod(axis.channel.codes_per_record for axis in design.axes)
     n, d = tables.n_records, len(tables.n_states)
     level = LEVEL / max(1, d * (d - 1) // 2)
 
     def draw(shares: Floats, number: int) -> Floats:
         generator = np.random.Generator(np.random.Philox(key=[seed, child], counter=[0, 0, 0, number]))
-        drawn = _multinomial(generator, n * weight, shares.ravel() / shares.sum(), samples)
-        return drawn.reshape(samples, *observed.shape) / weight
+        draws = _multinomial(generator, n * weight, shares.ravel() / shares.sum(), samples)
+        return draws.reshape(samples, *counts.shape) / weight
 
-    released = np.asarray(observed, dtype=np.float64)
-    actual = np.concatenate([released[None], draw(released, 0)])
+    released_counts = np.asarray(counts, dtype=np.float64)
+    actual = np.concatenate([released_counts[None], draw(released_counts, 0)])
     whole = _likelihoods(actual, design)
-    fitted = _fitted(released[None] / released.sum(), design, steps=_NULL_STEPS)[0]
+    null_shares = _fit(released_counts[None] / released_counts.sum(), design, steps=_NULL_STEPS)[0]
     for place, parent in enumerate(parents):
-        if place in known:
+        if place in certain:
             continue
-        reduced, summed = without_member(design, place)
+        smaller_design, axis_to_sum = without_member(design, place)
 
         def gain(
-            tables: Floats, likelihood: Floats, reduced: FamilyDesign = reduced, summed: int | None = summed
+            tables: Floats, likelihood: Floats, smaller: FamilyDesign = smaller_design, axis: int | None = axis_to_sum
         ) -> Floats:
-            return likelihood - _likelihoods(tables if summed is None else tables.sum(axis=1 + summed), reduced)
+            return likelihood - _likelihoods(tables if axis is None else tables.sum(axis=1 + axis), smaller)
 
         gains = gain(actual, whole)
-        null = draw(_without_effect(fitted, design, place), 1 + place)
+        null = draw(_without_effect(null_shares, design, place), 1 + place)
         by_chance = gain(null, _likelihoods(null, design))
         mean, variance = float(by_chance.mean()), float(by_chance.var(ddof=1))
         critical = _critical(
             mean, variance, free=max(1, (design.shape[place] - 1) * (design.shape[-1] - 1)), level=level
         )
         again = gains[1:] - gains[1:].mean() + gains[0]
-        found[parent, child] = EdgeStrength(
+        strengths[parent, child] = EdgeStrength(
             strength=float((again > critical).mean()),
             information=max(float(gains[0]) - mean, 0.0) / n,
         )
-    return found
+    return strengths
 
 
 def _multinomial(generator: np.random.Generator, n: int, shares: Floats, samples: int) -> Ints:
@@ -152,40 +152,40 @@ def _multinomial(generator: np.random.Generator, n: int, shares: Floats, samples
     rare = np.flatnonzero((shares > 0) & (shares * n < _ONE_BY_ONE))
     common = np.flatnonzero(shares * n >= _ONE_BY_ONE)
     of_rare = shares[rare].sum()
-    drawn = np.zeros((samples, len(shares)), dtype=np.int64)
+    table_counts = np.zeros((samples, len(shares)), dtype=np.int64)
     together = np.append(shares[common], of_rare)
     counts = generator.multinomial(n, together / together.sum(), size=samples)
-    drawn[:, common] = counts[:, :-1]
+    table_counts[:, common] = counts[:, :-1]
     if not counts[:, -1].any():
-        return drawn
+        return table_counts
     keep, other = _alias(shares[rare] / of_rare)
     place = generator.random(int(counts[:, -1].sum())) * len(rare)
     cell = place.astype(np.int64)
     np.minimum(cell, len(rare) - 1, out=cell)
     cell = np.where(place - cell < keep[cell], cell, other[cell])
     cell += np.repeat(np.arange(samples) * len(rare), counts[:, -1])
-    drawn[:, rare] = np.bincount(cell, minlength=samples * len(rare)).reshape(samples, len(rare))
-    return drawn
+    table_counts[:, rare] = np.bincount(cell, minlength=samples * len(rare)).reshape(samples, len(rare))
+    return table_counts
 
 
 def _alias(shares: Floats) -> tuple[Floats, Ints]:
-    """Of each cell the part of its equal share that it keeps, and the cell that has the rest (Vose 1991)."""
+    """Return of each cell the part of its equal share that it keeps, and the cell that has the rest (Vose 1991)."""
     cells = len(shares)
     part = shares * cells
     keep, other = np.ones(cells), np.arange(cells)
     small, large = np.flatnonzero(part < 1).tolist(), np.flatnonzero(part >= 1).tolist()
-    left = part.tolist()
+    rest = part.tolist()
     while small and large:
         giver, taker = large[-1], small.pop()
-        keep[taker], other[taker] = left[taker], giver
-        left[giver] -= 1 - left[taker]
-        if left[giver] < 1:
+        keep[taker], other[taker] = rest[taker], giver
+        rest[giver] -= 1 - rest[taker]
+        if rest[giver] < 1:
             small.append(large.pop())
     return keep, other
 
 
 def _critical(mean: float, variance: float, *, free: int, level: float) -> float:
-    """What a gain of the null exceeds with probability `level`: by a gamma distribution of this mean and variance.
+    """Return what a gain of the null exceeds with probability `level`: by a gamma distribution of this mean and variance.
 
     At least what it is of one table of `free` degrees of freedom without noise: where the estimate of the null is on the border
     of what is possible, its draws differ less than those of the real null.
@@ -198,16 +198,16 @@ def _critical(mean: float, variance: float, *, free: int, level: float) -> float
     return max(exact, float(gammaincinv(mean * mean / variance, 1 - level)) * variance / mean)
 
 
-def _without_effect(fitted: Floats, design: FamilyDesign, place: int) -> Floats:
+def _without_effect(shares: Floats, design: FamilyDesign, place: int) -> Floats:
     """Released shares of a family in which the child does not depend on the parent at `place` given the others.
 
     Args:
-        fitted: true shares of the units' categories, one axis for each unit.
+        shares: true shares of the units' categories, one axis for each unit.
         design: of the family.
         place: of the parent.
     """
     spreads = [axis.spread for axis in design.axes]
-    cells = design.arrange(apply_axes(fitted, spreads))
+    cells = design.arrange(apply_axes(shares, spreads))
     with_parent, with_child = cells.sum(axis=-1, keepdims=True), cells.sum(axis=place, keepdims=True)
     others = with_parent.sum(axis=place, keepdims=True)
     null = with_parent * np.divide(with_child, others, out=np.zeros_like(with_child), where=others > 0)
@@ -221,14 +221,14 @@ def _without_effect(fitted: Floats, design: FamilyDesign, place: int) -> Floats:
         )
     )
     if any(spread is not None for spread in spreads):
-        sharing = apply_axes(np.ones(fitted.shape), spreads)
-        inside = np.divide(fitted, cells[indices], out=1 / sharing[indices], where=cells[indices] > 0)
+        sharing = apply_axes(np.ones(shares.shape), spreads)
+        inside = np.divide(shares, cells[indices], out=1 / sharing[indices], where=cells[indices] > 0)
         null = null[indices] * inside
     return np.maximum(apply_axes(null, [axis.forward for axis in design.axes]), 0.0)
 
 
 def without_member(design: FamilyDesign, place: int) -> tuple[FamilyDesign, int | None]:
-    """The design of a family without one variable, on the same released entries.
+    """Return the design of a family without one variable, on the same released entries.
 
     Args:
         design: of the family.
@@ -238,14 +238,14 @@ def without_member(design: FamilyDesign, place: int) -> tuple[FamilyDesign, int 
         The design, and the axis of the observed table that is to be summed out first; None: none is.
     """
     axes: list[UnitAxis] = []
-    summed: int | None = None
+    axis_to_sum: int | None = None
     for number, axis in enumerate(design.axes):
-        renumbered = tuple(member - (member > place) for member in axis.members if member != place)
-        if not renumbered:
-            summed = number
+        new_members = tuple(member - (member > place) for member in axis.members if member != place)
+        if not new_members:
+            axis_to_sum = number
             continue
         if place not in axis.members:
-            axes.append(dataclasses.replace(axis, members=renumbered))
+            axes.append(dataclasses.replace(axis, members=new_members))
             continue
         at = axis.members.index(place)
         cells = np.arange(axis.n_cells, dtype=np.intp) if axis.cells is None else axis.cells
@@ -255,7 +255,7 @@ def without_member(design: FamilyDesign, place: int) -> tuple[FamilyDesign, int 
         axes.append(
             UnitAxis(
                 unit=axis.unit,
-                members=renumbered,
+                members=new_members,
                 shape=shape,
                 channel=axis.channel,
                 cells=np.ravel_multi_index(codes, shape).astype(np.intp),
@@ -263,37 +263,37 @@ def without_member(design: FamilyDesign, place: int) -> tuple[FamilyDesign, int 
             )
         )
     shape = tuple(states for position, states in enumerate(design.shape) if position != place)
-    return FamilyDesign(axes=tuple(axes), shape=shape), summed
+    return FamilyDesign(axes=tuple(axes), shape=shape), axis_to_sum
 
 
-def _decided(observed: Ints | Floats, design: FamilyDesign) -> dict[int, EdgeStrength]:
-    """What needs no samples: place of the parent -> its strength.
+def _decide_without_samples(counts: Ints | Floats, design: FamilyDesign) -> dict[int, EdgeStrength]:
+    """Decide what needs no samples: place of the parent -> its strength.
 
     With p the observed shares, a record in the cell (j, k) adds log p(k | j) - log p(k | j without the parent) to the gain. To
     the variance of their sum over n records comes at most 2 for each occupied cell, from the shares' own spread.
     """
     if any(axis.forward is not None or axis.members != (place,) for place, axis in enumerate(design.axes)):
         return {}
-    n = float(observed.sum())
-    shares = np.asarray(observed, dtype=np.float64) / n
-    occupied = np.nonzero(shares)
-    p = shares[occupied]
-    known: dict[int, EdgeStrength] = {}
-    of_family = p / shares.sum(axis=-1)[occupied[:-1]]
+    n = float(counts.sum())
+    shares = np.asarray(counts, dtype=np.float64) / n
+    nonzero_cells = np.nonzero(shares)
+    p = shares[nonzero_cells]
+    strengths: dict[int, EdgeStrength] = {}
+    of_family = p / shares.sum(axis=-1)[nonzero_cells[:-1]]
     for place in range(shares.ndim - 1):
         rest = shares.sum(axis=place)
-        cell = tuple(codes for axis, codes in enumerate(occupied) if axis != place)
+        cell = tuple(codes for axis, codes in enumerate(nonzero_cells) if axis != place)
         ratio = np.log(of_family / (rest[cell] / rest.sum(axis=-1)[cell[:-1]]))
         mean = float(p @ ratio)
         deviation = math.sqrt(n * max(float(p @ ratio**2) - mean * mean, 0.0) + 2 * len(p))
         # In the null a cell can be occupied where the parent's category and the child's are, given the others.
         with_parent, with_child = shares.sum(axis=-1) > 0, rest > 0
-        counted = with_parent.sum(axis=place), with_child.sum(axis=-1)
-        possible = float((counted[0] * counted[1]).sum())
+        n_possible = with_parent.sum(axis=place), with_child.sum(axis=-1)
+        possible = float((n_possible[0] * n_possible[1]).sum())
         if n * mean - _DECIDED * deviation > _CELL * possible + _DECIDED * math.sqrt(possible):
-            free = float(((counted[0] - 1) * (counted[1] - 1))[counted[0] > 0].sum())
-            known[place] = EdgeStrength(strength=1.0, information=max(mean - free / (2 * n), 0.0))
-    return known
+            free = float(((n_possible[0] - 1) * (n_possible[1] - 1))[n_possible[0] > 0].sum())
+            strengths[place] = EdgeStrength(strength=1.0, information=max(mean - free / (2 * n), 0.0))
+    return strengths
 
 
 def _likelihoods(tables: Floats, design: FamilyDesign) -> Floats:
@@ -305,7 +305,7 @@ def _likelihoods(tables: Floats, design: FamilyDesign) -> Floats:
 
 def _block_likelihoods(tables: Floats, design: FamilyDesign) -> Floats:
     n = tables.reshape(len(tables), -1).sum(axis=1)
-    current = _fitted(tables / _each(n, tables.ndim), design)
+    current = _fit(tables / _each(n, tables.ndim), design)
     table = apply_axes(current, [None, *(axis.spread for axis in design.axes)])
     # The child is the last member of the last axis: its categories are next to each other.
     cells = table.reshape(len(table), -1, design.shape[-1])
@@ -314,27 +314,27 @@ def _block_likelihoods(tables: Floats, design: FamilyDesign) -> Floats:
     return likelihood
 
 
-def _fitted(released: Floats, design: FamilyDesign, *, steps: int = EM_STEPS) -> Floats:
-    """The EM's shares of the units' categories, from the shares of their entries: (B, ..)."""
+def _fit(entry_shares: Floats, design: FamilyDesign, *, steps: int = EM_STEPS) -> Floats:
+    """Fit the shares of the units' categories by the EM, from the shares of their entries: (B, ..)."""
     forward = [axis.forward for axis in design.axes]
     backward = [None if matrix is None else np.ascontiguousarray(matrix.T) for matrix in forward]
     if all(matrix is None for matrix in forward):
-        return released
-    current = _start(released, design)
+        return entry_shares
+    current = _start(entry_shares, design)
     for _ in range(steps):
-        expected = apply_axes(current, [None, *forward])
-        ratio = np.divide(released, expected, out=np.zeros_like(released), where=expected > 0)
+        expected_shares = apply_axes(current, [None, *forward])
+        ratio = np.divide(entry_shares, expected_shares, out=np.zeros_like(entry_shares), where=expected_shares > 0)
         current = current * apply_axes(ratio, [None, *backward])
         current /= _each(current.reshape(len(current), -1).sum(axis=1), current.ndim)
     return current
 
 
-def _start(released: Floats, design: FamilyDesign) -> Floats:
-    """As `estimation.em_projection` starts: the product of the clipped one-way estimates."""
-    start = np.ones((len(released), *(1 for _ in design.axes)))
+def _start(entry_shares: Floats, design: FamilyDesign) -> Floats:
+    """Start as `estimation.em_projection` does: with the product of the clipped one-way estimates."""
+    start = np.ones((len(entry_shares), *(1 for _ in design.axes)))
     for place, axis in enumerate(design.axes):
         others = tuple(1 + other for other in range(len(design.axes)) if other != place)
-        share = np.maximum(apply_axes(released.sum(axis=others), [None, axis.restore]), 0.0)
+        share = np.maximum(apply_axes(entry_shares.sum(axis=others), [None, axis.restore]), 0.0)
         share /= share.sum(axis=1, keepdims=True)
         share = (1 - START_FLOOR) * share + START_FLOOR / share.shape[1]
         start = start * share.reshape(len(share), *(-1 if other == place else 1 for other in range(len(design.axes))))

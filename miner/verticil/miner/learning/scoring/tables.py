@@ -41,7 +41,7 @@ class FamilyTables:
     >>> from verticil.shared.mechanisms.transition import identity, quantize
     >>> units = [ColumnUnit(variables=(v,), domain=None, channel=quantize(identity(2))) for v in range(2)]
     >>> tables = FamilyTables(dict(enumerate(np.array([[0, 1, 1], [0, 0, 1]], np.uint8))), units, (2, 2))
-    >>> [tables.counted(axes)[0].tolist() for axes in ((0, 1), (1, 0))]
+    >>> [tables.count_family(axes)[0].tolist() for axes in ((0, 1), (1, 0))]
     [[[1, 0], [1, 1]], [[1, 1], [0, 1]]]
     """
 
@@ -52,13 +52,13 @@ class FamilyTables:
         n_states: Sequence[int],
         names: Sequence[str] | None = None,
         *,
-        cancelled: Callable[[], None] | None = None,
+        check: Callable[[], None] | None = None,
         max_bytes: int = _MAX_BYTES,
     ) -> None:
         self._columns: Mapping[int, Codes] = columns if isinstance(columns, Mapping) else dict(enumerate(columns))
         self.units, self.n_states = tuple(units), tuple(n_states)
         self.names = tuple(map(str, range(len(self.n_states)))) if names is None else tuple(names)
-        self._cancelled = cancelled
+        self._cancelled = check
         self._max_bytes = max_bytes
         self._alone = {
             unit.variables[0] for unit in self.units if unit.domain is None and unit.channel.codes_per_record == 1
@@ -73,8 +73,8 @@ class FamilyTables:
         """Records of every column."""
         return len(self._columns[0]) // self.units[0].channel.codes_per_record
 
-    def counted(self, axes: Sequence[int]) -> tuple[Counts, FamilyDesign]:
-        """The released records of a family, and how its columns were randomized.
+    def count_family(self, axes: Sequence[int]) -> tuple[Counts, FamilyDesign]:
+        """Return the released records of a family, and how its columns were randomized.
 
         Args:
             axes: positions of its variables: the parents ascending, then the child.
@@ -87,90 +87,90 @@ class FamilyTables:
             ValueError: the columns do not fit the units.
             DataFault: LEARNING_FAILED, the released table is larger than can be counted.
         """
-        wanted = tuple(axes)
-        if (cells := self.n_cells(wanted)) > MAX_PAIR_CELLS:
-            *parents, child = (f"'{self.names[v]}'" for v in wanted)
-            given = f" with the parents {', '.join(parents)}" if parents else ""
+        family = tuple(axes)
+        if (cells := self.n_cells(family)) > MAX_PAIR_CELLS:
+            *parents, child = (f"'{self.names[v]}'" for v in family)
+            parent_words = f" with the parents {', '.join(parents)}" if parents else ""
             raise DataFault(
                 "LEARNING_FAILED",
-                f"the family of {child}{given}: its released table has {cells} cells, expected at most {MAX_PAIR_CELLS}",
+                f"the family of {child}{parent_words}: its released table has {cells} cells, expected at most {MAX_PAIR_CELLS}",
                 hint="declare fewer categories or bins for these variables, or smaller compounds",
             )
-        key = self._key(wanted)
+        key = self._key(family)
         if self._cancelled is not None and key not in self._known:
             self._cancelled()
         with self._lock:
             table = self._known.get(key)
             if table is None:
-                table = self._summed(key)
+                table = self._sum_out(key)
             if table is None:
                 (table,) = self._count([key], None)
             self._remember(key, table)
-        return _arranged(table, key, wanted), self.design(wanted)
+        return _arrange(table, key, family), self.design(family)
 
     def design(self, axes: Sequence[int]) -> FamilyDesign:
-        """The design of a family, see `family_design`."""
-        wanted = tuple(axes)
-        if (found := self._designs.get(wanted)) is None:
-            found = family_design(self.units, self.n_states, wanted)
-            remember(self._designs, wanted, found, most=_MOST_DESIGNS)
-        return found
+        """Return the design of a family, see `family_design`."""
+        family = tuple(axes)
+        if (design := self._designs.get(family)) is None:
+            design = family_design(self.units, self.n_states, family)
+            remember(self._designs, family, design, most=_MOST_DESIGNS)
+        return design
 
     def n_cells(self, axes: Sequence[int]) -> int:
         """Cells of the family's released table; nothing is counted."""
         return math.prod(self.design(axes).released_shape)
 
-    def count_ahead(self, families: Iterable[Sequence[int]], *, cancelled: Callable[[], None] | None = None) -> None:
+    def count_ahead(self, families: Iterable[Sequence[int]], *, check: Callable[[], None] | None = None) -> None:
         """Count several families in one pass, as many as can be remembered, in this order; the others when they are asked for.
 
         Args:
-            families: see `counted`.
-            cancelled: called between blocks; may raise.
+            families: see `count_family`.
+            check: called between blocks; may raise.
 
         Raises:
             ValueError: the columns do not fit the units.
         """
         with self._lock:
             keys = dict.fromkeys(self._key(tuple(axes)) for axes in families)
-            left = self._max_bytes
+            bytes_left = self._max_bytes
             new: list[Axes] = []
             for key in keys:
                 size = 8 * self.n_cells(key)
-                if size <= left:
-                    left -= size
+                if size <= bytes_left:
+                    bytes_left -= size
                     if key not in self._known:
                         new.append(key)
-            for key, table in zip(new, self._count(new, cancelled), strict=True):
+            for key, table in zip(new, self._count(new, check), strict=True):
                 self._remember(key, table)
 
     def _key(self, axes: Axes) -> Axes:
         # Where each variable is a column of its own, the order of the axes is one of presentation.
         return tuple(sorted(axes)) if self._alone.issuperset(axes) else axes
 
-    def _count(self, keys: Sequence[Axes], cancelled: Callable[[], None] | None) -> list[Counts]:
+    def _count(self, keys: Sequence[Axes], check: Callable[[], None] | None) -> list[Counts]:
         self._n_increments += self.n_records * sum(map(len, keys))
         much = self._n_increments >= KERNEL_FROM  # of all tables so far together
         tables = design_tables(
             self._columns,
             [self.design(key) for key in keys],
             method="kernel" if much else "auto",
-            cancelled=cancelled,
+            check=check,
         )
         for table in tables:
             table.setflags(write=False)
         return tables
 
-    def _summed(self, key: Axes) -> Counts | None:
-        """The table of one variable from that of a family that has it."""
+    def _sum_out(self, key: Axes) -> Counts | None:
+        """Return the table of one variable from that of a family that has it."""
         if len(key) != 1 or not self._alone.issuperset(key):
             return None
         variable = key[0]
-        for known, table in self._known.items():
-            if variable in known and self._alone.issuperset(known):
-                others = tuple(place for place, axis in enumerate(known) if axis != variable)
-                summed: NDArray[np.int64] = np.asarray(table, dtype=np.int64).sum(axis=others)
-                summed.setflags(write=False)
-                return summed
+        for axes, table in self._known.items():
+            if variable in axes and self._alone.issuperset(axes):
+                others = tuple(place for place, axis in enumerate(axes) if axis != variable)
+                margin: NDArray[np.int64] = np.asarray(table, dtype=np.int64).sum(axis=others)
+                margin.setflags(write=False)
+                return margin
         return None
 
     def _remember(self, key: Axes, table: Counts) -> None:
@@ -186,9 +186,9 @@ class FamilyTables:
             self._n_bytes -= oldest.nbytes
 
 
-def _arranged(table: Counts, key: Axes, axes: Axes) -> Counts:
+def _arrange(table: Counts, key: Axes, axes: Axes) -> Counts:
     if key == axes:
         return table
-    arranged = cast("Counts", np.ascontiguousarray(table.transpose([key.index(axis) for axis in axes])))
-    arranged.setflags(write=False)
-    return arranged
+    ordered_table = cast("Counts", np.ascontiguousarray(table.transpose([key.index(axis) for axis in axes])))
+    ordered_table.setflags(write=False)
+    return ordered_table

@@ -14,7 +14,7 @@ _MASK: Final = 2**64 - 1
 
 
 def stream_state(seed: int) -> int:
-    """The 64-bit state that the random numbers of `seed` start from: numpy's `SeedSequence`, which never changes.
+    """Return the 64-bit state that the random numbers of `seed` start from: numpy's `SeedSequence`, which never changes.
 
     >>> stream_state(7) == stream_state(7) != stream_state(8)
     True
@@ -37,17 +37,17 @@ class Draws:
         self.state = state & _MASK
 
     def word(self) -> int:
-        """The next 64 bits."""
+        """Return the next 64 bits."""
         self.state = (self.state + 0x9E3779B97F4A7C15) & _MASK
         z = self.state
         z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
         return z ^ (z >> 31)
 
-    def below(self, bound: int) -> int:
-        """A whole number in 0 .. bound-1."""
-        return ((self.word() >> 32) * bound) >> 32
+    def below(self, limit: int) -> int:
+        """Return a whole number in 0 .. limit-1."""
+        return ((self.word() >> 32) * limit) >> 32
 
     def unit(self) -> float:
-        """A number in [0, 1)."""
+        """Return a number in [0, 1)."""
         return (self.word() >> 11) * 2.0**-53

@@ -29,7 +29,7 @@ from verticil.miner.learning.search.protocol import (
     SearchProblem,
     SearchResult,
     fitting_parents,
-    opened,
+    open_checkpoint,
     sealed,
     total_weight,
 )
@@ -84,15 +84,15 @@ class GeneticSearch:
             raise ValueError(f"mutation rate {self.mutation_rate}, expected 0 to 1")
 
     def start(self, problem: SearchProblem, seed: int) -> Population:
-        """The initial population."""
+        """Return the initial population."""
         d = len(problem.n_states)
         k = min(problem.max_parents, d - 1)
         stream = np.array([stream_state(seed)], dtype=np.uint64)
         orders = np.empty((self.population, d), dtype=np.int32)
         families = np.empty((self.population, d, k), dtype=np.int32)
         for child in range(d):
-            required = problem.required_parents(child)
-            families[:, child, : len(required)] = required
+            required_parents = problem.required_parents(child)
+            families[:, child, : len(required_parents)] = required_parents
         limits = _limits(problem)
         genetic.first_generation(stream, orders, families, *limits)
         return Population(
@@ -106,7 +106,7 @@ class GeneticSearch:
         )
 
     def step(self, state: Population) -> Population:
-        """The next generation."""
+        """Return the next generation."""
         d = len(state.problem.n_states)
         rate = 1 / d if self.mutation_rate is None else self.mutation_rate
         fittest = np.argsort(-state.fitness, kind="stable")[: self.selected]
@@ -127,19 +127,19 @@ class GeneticSearch:
         return state.generation / self.generations if self.generations else 1.0
 
     def result(self, state: Population) -> SearchResult:
-        """The network of the fittest individual of the last generation."""
+        """Return the network of the fittest individual of the last generation."""
         best = int(np.argmax(state.fitness))
-        dag, dropped = decode(state.problem, state.orders[best], state.families[best])
+        dag, dropped_edges = decode(state.problem, state.orders[best], state.families[best])
         return SearchResult(
             dag=dag,
             fitness=total_weight(state.problem, dag),
             generations=state.generation,
-            dropped_edges=dropped,
+            dropped_edges=dropped_edges,
             seed=state.seed,
         )
 
     def checkpoint(self, state: Population) -> Checkpoint:
-        """The generation."""
+        """Return the generation as a checkpoint."""
         return sealed(
             self,
             state.problem,
@@ -151,8 +151,8 @@ class GeneticSearch:
         )
 
     def resume(self, problem: SearchProblem, checkpoint: Checkpoint) -> Population:
-        """See `Searcher.resume`."""
-        seed, generation, stream, orders, families = opened(
+        """Resume from a checkpoint; see `Searcher.resume`."""
+        seed, generation, stream, orders, families = open_checkpoint(
             self, problem, checkpoint, "seed", "generation", "stream", "orders", "families"
         )
         whole = orders.astype(np.int32), families.astype(np.int32)
@@ -176,7 +176,7 @@ class _Limits(NamedTuple):
 
 
 def _limits(problem: SearchProblem) -> _Limits:
-    """Those that the operators keep; forbidden edges alone are weights of 0, and the operators the paper's own."""
+    """Return the limits that the operators keep; forbidden edges alone are weights of 0, and the operators the paper's own."""
     constraints = problem.constraints
     if constraints is None or constraints.only_forbids:
         return _Limits(np.zeros(len(problem.n_states), dtype=np.int64), None, None)
@@ -202,13 +202,13 @@ def decode(
     """
     place = {int(attribute): position for position, attribute in enumerate(order)}
     parents: list[tuple[int, ...]] = []
-    dropped: list[tuple[int, int]] = []
+    dropped_edges: list[tuple[int, int]] = []
     for child, family in enumerate(families.tolist()):
         valid = sorted(parent for parent in family if parent >= 0 and place[parent] < place[child])
-        kept = fitting_parents(problem, child, valid)
-        parents.append(kept)
-        dropped.extend((parent, child) for parent in valid if parent not in kept)
-    return Dag(parents=tuple(parents)), tuple(dropped)
+        fitting = fitting_parents(problem, child, valid)
+        parents.append(fitting)
+        dropped_edges.extend((parent, child) for parent in valid if parent not in fitting)
+    return Dag(parents=tuple(parents)), tuple(dropped_edges)
 
 
 def _fitness(

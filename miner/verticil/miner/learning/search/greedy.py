@@ -26,7 +26,7 @@ from verticil.miner.learning.search.protocol import (
     Remembered,
     SearchProblem,
     SearchResult,
-    opened,
+    open_checkpoint,
     sealed,
 )
 from verticil.shared.numerics.model.graph import Dag
@@ -73,7 +73,7 @@ class GreedySearch:
     information: FamilyValue = field(repr=False)
 
     def start(self, problem: SearchProblem, seed: int) -> GreedyState:
-        """Nothing is placed yet."""
+        """Start with no variable placed."""
         nothing = (None,) * len(problem.n_states)
         return GreedyState(
             problem=problem,
@@ -94,24 +94,24 @@ class GreedySearch:
             return state
         if not state.order:
             root = ready[Draws(stream_state(state.seed)).below(len(ready))]
-            return _placed(following, root, (0.0, ()))
+            return _place(following, root, (0.0, ()))
         if state.looked < len(ready):
             child = ready[state.looked]
-            best = tuple(_best(state, child) if v == child else kept for v, kept in enumerate(state.best))
+            best = tuple(_best(state, child) if v == child else previous for v, previous in enumerate(state.best))
             return dataclasses.replace(following, best=best, looked=state.looked + 1)
         leaders = [(candidate, child) for child in ready if (candidate := state.best[child]) is not None]
         candidate, child = max(leaders, key=lambda leader: (leader[0][0], -leader[1]))
         if candidate[0] <= 0:
             candidate = (0.0, state.problem.required_parents(child))
-        return _placed(following, child, candidate)
+        return _place(following, child, candidate)
 
     def progress(self, state: GreedyState) -> float:
         """Share of the variables that are placed; those looked at count in part."""
-        d, placed = len(state.chosen), len(state.order)
-        return 1.0 if placed == d else (placed + state.looked / (d - placed + 1)) / d
+        d, n_placed = len(state.chosen), len(state.order)
+        return 1.0 if n_placed == d else (n_placed + state.looked / (d - n_placed + 1)) / d
 
     def result(self, state: GreedyState) -> SearchResult:
-        """The network of the placed variables; the others have their required parents."""
+        """Return the network of the placed variables; the others have their required parents."""
         parents = tuple(
             tuple(sorted(candidate[1])) if candidate is not None else state.problem.required_parents(child)
             for child, candidate in enumerate(state.chosen)
@@ -125,7 +125,7 @@ class GreedySearch:
         )
 
     def checkpoint(self, state: GreedyState) -> Checkpoint:
-        """What is placed and what has been found; not the memory."""
+        """Return what is placed and what has been found; not the memory."""
         d = len(state.chosen)
         information, members = np.full((2, d), np.nan), np.full((2, d, d), -1)
         for row, candidates in enumerate((state.chosen, state.best)):
@@ -145,10 +145,10 @@ class GreedySearch:
 
     def resume(self, problem: SearchProblem, checkpoint: Checkpoint) -> GreedyState:
         """See `Searcher.resume`. Whether the information is the same function cannot be seen."""
-        seed, order, counts, information, members = opened(
+        seed, order, counts, information, members = open_checkpoint(
             self, problem, checkpoint, "seed", "order", "counts", "information", "members"
         )
-        chosen, best = (
+        choices, best = (
             tuple(
                 None if np.isnan(value) else (float(value), tuple(int(v) for v in row if v >= 0))
                 for value, row in zip(values, rows, strict=True)
@@ -160,7 +160,7 @@ class GreedySearch:
             value=Remembered(self.information, unit=_UNIT),
             seed=int(seed),
             order=tuple(int(v) for v in order),
-            chosen=chosen,
+            chosen=choices,
             best=best,
             looked=int(counts[0]),
             steps=int(counts[1]),
@@ -169,21 +169,25 @@ class GreedySearch:
 
 def _ready(state: GreedyState) -> list[int]:
     """Variables that can be placed now, ascending: everything that must precede them is placed."""
-    placed = set(state.order)
-    return [v for v in range(len(state.chosen)) if v not in placed and state.problem.must_precede(v) <= placed]
+    placed_variables = set(state.order)
+    return [
+        v
+        for v in range(len(state.chosen))
+        if v not in placed_variables and state.problem.must_precede(v) <= placed_variables
+    ]
 
 
-def _placed(state: GreedyState, child: int, candidate: Candidate) -> GreedyState:
-    chosen = tuple(candidate if v == child else kept for v, kept in enumerate(state.chosen))
-    return dataclasses.replace(state, order=(*state.order, child), chosen=chosen, looked=0)
+def _place(state: GreedyState, child: int, candidate: Candidate) -> GreedyState:
+    choices = tuple(candidate if v == child else choice for v, choice in enumerate(state.chosen))
+    return dataclasses.replace(state, order=(*state.order, child), chosen=choices, looked=0)
 
 
 def _best(state: GreedyState, child: int) -> Candidate:
-    """The best set of placed parents: of the new ones and the best of before, or of all where that can now be added to."""
+    """Return the best set of placed parents: of the new ones and the best of before, or of all where that can now be added to."""
     problem, newest, old = state.problem, state.order[-1], state.best[child]
-    allowed = set(problem.may_have(child))
-    pool = [v for v in state.order if v in allowed]
-    required = tuple(v for v in pool if v in problem.required_parents(child))
+    possible_parents = set(problem.may_have(child))
+    pool = [v for v in state.order if v in possible_parents]
+    required_parents = tuple(v for v in pool if v in problem.required_parents(child))
     place = {v: number for number, v in enumerate(state.order)}
 
     def earlier(one: Candidate, other: Candidate) -> bool:
@@ -192,18 +196,18 @@ def _best(state: GreedyState, child: int) -> Candidate:
     candidates: Iterator[tuple[int, ...]]
     best: Candidate | None
     if old is not None and _is_maximal(problem, child, old[1], pool):
-        base = (*required, newest)
-        new = newest in allowed and problem.fits(child, base)
+        base = (*required_parents, newest)
+        new = newest in possible_parents and problem.fits(child, base)
         candidates = _maximal_sets(problem, child, base, pool) if new else iter(())
         best = old
     else:
-        candidates = _maximal_sets(problem, child, required, pool)
+        candidates = _maximal_sets(problem, child, required_parents, pool)
         best = None
     for members in candidates:
         information = state.value(child, tuple(sorted(members))) if members else 0.0
-        found = (information, tuple(sorted(members, key=lambda v: place[v])))
-        if best is None or information > best[0] or (information == best[0] and earlier(found, best)):
-            best = found
+        trial = (information, tuple(sorted(members, key=lambda v: place[v])))
+        if best is None or information > best[0] or (information == best[0] and earlier(trial, best)):
+            best = trial
     if best is None:
         raise AssertionError("the required parents are within the limits, so there is a set")
     return best

@@ -32,7 +32,7 @@ from verticil.miner.learning.search.protocol import (
     Remembered,
     SearchProblem,
     SearchResult,
-    opened,
+    open_checkpoint,
     sealed,
     violations,
 )
@@ -126,7 +126,7 @@ class HillClimbSearch:
             )
 
     def start(self, problem: SearchProblem, seed: int) -> ClimbState:
-        """The initial network, nothing compared yet.
+        """Start with the initial network, nothing compared yet.
 
         Raises:
             ValueError: the initial network violates a limit or constraint.
@@ -135,8 +135,8 @@ class HillClimbSearch:
         dag = self.initial or Dag(parents=tuple(problem.required_parents(child) for child in range(d)))
         if dag.n_variables != d:
             raise ValueError(f"an initial network of {dag.n_variables} variables, expected {d}")
-        if found := violations(problem, dag):
-            raise ValueError(f"the initial network: {'; '.join(found)}")
+        if faults := violations(problem, dag):
+            raise ValueError(f"the initial network: {'; '.join(faults)}")
         value = Remembered(self.score, unit=_UNIT)
         edges = np.zeros((d, d), dtype=np.bool_)
         for parent, child in dag.edges():
@@ -169,14 +169,14 @@ class HillClimbSearch:
         if state.stale:
             some = max(len(state.edges) // _AT_ONCE, 1)
             gains, leaves = state.gains.copy(), state.leaves.copy()
-            opened = self._open(state.problem, state.stage, state.kept_edges)
+            open_edges = self._open(state.problem, state.stage, state.kept_edges)
             for child in state.stale[:some]:
-                gains[:, child], leaves[:, child] = self._gains(state, child, opened[:, child])
+                gains[:, child], leaves[:, child] = self._gains(state, child, open_edges[:, child])
             return dataclasses.replace(state, gains=gains, leaves=leaves, stale=state.stale[some:])
         d = len(state.edges)
-        if (found := _best_move(state)) is None:
+        if (best_move := _best_move(state)) is None:
             return self._following(state)
-        move, parent, child, gain = found
+        move, parent, child, gain = best_move
         edges, tabu_until = state.edges.copy(), state.tabu_until.copy()
         until = state.moves + 1 + min(self.tabu_length, d * (d - 1) // 4)
         edges[parent, child] = move == _ADD
@@ -188,7 +188,7 @@ class HillClimbSearch:
             tabu_until[old, gets] = tabu_until[gets, old] = until
         score = state.score + gain
         better = score > state.best_score
-        moved = dataclasses.replace(
+        next_state = dataclasses.replace(
             state,
             edges=edges,
             score=score,
@@ -199,10 +199,10 @@ class HillClimbSearch:
             moves=state.moves + 1,
             idle=0 if better else state.idle + 1,
         )
-        return self._following(moved) if moved.idle >= self._patience(state) else moved
+        return self._following(next_state) if next_state.idle >= self._patience(state) else next_state
 
     def progress(self, state: ClimbState) -> float:
-        """An estimate, since nobody knows how many moves there will be: half for the first comparison, half for the climbs."""
+        """Estimate the progress: half for the first comparison, half for the climbs; how many moves there will be is unknown."""
         if state.finished:
             return 1.0
         d = len(state.edges)
@@ -211,7 +211,7 @@ class HillClimbSearch:
         return 0.5 + 0.5 * state.stage / (self._last(d) + 1)
 
     def result(self, state: ClimbState) -> SearchResult:
-        """The best network so far."""
+        """Return the best network so far."""
         edges, score = _better(state)
         return SearchResult(
             dag=Dag(parents=tuple(tuple(np.flatnonzero(column).tolist()) for column in edges.T)),
@@ -222,7 +222,7 @@ class HillClimbSearch:
         )
 
     def checkpoint(self, state: ClimbState) -> Checkpoint:
-        """The networks, the gains and the tabu list; not the memory."""
+        """Return the networks, the gains and the tabu list; not the memory."""
         return sealed(
             self,
             state.problem,
@@ -237,17 +237,17 @@ class HillClimbSearch:
 
     def resume(self, problem: SearchProblem, checkpoint: Checkpoint) -> ClimbState:
         """See `Searcher.resume`. Whether the score is the same function cannot be seen."""
-        counts, scores, edges, gains, leaves, stale, tabu_until = opened(
+        counts, scores, edges, gains, leaves, stale, tabu_until = open_checkpoint(
             self, problem, checkpoint, "counts", "scores", "edges", "gains", "leaves", "stale", "tabu_until"
         )
-        seed, stage, moves, idle, finished = (int(count) for count in counts)
-        current, best, kept = edges.astype(np.bool_)
+        seed, stage, moves, idle, is_finished = (int(count) for count in counts)
+        current, best, kept_edges = edges.astype(np.bool_)
         return ClimbState(
             problem=problem,
             value=Remembered(self.score, unit=_UNIT),
             seed=seed,
             stage=stage,
-            kept_edges=kept,
+            kept_edges=kept_edges,
             kept_score=float(scores[2]),
             edges=current,
             score=float(scores[0]),
@@ -259,68 +259,71 @@ class HillClimbSearch:
             tabu_until=tabu_until.astype(np.int64),
             moves=moves,
             idle=idle,
-            finished=bool(finished),
+            finished=bool(is_finished),
         )
 
-    def _gains(self, state: ClimbState, child: int, opened: Bools) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """What the child's score gains by one parent more, or less; and the parent that goes for the one that comes."""
+    def _gains(self, state: ClimbState, child: int, open_edges: Bools) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Return what the child's score gains by one parent more, or less; and the parent that goes for the one that comes."""
         problem, d = state.problem, len(state.edges)
-        parents, required = tuple(np.flatnonzero(state.edges[:, child]).tolist()), problem.required_parents(child)
+        parents, required_parents = (
+            tuple(np.flatnonzero(state.edges[:, child]).tolist()),
+            problem.required_parents(child),
+        )
         possible: list[tuple[int, int, tuple[int, ...]]] = []
-        looked_at = opened | state.edges[:, child]
+        looked_at = open_edges | state.edges[:, child]
         for v in np.flatnonzero(looked_at).tolist():
-            if v in required:
+            if v in required_parents:
                 continue
             if v in parents:
                 possible.append((v, -1, tuple(p for p in parents if p != v)))
             elif problem.fits(child, wider := tuple(sorted((*parents, v)))):
                 possible.append((v, -1, wider))
             else:
-                swaps = ((old, tuple(p for p in wider if p != old)) for old in parents if old not in required)
-                possible += [(v, old, swapped) for old, swapped in swaps if problem.fits(child, swapped)]
+                swaps = ((old, tuple(p for p in wider if p != old)) for old in parents if old not in required_parents)
+                possible += [(v, old, swap) for old, swap in swaps if problem.fits(child, swap)]
         if self.ahead is not None:
-            self.ahead(child, [changed for _, _, changed in possible])
+            self.ahead(child, [new_parents for _, _, new_parents in possible])
         gains, leaves = np.full(d, -np.inf), np.full(d, -1)
         now = state.value(child, parents)
-        for v, old, changed in possible:
-            if (gain := state.value(child, changed) - now) > gains[v]:
+        for v, old, new_parents in possible:
+            if (gain := state.value(child, new_parents) - now) > gains[v]:
                 gains[v], leaves[v] = gain, old
         return gains, leaves
 
     def _following(self, state: ClimbState) -> ClimbState:
-        """The next climb, which keeps this one's best network where it is not worse; or the end."""
-        kept, score = _better(state)
-        problem, stage, d = state.problem, state.stage + 1, len(kept)
+        """Return the next climb, which keeps this one's best network where it is not worse; or the end."""
+        kept_edges, score = _better(state)
+        problem, stage, d = state.problem, state.stage + 1, len(kept_edges)
         if stage > self._last(d):
             return dataclasses.replace(state, finished=True)
-        edges = kept
+        edges = kept_edges
         if self._is_round(stage, d):
-            edges = _changed(problem, kept, (stage - 2) * d // (self._last(d) - 2), trade=stage % 2 == 1)
-        changed = edges != state.edges
-        changed |= self._open(problem, stage, kept) != self._open(problem, state.stage, state.kept_edges)
+            edges = _perturb(problem, kept_edges, (stage - 2) * d // (self._last(d) - 2), trade=stage % 2 == 1)
+        differs = edges != state.edges
+        differs |= self._open(problem, stage, kept_edges) != self._open(problem, state.stage, state.kept_edges)
         families = (tuple(np.flatnonzero(column).tolist()) for column in edges.T)
         score_now = sum(state.value(child, parents) for child, parents in enumerate(families))
         return dataclasses.replace(
             state,
             stage=stage,
-            kept_edges=kept,
+            kept_edges=kept_edges,
             kept_score=score,
             edges=edges,
             score=score_now,
             best_edges=edges,
             best_score=score_now,
-            stale=tuple(sorted({*state.stale, *np.flatnonzero(changed.any(axis=0)).tolist()})),
+            stale=tuple(sorted({*state.stale, *np.flatnonzero(differs.any(axis=0)).tolist()})),
             tabu_until=np.zeros((d, d), dtype=np.int64),
             idle=0,
         )
 
-    def _open(self, problem: SearchProblem, stage: int, kept: Bools) -> Bools:
+    def _open(self, problem: SearchProblem, stage: int, kept_edges: Bools) -> Bools:
         """``[parent, child]``: the edges that a climb may add or delete."""
-        d = len(kept)
-        allowed = ~np.eye(d, dtype=np.bool_) if problem.constraints is None else problem.constraints.allowed
+        d = len(kept_edges)
+        possible = ~np.eye(d, dtype=np.bool_) if problem.constraints is None else problem.constraints.allowed
         if self.near is None or (stage > 0 and not self._is_round(stage, d)):
-            return allowed
-        return allowed & (self.near | kept | kept.T)
+            return possible
+        return possible & (self.near | kept_edges | kept_edges.T)
 
     def _is_round(self, stage: int, d: int) -> bool:
         return 1 < stage < self._last(d)
@@ -334,30 +337,30 @@ class HillClimbSearch:
 
 
 def _better(state: ClimbState) -> tuple[Bools, float]:
-    """Of the kept network and this climb's best the better one; of equals the latter, so that the rounds go on from there."""
+    """Return the better of the kept network and this climb's best; of equals the latter, so that the rounds go on from there."""
     if state.best_score >= state.kept_score:
         return state.best_edges, state.best_score
     return state.kept_edges, state.kept_score
 
 
-def _changed(problem: SearchProblem, kept: Bools, v: int, *, trade: bool) -> Bools:
-    """The network after a variable and the neighbour that follows it lost their edges, or traded places, as far as they may."""
-    d, constraints = len(kept), problem.constraints
-    required = np.zeros((d, d), dtype=np.bool_) if constraints is None else constraints.required
-    neighbours = np.flatnonzero(kept[v] | kept[:, v])
+def _perturb(problem: SearchProblem, kept_edges: Bools, v: int, *, trade: bool) -> Bools:
+    """Take away the edges of a variable and of the neighbour that follows it, or exchange their places, as far as they may."""
+    d, constraints = len(kept_edges), problem.constraints
+    required_edges = np.zeros((d, d), dtype=np.bool_) if constraints is None else constraints.required
+    neighbours = np.flatnonzero(kept_edges[v] | kept_edges[:, v])
     pair = [v, *neighbours[np.argsort((neighbours - v) % d)][:1].tolist()]
-    if not trade or required[pair].any() or required[:, pair].any():
-        edges = kept.copy()
+    if not trade or required_edges[pair].any() or required_edges[:, pair].any():
+        edges = kept_edges.copy()
         edges[pair] = edges[:, pair] = False
-        return edges | (kept & required)
+        return edges | (kept_edges & required_edges)
     places = np.arange(d)
     places[pair] = pair[::-1]
-    edges = kept[np.ix_(places, places)]
+    edges = kept_edges[np.ix_(places, places)]
     if constraints is not None:
         edges &= constraints.allowed
     for child in range(d):
         if not problem.fits(child, np.flatnonzero(edges[:, child]).tolist()):
-            edges[:, child] = required[:, child]
+            edges[:, child] = required_edges[:, child]
     return edges
 
 
@@ -370,21 +373,23 @@ def _best_move(state: ClimbState) -> tuple[int, int, int, float] | None:
     descends = _ancestors(edges)
     parents, children = np.nonzero(edges)
     # Reversed, an edge closes a cycle when another parent of the child is, or descends from, the parent.
-    turned = gains[parents, children] + gains[children, parents]
-    turned[np.count_nonzero(descends[parents] & edges.T[children], axis=1) > 1] = -np.inf
+    reversal_gains = gains[parents, children] + gains[children, parents]
+    reversal_gains[np.count_nonzero(descends[parents] & edges.T[children], axis=1) > 1] = -np.inf
 
-    def allowed(gain: NDArray[np.float64], until: NDArray[np.int64]) -> NDArray[np.float64]:
-        held = (until > state.moves) & ~(state.score + gain > state.best_score)
-        return np.where(held, -np.inf, gain)
+    def exclude_tabu(gain: NDArray[np.float64], until: NDArray[np.int64]) -> NDArray[np.float64]:
+        is_tabu = (until > state.moves) & ~(state.score + gain > state.best_score)
+        return np.where(is_tabu, -np.inf, gain)
 
     until = state.tabu_until[parents, children]
     # What may become an edge: of many variables few of all pairs.
     places = np.flatnonzero(gains > -np.inf)
-    closed = edges.ravel()[places] | descends.T.ravel()[places]
-    added = np.where(closed, -np.inf, allowed(gains.ravel()[places], state.tabu_until.ravel()[places]))
+    closes_cycle = edges.ravel()[places] | descends.T.ravel()[places]
+    addition_gains = np.where(
+        closes_cycle, -np.inf, exclude_tabu(gains.ravel()[places], state.tabu_until.ravel()[places])
+    )
     best: tuple[int, int, int, float] | None = None
-    for move, gain in ((_DELETE, gains[parents, children]), (_ADD, added), (_REVERSE, turned)):
-        some = gain if move == _ADD else allowed(gain, until)
+    for move, gain in ((_DELETE, gains[parents, children]), (_ADD, addition_gains), (_REVERSE, reversal_gains)):
+        some = gain if move == _ADD else exclude_tabu(gain, until)
         place = int(np.argmax(some)) if some.size else -1
         if place < 0 or not np.isfinite(most := float(some[place])) or (best is not None and most <= best[3]):
             continue
@@ -401,10 +406,10 @@ def _ancestors(edges: Bools) -> Bools:
     families: list[list[int]] = [[] for _ in range(d)]
     for parent, child in np.argwhere(edges).tolist():
         families[child].append(parent)
-    reached = [1 << v for v in range(d)]  # of each variable, a bit for each of its ancestors
+    ancestor_bits = [1 << v for v in range(d)]  # of each variable, a bit for each of its ancestors
     for v in Dag(parents=tuple(map(tuple, families))).topological_order():
         for parent in families[v]:
-            reached[v] |= reached[parent]
+            ancestor_bits[v] |= ancestor_bits[parent]
     size = (d + 7) // 8
-    packed = np.frombuffer(b"".join(bits.to_bytes(size, "little") for bits in reached), dtype=np.uint8)
-    return np.unpackbits(packed.reshape(d, size), axis=1, count=d, bitorder="little").astype(np.bool_).T
+    packed_bits = np.frombuffer(b"".join(bits.to_bytes(size, "little") for bits in ancestor_bits), dtype=np.uint8)
+    return np.unpackbits(packed_bits.reshape(d, size), axis=1, count=d, bitorder="little").astype(np.bool_).T

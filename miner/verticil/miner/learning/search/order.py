@@ -38,7 +38,7 @@ from verticil.miner.learning.search.protocol import (
     Checkpoint,
     SearchProblem,
     SearchResult,
-    opened,
+    open_checkpoint,
     sealed,
     total_weight,
 )
@@ -70,21 +70,23 @@ def tables_of(problem: SearchProblem) -> Tables:
     limits = np.zeros((d, 4), dtype=np.int64)
     limits[:, orders.STATES] = states
     for child in range(d):
-        required = list(problem.required_parents(child))
+        required_parents = list(problem.required_parents(child))
         # In Python's whole numbers. No product within a family leaves 64 bits while it is compared with so much room.
-        room = min(problem.max_family_cells // math.prod(problem.n_states[v] for v in (*required, child)), 2**40)
+        room = min(
+            problem.max_family_cells // math.prod(problem.n_states[v] for v in (*required_parents, child)), 2**40
+        )
         column = problem.weights[:, child]
         usable = (column > 0) & (states <= room)
-        usable[required] = False
-        ranked = np.argsort(-column, kind="stable")
-        ranked = ranked[usable[ranked]]
-        candidates[child, : len(ranked)], heavy[child, : len(ranked)] = ranked, column[ranked]
-        limits[child, : orders.STATES] = len(ranked), min(problem.max_parents, d) - len(required), room
+        usable[required_parents] = False
+        ranking = np.argsort(-column, kind="stable")
+        ranking = ranking[usable[ranking]]
+        candidates[child, : len(ranking)], heavy[child, : len(ranking)] = ranking, column[ranking]
+        limits[child, : orders.STATES] = len(ranking), min(problem.max_parents, d) - len(required_parents), room
     return Tables(before=before, candidates=candidates, heavy=heavy, limits=limits)
 
 
 def best_network(problem: SearchProblem, tables: Tables, order: Sequence[int], *, budget: int = MAX_SETS) -> Dag:
-    """The network of the best parents in `order`, the required ones with them."""
+    """Return the network of the best parents in `order`, the required ones with them."""
     d = len(order)
     parents = np.zeros((d, d + 1), dtype=np.int64)
     _, candidates, heavy, limits = tables
@@ -152,7 +154,7 @@ class OrderSearch:
             raise ValueError(f"temperatures {self.hot} to {self.cold}, expected hot >= cold > 0")
 
     def start(self, problem: SearchProblem, seed: int) -> OrderState:
-        """A random order that keeps the constraints."""
+        """Start with a random order that keeps the constraints."""
         tables = tables_of(problem)
         stream = np.array([stream_state(seed)], dtype=np.uint64)
         order, stream = _random_order(tables, stream)
@@ -173,7 +175,7 @@ class OrderSearch:
         )
 
     def step(self, state: OrderState) -> OrderState:
-        """A few thousand moves, or a few improvements, or the end of a chain."""
+        """Make a few thousand moves, or a few improvements, or end a chain."""
         if self.progress(state) >= 1:
             return state
         if state.moves < self._moves(state.problem) and len(state.order) > 1:
@@ -204,7 +206,7 @@ class OrderSearch:
         return 1.0 if state.chain >= chains else min(state.chain + 0.99 * within, chains - 0.01) / chains
 
     def result(self, state: OrderState) -> SearchResult:
-        """The network of the best order so far."""
+        """Return the network of the best order so far."""
         order = state.chain_order if state.chain_weight > state.best_weight else state.best_order
         dag = best_network(state.problem, state.tables, order.tolist())
         return SearchResult(
@@ -216,7 +218,7 @@ class OrderSearch:
         )
 
     def checkpoint(self, state: OrderState) -> Checkpoint:
-        """The orders and where the chain stands."""
+        """Return the orders and where the chain stands."""
         return sealed(
             self,
             state.problem,
@@ -228,13 +230,13 @@ class OrderSearch:
         )
 
     def resume(self, problem: SearchProblem, checkpoint: Checkpoint) -> OrderState:
-        """See `Searcher.resume`."""
-        seed, stream, counts, weights, kept = opened(
+        """Resume from a checkpoint; see `Searcher.resume`."""
+        seed, stream, counts, weights, stored_orders = open_checkpoint(
             self, problem, checkpoint, "seed", "stream", "counts", "weights", "orders"
         )
         chain, moves, rounds = (int(count) for count in counts)
         temperature, chain_weight, best_weight = (float(weight) for weight in weights)
-        order, chain_order, best_order = kept.astype(np.int32)
+        order, chain_order, best_order = stored_orders.astype(np.int32)
         return OrderState(
             problem=problem,
             tables=tables_of(problem),
@@ -265,11 +267,11 @@ class OrderSearch:
         return self.hot * (float(positive.sum()) / len(positive)) if len(positive) else 0.0
 
     def _anneal(self, state: OrderState) -> OrderState:
-        tables, planned = state.tables, self._moves(state.problem)
-        moves = min(_STEP_MOVES, planned - state.moves)
+        tables, n_moves = state.tables, self._moves(state.problem)
+        moves = min(_STEP_MOVES, n_moves - state.moves)
         stream, order, chain_order = state.stream.copy(), state.order.copy(), state.chain_order.copy()
         # To 40 bits: a power may differ in its last bit from machine to machine.
-        cooling = round((self.cold / self.hot) ** (1 / planned) * 2.0**40) / 2.0**40
+        cooling = round((self.cold / self.hot) ** (1 / n_moves) * 2.0**40) / 2.0**40
         weight, temperature = orders.anneal(
             stream,
             order,
@@ -293,33 +295,33 @@ class OrderSearch:
         )
 
     def _improve(self, state: OrderState) -> OrderState:
-        """The first round is the improvement of the annealed order itself."""
+        """Improve the order; the first round is the improvement of the annealed order itself."""
         tables, stream = state.tables, state.stream.copy()
         best, weight, rounds = state.chain_order, state.chain_weight, state.rounds
         for _ in range(min(_STEP_ROUNDS, self._rounds(state.problem) + 1 - rounds)):
             order = best.copy()
             if rounds:
                 orders.perturb(stream, order, tables.before, _PERTURBED)
-            found = orders.descend(order, *tables, MAX_SETS)
-            if found >= weight:
-                best, weight = order, found
+            new_weight = orders.descend(order, *tables, MAX_SETS)
+            if new_weight >= weight:
+                best, weight = order, new_weight
             rounds += 1
         return dataclasses.replace(state, stream=stream, rounds=rounds, chain_order=best, chain_weight=weight)
 
 
 def _random_order(tables: Tables, stream: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
-    """A shuffled order, sorted so that it keeps `before`: the first whose predecessors are all placed, again and again."""
+    """Return a shuffled order, sorted so that it keeps `before`: the first whose predecessors are all placed, again and again."""
     draws = Draws(int(stream[0]))
     d = len(tables.before)
-    shuffled = list(range(d))
+    pending = list(range(d))
     for p in range(d - 1, 0, -1):
         q = draws.below(p + 1)
-        shuffled[p], shuffled[q] = shuffled[q], shuffled[p]
+        pending[p], pending[q] = pending[q], pending[p]
     missing = tables.before.sum(axis=0)
     order: list[int] = []
-    while shuffled:
-        v = next(v for v in shuffled if missing[v] == 0)
-        shuffled.remove(v)
+    while pending:
+        v = next(v for v in pending if missing[v] == 0)
+        pending.remove(v)
         order.append(v)
         missing = missing - tables.before[v]
     return np.array(order, dtype=np.int32), np.array([draws.state], dtype=np.uint64)
@@ -361,7 +363,7 @@ class ExactSearch:
     """The searcher; see `verticil.miner.learning.search.protocol.Searcher`. The fitness is the total weight of the edges."""
 
     def start(self, problem: SearchProblem, seed: int) -> ExactState:
-        """Nothing is done yet.
+        """Start with nothing done yet.
 
         Raises:
             ValueError: a block has more than `MAX_BLOCK` variables.
@@ -389,16 +391,16 @@ class ExactSearch:
         members = np.array(blocks[state.block], dtype=np.int32)
         size = 2 ** len(members)
         table, latest = np.empty(size), np.empty(size, dtype=np.int8)
-        done, last = state.n_subsets, min(state.n_subsets + _STEP_SUBSETS, size)
-        table[:done], latest[:done] = state.table[:done], state.latest[:done]
+        n_done, last = state.n_subsets, min(state.n_subsets + _STEP_SUBSETS, size)
+        table[:n_done], latest[:n_done] = state.table[:n_done], state.latest[:n_done]
         base = np.zeros(len(state.order), dtype=np.uint8)
-        placed = state.order[state.order >= 0]
-        base[placed] = 1
-        orders.fill_subsets(table, done, last, members, base, *tables, latest)
+        placed_variables = state.order[state.order >= 0]
+        base[placed_variables] = 1
+        orders.fill_subsets(table, n_done, last, members, base, *tables, latest)
         if last < size:
             return dataclasses.replace(state, table=table, latest=latest, n_subsets=last)
         order, subset = state.order.copy(), size - 1
-        for place in range(len(placed) + len(members) - 1, len(placed) - 1, -1):
+        for place in range(len(placed_variables) + len(members) - 1, len(placed_variables) - 1, -1):
             order[place] = members[latest[subset]]
             subset ^= 1 << int(latest[subset])
         return dataclasses.replace(
@@ -416,8 +418,8 @@ class ExactSearch:
         return (sum(sizes[: state.block]) + state.n_subsets) / sum(sizes)
 
     def result(self, state: ExactState) -> SearchResult:
-        """The network of the best order; blocks that are not done stand in some order that the constraints admit."""
-        rest = [v for block in _blocks(state.problem)[state.block :] for v in _sorted(block, state.tables)]
+        """Return the network of the best order; blocks that are not done stand in some order that the constraints admit."""
+        rest = [v for block in _blocks(state.problem)[state.block :] for v in _sort_block(block, state.tables)]
         order = [*state.order[state.order >= 0].tolist(), *rest]
         dag = best_network(state.problem, state.tables, order, budget=_NO_LIMIT)
         return SearchResult(
@@ -429,21 +431,21 @@ class ExactSearch:
         )
 
     def checkpoint(self, state: ExactState) -> Checkpoint:
-        """The finished orders and subsets."""
-        done = state.n_subsets
+        """Return the finished orders and subsets."""
+        n_done = state.n_subsets
         return sealed(
             self,
             state.problem,
             seed=np.array(state.seed),
             order=state.order,
-            counts=np.array([state.block, done]),
-            table=state.table[:done],
-            latest=state.latest[:done],
+            counts=np.array([state.block, n_done]),
+            table=state.table[:n_done],
+            latest=state.latest[:n_done],
         )
 
     def resume(self, problem: SearchProblem, checkpoint: Checkpoint) -> ExactState:
-        """See `Searcher.resume`."""
-        seed, order, counts, table, latest = opened(
+        """Resume from a checkpoint; see `Searcher.resume`."""
+        seed, order, counts, table, latest = open_checkpoint(
             self, problem, checkpoint, "seed", "order", "counts", "table", "latest"
         )
         return ExactState(
@@ -464,6 +466,6 @@ def _blocks(problem: SearchProblem) -> tuple[tuple[int, ...], ...]:
     return problem.constraints.blocks
 
 
-def _sorted(block: tuple[int, ...], tables: Tables) -> list[int]:
-    """The members of a block in an order that keeps `before`: by the number of their predecessors."""
+def _sort_block(block: tuple[int, ...], tables: Tables) -> list[int]:
+    """Sort the members of a block so that they keep `before`: by the number of their predecessors."""
     return sorted(block, key=lambda v: int(tables.before[:, v].sum()))

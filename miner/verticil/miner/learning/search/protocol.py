@@ -97,7 +97,9 @@ class Stages:
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Generator[Interruption]:
-        """How the next piece of work is stopped, and gone on with. Its checkpoints are its own arrays.
+        """Yield how the next piece of work is stopped, and gone on with.
+
+        Its checkpoints are its own arrays.
 
         Args:
             name: without a colon; no other piece has it.
@@ -106,23 +108,23 @@ class Stages:
             LearningCancelled: the piece did; it brings the checkpoint of all, where it brought its own.
         """
         prefix = f"{name}:"
-        self._before = self._joined(self._latest())
-        stored = {
+        self._before = self._join(self._latest())
+        own_arrays = {
             key.removeprefix(prefix): array
             for key, array in (self._whole.checkpoint or {}).items()
             if key.startswith(prefix)
         }
-        self._name, self._latest = name, lambda: stored
+        self._name, self._latest = name, lambda: own_arrays
         try:
-            yield dataclasses.replace(self._whole, checkpoint=stored or None, keep=self._offered)
+            yield dataclasses.replace(self._whole, checkpoint=own_arrays or None, keep=self._offer_checkpoint)
         except LearningCancelled as stop:
-            raise LearningCancelled(None if stop.checkpoint is None else self._joined(stop.checkpoint)) from None
+            raise LearningCancelled(None if stop.checkpoint is None else self._join(stop.checkpoint)) from None
 
-    def _offered(self, make: Callable[[], Checkpoint]) -> None:
+    def _offer_checkpoint(self, make: Callable[[], Checkpoint]) -> None:
         self._latest = make
-        self._whole.keep(lambda: self._joined(make()))
+        self._whole.keep(lambda: self._join(make()))
 
-    def _joined(self, own: Checkpoint) -> dict[str, NDArray[np.generic]]:
+    def _join(self, own: Checkpoint) -> dict[str, NDArray[np.generic]]:
         return {**self._before, **{f"{self._name}:{key}": array for key, array in own.items()}}
 
 
@@ -170,9 +172,11 @@ class SearchProblem:
                 raise ValueError(f"constraints on {len(self.constraints.names)} variables, expected {d}")
             weights[~self.constraints.allowed] = 0.0
             for child in range(d):
-                needed = self.required_parents(child)
-                if needed and not self.fits(child, needed):
-                    raise ValueError(f"variable {child}: {len(needed)} required parents are more than the limits admit")
+                required_parents = self.required_parents(child)
+                if required_parents and not self.fits(child, required_parents):
+                    raise ValueError(
+                        f"variable {child}: {len(required_parents)} required parents are more than the limits admit"
+                    )
         weights.setflags(write=False)
         object.__setattr__(self, "weights", weights)
 
@@ -195,7 +199,7 @@ class SearchProblem:
         )
 
     def fits(self, child: int, parents: Sequence[int]) -> bool:
-        """Whether the family is within the limits on parents and cells; without parents it always is."""
+        """Return whether the family is within the limits on parents and cells; without parents it always is."""
         if not parents:
             return True
         cells = math.prod(self.n_states[v] for v in (*parents, child))
@@ -238,27 +242,27 @@ class Searcher(Protocol[State]):
     """One way to search. A state belongs to the searcher that made it; a step returns a new one."""
 
     def start(self, problem: SearchProblem, seed: int) -> State:
-        """The state before the first step."""
+        """Return the state before the first step."""
         ...
 
     def step(self, state: State) -> State:
-        """One short piece of work."""
+        """Do one short piece of work."""
         ...
 
     def progress(self, state: State) -> float:
-        """The share of the work that is done; 1 when there is nothing left to do."""
+        """Return the share of the work that is done; 1 when there is nothing left to do."""
         ...
 
     def result(self, state: State) -> SearchResult:
-        """The best network so far."""
+        """Return the best network so far."""
         ...
 
     def checkpoint(self, state: State) -> Checkpoint:
-        """The state as arrays."""
+        """Return the state as arrays."""
         ...
 
     def resume(self, problem: SearchProblem, checkpoint: Checkpoint) -> State:
-        """The state that `checkpoint` was made of.
+        """Return the state that `checkpoint` was made of.
 
         Raises:
             ForeignCheckpoint: it is of another method, other settings or another problem.
@@ -288,9 +292,9 @@ def run_search(
         ForeignCheckpoint: the checkpoint is of another search.
         InternalFault: INTERNAL, the network violates a limit or constraint: no such network is handed over.
     """
-    resumed = interruption.checkpoint
-    state = searcher.start(problem, seed) if resumed is None else searcher.resume(problem, resumed)
-    while (done := searcher.progress(state)) < 1.0:
+    checkpoint = interruption.checkpoint
+    state = searcher.start(problem, seed) if checkpoint is None else searcher.resume(problem, checkpoint)
+    while (share := searcher.progress(state)) < 1.0:
         if interruption.cancelled():
             raise LearningCancelled(searcher.checkpoint(state))
         try:
@@ -299,21 +303,23 @@ def run_search(
             raise LearningCancelled(searcher.checkpoint(state)) from None
         interruption.keep(functools.partial(searcher.checkpoint, state))
         if progress is not None:
-            progress(done)
+            progress(share)
     result = searcher.result(state)
-    if found := violations(problem, result.dag):
-        raise InternalFault("INTERNAL", f"the search broke its constraints: {'; '.join(found)}")
+    if faults := violations(problem, result.dag):
+        raise InternalFault("INTERNAL", f"the search broke its constraints: {'; '.join(faults)}")
     return result
 
 
 def sealed(searcher: object, problem: SearchProblem, **arrays: NDArray[np.generic]) -> Checkpoint:
-    """A checkpoint of `searcher` (a dataclass whose representation names its settings) on `problem`."""
+    """Make a checkpoint of `searcher` (a dataclass whose representation names its settings) on `problem`."""
     mark = hashlib.sha256(repr(searcher).encode() + problem.digest()).digest()
     return {"search": np.frombuffer(mark, dtype=np.uint8), **{name: array.copy() for name, array in arrays.items()}}
 
 
-def opened(searcher: object, problem: SearchProblem, checkpoint: Checkpoint, *names: str) -> list[NDArray[np.generic]]:
-    """The arrays `names` of a checkpoint.
+def open_checkpoint(
+    searcher: object, problem: SearchProblem, checkpoint: Checkpoint, *names: str
+) -> list[NDArray[np.generic]]:
+    """Return the arrays `names` of a checkpoint.
 
     Raises:
         ForeignCheckpoint: it is of another method, other settings or another problem, or incomplete.
@@ -327,7 +333,7 @@ def opened(searcher: object, problem: SearchProblem, checkpoint: Checkpoint, *na
 
 
 def fitting_parents(problem: SearchProblem, child: int, parents: Sequence[int]) -> tuple[int, ...]:
-    """The parents that a network keeps of those proposed for `child`, ascending.
+    """Return the parents that a network keeps of those proposed for `child`, ascending.
 
     Parents of weight 0 go first; then the lightest one (of equals the one with the larger number), again and again until
     the family's table has at most `max_family_cells` cells. Required parents stay.
@@ -337,14 +343,17 @@ def fitting_parents(problem: SearchProblem, child: int, parents: Sequence[int]) 
     >>> fitting_parents(problem, 2, (0, 1))
     (1,)
     """
-    required = problem.required_parents(child)
-    kept = sorted(
-        (p for p in parents if problem.weights[p, child] > 0 and p not in required),
+    required_parents = problem.required_parents(child)
+    remaining = sorted(
+        (p for p in parents if problem.weights[p, child] > 0 and p not in required_parents),
         key=lambda p: (-problem.weights[p, child], p),
     )
-    while kept and math.prod(problem.n_states[p] for p in (*required, *kept, child)) > problem.max_family_cells:
-        kept.pop()
-    return tuple(sorted((*required, *kept)))
+    while (
+        remaining
+        and math.prod(problem.n_states[p] for p in (*required_parents, *remaining, child)) > problem.max_family_cells
+    ):
+        remaining.pop()
+    return tuple(sorted((*required_parents, *remaining)))
 
 
 def total_weight(problem: SearchProblem, dag: Dag) -> float:
@@ -353,17 +362,17 @@ def total_weight(problem: SearchProblem, dag: Dag) -> float:
 
 
 def violations(problem: SearchProblem, dag: Dag) -> tuple[str, ...]:
-    """What `dag` violates of the problem's limits and constraints, one sentence each; empty when it meets all."""
+    """Return what `dag` violates of the problem's limits and constraints, one sentence each; empty when it meets all."""
     names = [str(v) for v in range(len(problem.n_states))]
     if problem.constraints is not None:
         names = list(problem.constraints.names)
-    found = [
+    faults = [
         f"'{names[child]}' has {len(parents)} parents and {math.prod(problem.n_states[v] for v in (*parents, child))} cells, "
         f"expected at most {problem.max_parents} and {problem.max_family_cells}"
         for child, parents in enumerate(dag.parents)
         if not problem.fits(child, parents)
     ]
-    return tuple(found) if problem.constraints is None else (*found, *problem.constraints.violations(dag))
+    return tuple(faults) if problem.constraints is None else (*faults, *problem.constraints.violations(dag))
 
 
 K = TypeVar("K")
@@ -376,7 +385,7 @@ FamilyValue = Callable[[int, tuple[int, ...]], float]
 """(child, parents ascending) -> nats. A pure function of the data."""
 
 
-def remember(known: dict[K, V], key: K, value: V, *, most: int = MOST_REMEMBERED) -> None:
+def remember(memory: dict[K, V], key: K, value: V, *, most: int = MOST_REMEMBERED) -> None:
     """Keep a value; where there are `most`, the one that was kept first goes.
 
     >>> known = {"a": 1, "b": 2}
@@ -384,9 +393,9 @@ def remember(known: dict[K, V], key: K, value: V, *, most: int = MOST_REMEMBERED
     >>> known
     {'b': 2, 'c': 3}
     """
-    if len(known) >= most:
-        del known[next(iter(known))]
-    known[key] = value
+    if len(memory) >= most:
+        del memory[next(iter(memory))]
+    memory[key] = value
 
 
 class Remembered:
@@ -407,7 +416,7 @@ class Remembered:
         self._known: dict[tuple[int, tuple[int, ...]], float] = {}
 
     def __call__(self, child: int, parents: tuple[int, ...]) -> float:
-        """The value of a family.
+        """Return the value of a family.
 
         Raises:
             ValueError: it is not a finite number.

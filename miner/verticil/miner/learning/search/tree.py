@@ -21,7 +21,7 @@ from verticil.miner.learning.search.protocol import (
     Checkpoint,
     SearchProblem,
     SearchResult,
-    opened,
+    open_checkpoint,
     sealed,
     total_weight,
 )
@@ -48,31 +48,31 @@ class TreeSearch:
     """The searcher; see `verticil.miner.learning.search.protocol.Searcher`. The fitness is the total weight of the edges."""
 
     def start(self, problem: SearchProblem, seed: int) -> TreeState:
-        """Nothing is done yet.
+        """Start with nothing done yet.
 
         Raises:
             ValueError: a variable has two required parents, which no tree has.
         """
         for child in range(len(problem.n_states)):
-            if len(needed := problem.required_parents(child)) > 1:
+            if len(required_parents := problem.required_parents(child)) > 1:
                 raise ValueError(
-                    f"variable {child} has {len(needed)} required parents, a tree admits one; use another method"
+                    f"variable {child} has {len(required_parents)} required parents, a tree admits one; use another method"
                 )
         return TreeState(problem=problem, seed=seed, parent=None)
 
     def step(self, state: TreeState) -> TreeState:
-        """All of the work."""
+        """Find the whole tree in one step."""
         usable = _usable(state.problem)
-        parent = _rooted(usable, maximum_branching(usable))
+        parent = _root_trees(usable, maximum_branching(usable))
         parent.setflags(write=False)
         return dataclasses.replace(state, parent=parent)
 
     def progress(self, state: TreeState) -> float:
-        """0, then 1."""
+        """Return 0, then 1 after the step."""
         return float(state.parent is not None)
 
     def result(self, state: TreeState) -> SearchResult:
-        """The tree; before the step, the required edges."""
+        """Return the tree; before the step, the required edges."""
         d = len(state.problem.n_states)
         if state.parent is None:
             parents = tuple(state.problem.required_parents(child) for child in range(d))
@@ -88,13 +88,13 @@ class TreeSearch:
         )
 
     def checkpoint(self, state: TreeState) -> Checkpoint:
-        """The seed and the tree, if it is there."""
+        """Return the seed and the tree, if it is there."""
         parent = np.empty(0, dtype=np.int64) if state.parent is None else state.parent
         return sealed(self, state.problem, seed=np.array(state.seed), parent=parent)
 
     def resume(self, problem: SearchProblem, checkpoint: Checkpoint) -> TreeState:
-        """See `Searcher.resume`."""
-        seed, parent = opened(self, problem, checkpoint, "seed", "parent")
+        """Resume from a checkpoint; see `Searcher.resume`."""
+        seed, parent = open_checkpoint(self, problem, checkpoint, "seed", "parent")
         return TreeState(problem=problem, seed=int(seed), parent=parent.astype(np.int64) if parent.size else None)
 
 
@@ -115,7 +115,7 @@ def _usable(problem: SearchProblem) -> NDArray[np.float64]:
 
 
 def maximum_branching(weights: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The forest of directed trees with the largest total weight, by Edmonds' algorithm.
+    """Find the forest of directed trees with the largest total weight, by Edmonds' algorithm.
 
     Args:
         weights: (d, d), float64, ``weights[parent, child]`` >= 0; an edge of weight 0 is never taken. Sums must be exact for
@@ -126,43 +126,41 @@ def maximum_branching(weights: NDArray[np.float64]) -> NDArray[np.int64]:
     """
     d = len(weights)
     # Every contracted cycle is one variable more, behind all others, so that nothing is copied: at most d - 1 of them.
-    held = np.zeros((2 * d - 1, 2 * d - 1))
-    held[:d, :d] = weights
+    all_weights = np.zeros((2 * d - 1, 2 * d - 1))
+    all_weights[:d, :d] = weights
     active = np.zeros(2 * d - 1, dtype=np.bool_)
     active[:d] = True
     parent = np.full(2 * d - 1, -1, dtype=np.int64)
-    parent[:d] = _heaviest(held[:, :d])
-    contracted: list[_Cycle] = []
+    parent[:d] = _heaviest(all_weights[:, :d])
+    cycles: list[_Cycle] = []
     while cycle := _a_cycle(parent, active):
-        new = d + len(contracted)
+        new = d + len(cycles)
         inside = np.array(cycle)
         active[inside] = False
         outside = np.flatnonzero(active)
         # An edge into the cycle at v replaces v's edge in it; what that costs is measured against the cheapest edge of the
         # cycle, which goes when nobody comes in.
-        within = held[parent[inside], inside]
-        incoming = held[np.ix_(outside, inside)]
+        within = all_weights[parent[inside], inside]
+        incoming = all_weights[np.ix_(outside, inside)]
         gain = np.where(incoming > 0, incoming - within + within.min(), 0.0)
-        leaving = held[np.ix_(inside, outside)]
+        leaving = all_weights[np.ix_(inside, outside)]
         entry, leave = np.zeros(new, dtype=np.int64), np.zeros(new, dtype=np.int64)
         entry[outside] = inside[np.argmax(gain, axis=1)]
         leave[outside] = inside[np.argmax(leaving, axis=0)]
         around = parent[inside]
-        contracted.append(
-            _Cycle(inside=inside, around=around, cheapest=int(np.argmin(within)), entry=entry, leave=leave)
-        )
-        held[outside, new] = np.maximum(gain.max(axis=1, initial=0.0), 0.0)
-        held[new, outside] = leaving.max(axis=0)
-        held[inside] = 0.0
+        cycles.append(_Cycle(inside=inside, around=around, cheapest=int(np.argmin(within)), entry=entry, leave=leave))
+        all_weights[outside, new] = np.maximum(gain.max(axis=1, initial=0.0), 0.0)
+        all_weights[new, outside] = leaving.max(axis=0)
+        all_weights[inside] = 0.0
         active[new] = True
-        parent[new] = _heaviest(held[:, [new]])[0]
+        parent[new] = _heaviest(all_weights[:, [new]])[0]
         cut = outside[np.isin(parent[outside], inside)]
-        parent[cut] = _heaviest(held[:, cut])
-    for number, of in reversed(list(enumerate(contracted, start=d))):
+        parent[cut] = _heaviest(all_weights[:, cut])
+    for number, of in reversed(list(enumerate(cycles, start=d))):
         into = parent[number]
-        left = np.flatnonzero(parent[:number] == number)
-        left = left[active[left]]
-        parent[left] = of.leave[left]
+        children = np.flatnonzero(parent[:number] == number)
+        children = children[active[children]]
+        parent[children] = of.leave[children]
         active[number] = False
         active[of.inside] = True
         parent[of.inside] = of.around
@@ -190,7 +188,7 @@ class _Cycle(NamedTuple):
 
 
 def _heaviest(columns: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Of each column the first row with the largest weight; -1 where none is positive."""
+    """Return of each column the first row with the largest weight; -1 where none is positive."""
     best = np.argmax(columns, axis=0)
     return np.where(columns[best, np.arange(columns.shape[1])] > 0, best, -1).astype(np.int64)
 
@@ -208,8 +206,8 @@ def _a_cycle(parent: NDArray[np.int64], active: NDArray[np.bool_]) -> list[int]:
     return []
 
 
-def _rooted(weights: NDArray[np.float64], parent: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The same forest, each tree rooted at its smallest variable that can be its root at the same total weight."""
+def _root_trees(weights: NDArray[np.float64], parent: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the same forest, each tree rooted at its smallest variable that can be its root at the same total weight."""
     result = parent.copy()
     for variable in range(len(parent)):
         path = [variable]

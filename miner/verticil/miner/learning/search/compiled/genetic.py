@@ -21,7 +21,7 @@ from verticil.shared.core.compiled import compiled
 
 @compiled
 def member(family: NDArray[np.int32], attribute: int) -> bool:
-    """Whether `attribute` is in `family`."""
+    """Return whether `attribute` is in `family`."""
     for c in range(family.shape[0]):  # noqa: SIM110  # numba compiles the loop, not a generator
         if family[c] == attribute:
             return True
@@ -34,31 +34,31 @@ def _preceding_outsider(  # noqa: PLR0917  # numba kernels take positions
     order: NDArray[np.int32],
     place: int,
     family: NDArray[np.int32],
-    allowed: NDArray[np.bool_] | None,
+    edge_allowed: NDArray[np.bool_] | None,
     child: int,
 ) -> int:
-    """A random allowed attribute before `place` that is not in `family`; -1 when there is none (then nothing is drawn).
+    """Return a random allowed attribute before `place` that is not in `family`; -1 when there is none (then nothing is drawn).
 
-    `family` may leave the required parents out: `allowed` does, too.
+    `family` may leave the required parents out: `edge_allowed` does, too.
     """
     size = 0
     for p in range(place):
-        if (allowed is None or allowed[order[p], child]) and not member(family, order[p]):
+        if (edge_allowed is None or edge_allowed[order[p], child]) and not member(family, order[p]):
             size += 1
     if size == 0:
         return -1
-    left = below(stream, size)
+    countdown = below(stream, size)
     for p in range(place):
-        if (allowed is None or allowed[order[p], child]) and not member(family, order[p]):
-            if left == 0:
+        if (edge_allowed is None or edge_allowed[order[p], child]) and not member(family, order[p]):
+            if countdown == 0:
                 return int(order[p])
-            left -= 1
+            countdown -= 1
     return -1
 
 
 @compiled
 def _breaks(order: NDArray[np.int32], before: NDArray[np.bool_], one: int, two: int) -> bool:
-    """Whether exchanging the attributes at the two places puts somebody before a predecessor."""
+    """Return whether exchanging the attributes at the two places puts somebody before a predecessor."""
     low, high = (one, two) if one < two else (two, one)
     for p in range(low, high):  # noqa: SIM110  # numba compiles the loop, not a generator
         if before[order[low], order[p + 1]] or before[order[p], order[high]]:
@@ -72,7 +72,7 @@ def first_generation(  # noqa: PLR0912, PLR0917  # one procedure of the paper; n
     orders: NDArray[np.int32],
     families: NDArray[np.int32],
     n_required: NDArray[np.int64],
-    allowed: NDArray[np.bool_] | None,
+    edge_allowed: NDArray[np.bool_] | None,
     before: NDArray[np.bool_] | None,
 ) -> None:
     """Procedure Initialization for the whole population.
@@ -81,57 +81,57 @@ def first_generation(  # noqa: PLR0912, PLR0917  # one procedure of the paper; n
         stream: (1,) state of the generator; advanced.
         orders: (P, d); written.
         families: (P, d, k), with the required parents; the slots behind them are written, -1 where nobody is left.
-        n_required, allowed, before: see the module.
+        n_required, edge_allowed, before: see the module.
     """
     population, d, _ = families.shape
-    shuffled = np.empty(d, dtype=np.int32)
+    pending = np.empty(d, dtype=np.int32)
     pool = np.empty(d, dtype=np.int32)
     missing = np.empty(d, dtype=np.int64)
     for i in range(population):
         order = orders[i]
         for f in range(d):
-            shuffled[f] = f
+            pending[f] = f
             missing[f] = 0
             for g in range(d):
                 if before is not None and before[g, f]:
                     missing[f] += 1
         for p in range(d - 1, 0, -1):
             q = below(stream, p + 1)
-            shuffled[p], shuffled[q] = shuffled[q], shuffled[p]
+            pending[p], pending[q] = pending[q], pending[p]
         for place in range(d):
             p = 0
-            while shuffled[p] < 0 or missing[shuffled[p]] > 0:
+            while pending[p] < 0 or missing[pending[p]] > 0:
                 p += 1
-            f = shuffled[p]
+            f = pending[p]
             order[place] = f
-            shuffled[p] = -1
+            pending[p] = -1
             for g in range(d):
                 if before is not None and before[f, g]:
                     missing[g] -= 1
         for place in range(d):
             j = order[place]
             family = families[i, j, n_required[j] :]
-            filled = 0
+            n_filled = 0
             # Attributes before `place` first, then those behind it, each group drawn from only where it is more than enough.
             for part in range(2):
                 start, stop = (0, place) if part == 0 else (place + 1, d)
                 size = 0
                 for p in range(start, stop):
-                    if allowed is None or allowed[order[p], j]:
+                    if edge_allowed is None or edge_allowed[order[p], j]:
                         pool[size] = order[p]
                         size += 1
-                room = family.shape[0] - filled
+                room = family.shape[0] - n_filled
                 take = min(room, size)
                 if part == 1 or size >= room:
                     for c in range(take):
                         q = c + below(stream, size - c)
                         pool[c], pool[q] = pool[q], pool[c]
                 for c in range(take):
-                    family[filled] = pool[c]
-                    filled += 1
+                    family[n_filled] = pool[c]
+                    n_filled += 1
                 if part == 0 and size >= room:
                     break
-            for c in range(filled, family.shape[0]):
+            for c in range(n_filled, family.shape[0]):
                 family[c] = -1
 
 
@@ -139,13 +139,13 @@ def first_generation(  # noqa: PLR0912, PLR0917  # one procedure of the paper; n
 def next_generation(  # noqa: PLR0912, PLR0917  # one procedure of the paper; numba kernels take positions
     stream: NDArray[np.uint64],
     rate: float,
-    selected: NDArray[np.int64],
+    fittest: NDArray[np.int64],
     orders: NDArray[np.int32],
     families: NDArray[np.int32],
     new_orders: NDArray[np.int32],
     new_families: NDArray[np.int32],
     n_required: NDArray[np.int64],
-    allowed: NDArray[np.bool_] | None,
+    edge_allowed: NDArray[np.bool_] | None,
     before: NDArray[np.bool_] | None,
 ) -> None:
     """Procedure Next Generation.
@@ -153,22 +153,22 @@ def next_generation(  # noqa: PLR0912, PLR0917  # one procedure of the paper; nu
     Args:
         stream: (1,) state of the generator; advanced.
         rate: the mutation rate r.
-        selected: (S,) the fittest of the old generation, best first.
+        fittest: (S,) the fittest of the old generation, best first.
         orders, families: (P, d) and (P, d, k), the old generation.
         new_orders, new_families: the same shapes; written.
-        n_required, allowed, before: see the module.
+        n_required, edge_allowed, before: see the module.
     """
     population, d, k = families.shape
-    elite = selected.shape[0]
+    elite = fittest.shape[0]
     places = np.empty(d, dtype=np.int32)
     snapshot = np.empty(d, dtype=np.int32)
     # Element by element: assignments of whole slices take seconds to compile.
     for i in range(population):
         order = new_orders[i]
-        one = other = selected[i] if i < elite else selected[below(stream, elite)]
+        one = other = fittest[i] if i < elite else fittest[below(stream, elite)]
         cut = d
         if i >= elite and unit(stream) < rate:
-            other = selected[below(stream, elite)]
+            other = fittest[below(stream, elite)]
             cut = below(stream, d + 1)
         for f in range(d):
             order[f] = orders[one, f]
@@ -195,12 +195,12 @@ def next_generation(  # noqa: PLR0912, PLR0917  # one procedure of the paper; nu
             place = places[f]
             for c in range(family.shape[0]):
                 if family[c] < 0 or places[family[c]] > place:
-                    parent = _preceding_outsider(stream, order, place, family, allowed, f)
+                    parent = _preceding_outsider(stream, order, place, family, edge_allowed, f)
                     if parent >= 0:
                         family[c] = parent
             for c in range(family.shape[0]):
                 if unit(stream) < rate:
-                    parent = _preceding_outsider(stream, order, place, family, allowed, f)
+                    parent = _preceding_outsider(stream, order, place, family, edge_allowed, f)
                     if parent >= 0:
                         family[c] = parent
 
@@ -227,37 +227,37 @@ def evaluate(  # noqa: PLR0917  # numba kernels take positions
     """
     population, d, k = families.shape
     places = np.empty(d, dtype=np.int32)
-    kept = np.empty(k, dtype=np.int32)
+    parents = np.empty(k, dtype=np.int32)
     for i in range(population):
         for p in range(d):
             places[orders[i, p]] = p
         total = 0.0
         for f in range(d):
-            fixed = float(n_states[f])
+            required_cells = float(n_states[f])
             for c in range(n_required[f]):
-                fixed *= n_states[families[i, f, c]]
+                required_cells *= n_states[families[i, f, c]]
                 total += weights[families[i, f, c], f]
             size = 0
-            cells = fixed
+            cells = required_cells
             for c in range(n_required[f], k):
                 g = families[i, f, c]
                 if g >= 0 and places[g] < places[f] and weights[g, f] > 0.0:
-                    kept[size] = g
+                    parents[size] = g
                     size += 1
                     cells *= n_states[g]
             while cells > max_family_cells and size > 0:
                 worst = 0
                 for c in range(1, size):
-                    light, lightest = weights[kept[c], f], weights[kept[worst], f]
-                    if light < lightest or (light == lightest and kept[c] > kept[worst]):
+                    light, lightest = weights[parents[c], f], weights[parents[worst], f]
+                    if light < lightest or (light == lightest and parents[c] > parents[worst]):
                         worst = c
                 size -= 1
-                kept[worst] = kept[size]
-                cells = fixed
+                parents[worst] = parents[size]
+                cells = required_cells
                 for c in range(size):
-                    cells *= n_states[kept[c]]
+                    cells *= n_states[parents[c]]
             for c in range(size):
-                total += weights[kept[c], f]
+                total += weights[parents[c], f]
         fitness[i] = total
 
 
@@ -270,22 +270,22 @@ _UNIT = 2.0**-53
 
 @compiled
 def word(stream: NDArray[np.uint64]) -> np.uint64:
-    """The next 64 bits; `stream`, (1,), is advanced."""
+    """Return the next 64 bits; `stream`, (1,), is advanced."""
     stream[0] += _GOLDEN
     z = stream[0]
     z = (z ^ (z >> _S30)) * _MIX_1
     z = (z ^ (z >> _S27)) * _MIX_2
-    mixed: np.uint64 = z ^ (z >> _S31)
-    return mixed
+    bits: np.uint64 = z ^ (z >> _S31)
+    return bits
 
 
 @compiled
-def below(stream: NDArray[np.uint64], bound: int) -> int:
-    """A whole number in 0 .. bound-1."""
-    return np.int64(((word(stream) >> _S32) * np.uint64(bound)) >> _S32)  # type: ignore[return-value]  # int64 is numba's int
+def below(stream: NDArray[np.uint64], limit: int) -> int:
+    """Return a whole number in 0 .. limit-1."""
+    return np.int64(((word(stream) >> _S32) * np.uint64(limit)) >> _S32)  # type: ignore[return-value]  # int64 is numba's int
 
 
 @compiled
 def unit(stream: NDArray[np.uint64]) -> float:
-    """A number in [0, 1)."""
+    """Return a number in [0, 1)."""
     return np.float64(word(stream) >> _S11) * _UNIT

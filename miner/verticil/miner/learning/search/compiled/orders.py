@@ -31,9 +31,9 @@ def best_parents(  # noqa: PLR0912, PLR0915, PLR0917  # one branch and bound; nu
     heavy: NDArray[np.float64],
     limits: NDArray[np.int64],
     budget: int,
-    chosen: NDArray[np.int64],
+    best_set: NDArray[np.int64],
 ) -> float:
-    """The largest weight of a set of present candidates within the limits.
+    """Return the largest weight of a set of present candidates within the limits.
 
     The heaviest ones that fill the slots are the answer where they fit. Where they do not, depth first over the candidates,
     heaviest first, cutting off what cannot beat the best set found: by the weights of the next candidates, as many as slots
@@ -44,7 +44,7 @@ def best_parents(  # noqa: PLR0912, PLR0915, PLR0917  # one branch and bound; nu
         present: (d,), 1 for a variable that may be a parent now.
         candidates, heavy, limits: see the module.
         budget: how many sets to look at where the limit on cells binds.
-        chosen: (d + 1,); written: how many parents, then the parents.
+        best_set: (d + 1,); written: how many parents, then the parents.
 
     Returns:
         their weight.
@@ -58,12 +58,12 @@ def best_parents(  # noqa: PLR0912, PLR0915, PLR0917  # one branch and bound; nu
         if present[parent] and size < limits[child, SLOTS]:
             total += heavy[child, i]
             size += 1
-            chosen[size] = parent
+            best_set[size] = parent
             if fits:
                 product *= limits[parent, STATES]
                 fits = product <= limits[child, ROOM]
     if fits:
-        chosen[0] = size
+        best_set[0] = size
         return total
     count = limits[child, COUNT]
     pool = np.empty(count, dtype=np.int64)
@@ -80,16 +80,16 @@ def best_parents(  # noqa: PLR0912, PLR0915, PLR0917  # one branch and bound; nu
     for i in range(m - 1, -1, -1):
         states = limits[candidates[child, pool[i]], STATES]
         fewest[i] = states if i == m - 1 or states < fewest[i + 1] else fewest[i + 1]
-    picked = np.empty(limits[child, SLOTS] + 1, dtype=np.int64)
+    path = np.empty(limits[child, SLOTS] + 1, dtype=np.int64)
     depth = 0
     product = 1
     total = 0.0
     best = -1.0
-    looked = 0
+    n_looked = 0
     i = 0
     while True:
         more = 0
-        if looked < budget:
+        if n_looked < budget:
             cells = product
             while more < limits[child, SLOTS] - depth and i + more < m:
                 cells *= fewest[i]
@@ -99,22 +99,22 @@ def best_parents(  # noqa: PLR0912, PLR0915, PLR0917  # one branch and bound; nu
         if more > 0 and total + prefix[i + more] - prefix[i] > best:
             parent = candidates[child, pool[i]]
             if product * limits[parent, STATES] <= limits[child, ROOM]:
-                picked[depth] = i
+                path[depth] = i
                 depth += 1
                 product *= limits[parent, STATES]
                 total += heavy[child, pool[i]]
-                looked += 1
+                n_looked += 1
                 if total > best:
                     best = total
-                    chosen[0] = depth
+                    best_set[0] = depth
                     for c in range(depth):
-                        chosen[c + 1] = candidates[child, pool[picked[c]]]
+                        best_set[c + 1] = candidates[child, pool[path[c]]]
             i += 1
             continue
         if depth == 0:
             return best
         depth -= 1
-        i = picked[depth]
+        i = path[depth]
         product //= limits[candidates[child, pool[i]], STATES]
         total -= heavy[child, pool[i]]
         i += 1
@@ -129,21 +129,21 @@ def _value(  # noqa: PLR0917  # numba kernels take positions
     limits: NDArray[np.int64],
     budget: int,
 ) -> float:
-    """What `best_parents` returns; kept small, because nearly all time of a search is spent here."""
+    """Return what `best_parents` returns; kept small, because nearly all time of a search is spent here."""
     total = 0.0
-    left = limits[child, SLOTS]
+    slots = limits[child, SLOTS]
     product = 1
     for i in range(limits[child, COUNT]):
         parent = candidates[child, i]
         if present[parent]:
-            if left == 0:
+            if slots == 0:
                 break
-            left -= 1
+            slots -= 1
             total += heavy[child, i]
             product *= limits[parent, STATES]
             if product > limits[child, ROOM]:
-                chosen = np.empty(present.shape[0] + 1, dtype=np.int64)
-                return best_parents(child, present, candidates, heavy, limits, budget, chosen)
+                best_set = np.empty(present.shape[0] + 1, dtype=np.int64)
+                return best_parents(child, present, candidates, heavy, limits, budget, best_set)
     return total
 
 
@@ -157,7 +157,7 @@ def order_values(  # noqa: PLR0917  # numba kernels take positions
     values: NDArray[np.float64],
     parents: NDArray[np.int64],
 ) -> float:
-    """The best parents of every variable in an order.
+    """Find the best parents of every variable in an order.
 
     Args:
         order: (d,).
@@ -181,7 +181,7 @@ def order_values(  # noqa: PLR0917  # numba kernels take positions
 
 @compiled
 def _may_move(order: NDArray[np.int32], before: NDArray[np.bool_], start: int, stop: int) -> bool:
-    """Whether the variable at `start` may be put at `stop`, those between moving up."""
+    """Return whether the variable at `start` may be put at `stop`, those between moving up."""
     v = int(order[start])
     if start < stop:
         for p in range(start + 1, stop + 1):
@@ -273,12 +273,12 @@ def anneal(  # noqa: PLR0912, PLR0915, PLR0917  # one loop; numba kernels take p
             # The other one's way back lies over the same variables, without the first.
             trial[start], trial[stop] = trial[stop], trial[start]
             other = order[stop]
-            blocked = False
+            is_blocked = False
             for p in range(low + 1, high):
                 if before[order[p], other] if stop > start else before[other, order[p]]:
-                    blocked = True
+                    is_blocked = True
                     break
-            if blocked:
+            if is_blocked:
                 continue
         elif start < stop:
             for p in range(start, stop):
@@ -334,10 +334,10 @@ def descend(  # noqa: PLR0912, PLR0915, PLR0917  # one loop; numba kernels take 
     values = np.empty(d)
     idle = 0
     x = 0
-    changed = True
+    is_stale = True
     total = 0.0
     while idle < d:
-        if changed:
+        if is_stale:
             total = 0.0
             for p in range(d):
                 present[p] = 0
@@ -346,7 +346,7 @@ def descend(  # noqa: PLR0912, PLR0915, PLR0917  # one loop; numba kernels take 
                 values[v] = _value(v, present, candidates, heavy, limits, budget)
                 total += values[v]
                 present[v] = 1
-            changed = False
+            is_stale = False
         home = 0
         while order[home] != x:
             home += 1
@@ -384,7 +384,7 @@ def descend(  # noqa: PLR0912, PLR0915, PLR0917  # one loop; numba kernels take 
                 best = p
         if best != home:
             _move(order, home, best)
-            changed = True
+            is_stale = True
             idle = 0
         else:
             idle += 1
@@ -415,7 +415,7 @@ def fill_subsets(  # noqa: PLR0917  # numba kernels take positions
     limits: NDArray[np.int64],
     latest: NDArray[np.int8],
 ) -> None:
-    """The best weight of every subset of a block, standing behind all earlier blocks.
+    """Fill in the best weight of every subset of a block, standing behind all earlier blocks.
 
     ``table[S] = max over v in S of table[S - v] + (best parents of v in base + S - v)``; v is last, so that nobody else of S
     has to come after it.
