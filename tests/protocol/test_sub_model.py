@@ -158,8 +158,8 @@ async def test_feature_32_a_sub_model_is_the_release_of_the_smaller_study(federa
     assert "party &#39;south&#39; (at the deadline it had not approved it)" in report
     assert "sub-model" not in (expected / "report.html").read_text()
     assert not (expected / "proposal.json").exists()
-    assert verify_release(release, ca_certificate=keys.authority).left_out == ("south",)
-    assert verify_release(expected, ca_certificate=keys.authority).left_out == ()
+    assert verify_release(release, ca_certificate=keys.authority).parties_left_out == ("south",)
+    assert verify_release(expected, ca_certificate=keys.authority).parties_left_out == ()
     _check_that_meddling_is_seen(release, keys, tmp_path / "meddled")
 
 

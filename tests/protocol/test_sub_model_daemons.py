@@ -160,7 +160,7 @@ async def test_feature_32_two_of_three_publish_what_a_study_of_two_publishes(
     n_common = await run_federation(two, proposal, release, seeded=True, clock=clock)
     assert n_common == N - 10  # of clinic and insurer; the bank's people do not matter
     authority = made.ca_certificate.read_bytes()
-    assert verify_release(release, ca_certificate=authority).left_out == ("bank",)
+    assert verify_release(release, ca_certificate=authority).parties_left_out == ("bank",)
     assert json.loads((release / "manifest.json").read_bytes())["receipts"]
 
     assert main(["release", "verify", str(release), "--ca", str(made.ca_certificate)]) == 0

@@ -598,6 +598,17 @@ _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.B
 _ONLY_CP1252 = re.compile(rb"[\x80-\x9f]")
 
 
+def check_is_file(path: Path) -> None:
+    """Refuse a table that is no file.
+
+    Raises:
+        DataFault: DATA_FILE_MISSING.
+    """
+    if not path.is_file():
+        problem = "is a folder, expected a file" if path.is_dir() else "no such file"
+        raise DataFault("DATA_FILE_MISSING", f"{path}: {problem}", hint="check the path that was given for the table")
+
+
 def dataset_rule(path: Path, id_column: str) -> DatasetRule:
     """How to read a file; one that is not there, or no table, is for the reader to refuse."""
     kind = ENDINGS.get(path.suffix.lower(), "csv")

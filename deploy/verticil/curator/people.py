@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from verticil.analyst.draft import dataset_rule
-from verticil.curator.reading import Table, check_is_file, read_table
+from verticil.analyst.draft import check_is_file, dataset_rule
+from verticil.curator.reading import Table, read_table
 from verticil.curator.spending import dataset_of
 from verticil.curator.state import CuratorState
 from verticil.party.dataset.person_keys import KEY_BYTES, PeopleOfTable, PersonMacs

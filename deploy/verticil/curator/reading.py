@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from verticil.analyst.draft import column_rules, dataset_rule
+from verticil.analyst.draft import check_is_file, column_rules, dataset_rule
 from verticil.curator.study import LEAST_RECORDS
 from verticil.party.dataset import perturb, substitutes
 from verticil.party.dataset.encoding import number_of
@@ -73,17 +73,6 @@ def as_file(table: Path | str | pd.DataFrame) -> Generator[Path]:
         path = Path(folder) / "table.parquet"
         table.to_parquet(path, index=False)
         yield path
-
-
-def check_is_file(path: Path) -> None:
-    """Refuse a table that is no file.
-
-    Raises:
-        DataFault: DATA_FILE_MISSING.
-    """
-    if not path.is_file():
-        problem = "is a folder, expected a file" if path.is_dir() else "no such file"
-        raise DataFault("DATA_FILE_MISSING", f"{path}: {problem}", hint="check the path that was given for the table")
 
 
 def read_table(path: Path, study: Study, *, dataset: str, id_column: str | None, secret: SiteSecret) -> Table:

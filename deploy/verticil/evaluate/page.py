@@ -6,7 +6,6 @@ forbids scripts and outside addresses to itself.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +15,9 @@ from typing import TYPE_CHECKING, Final
 from verticil.evaluate.figures import Asked, Family, Figure, worst_first
 from verticil.evaluate.metrics import Row
 from verticil.evaluate.suite import METRICS
-from verticil.shared.release.protocol import own_template
+from verticil.shared.release.protocol import own_template, templates
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
-
     from verticil.evaluate.evaluation import Evaluation
 
 _WIDTH: Final = 200.0
@@ -134,7 +131,7 @@ def render(evaluation: Evaluation) -> str:
     ]
     metrics = [metric for metric in METRICS if metric.name in evaluation.measured]
     return (
-        _environment()
+        templates(_read)
         .get_template("evaluation.html.j2")
         .render(
             style=_read("report.css"),
@@ -228,12 +225,3 @@ def _read(name: str) -> str:
     """Read a template of this page, or one of the report's."""
     own = files("verticil.evaluate") / "templates" / name
     return own.read_text("utf-8") if own.is_file() else own_template(name)
-
-
-@functools.cache
-def _environment() -> Environment:
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
-
-    return Environment(
-        loader=FunctionLoader(_read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )

@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from verticil.analyst.draft import column_rules, dataset_rule
+from verticil.analyst.draft import check_is_file, column_rules, dataset_rule
 from verticil.party.dataset.sources.open_source import header, missing_columns, read_parts
 from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.shared.core.errors import DataFault, Misuse, PeerFault, VerticilError, from_code
@@ -488,19 +488,13 @@ def _read(table: Path | str | pd.DataFrame) -> pd.DataFrame:
     if isinstance(table, pd.DataFrame):
         return table
     path = Path(table)
-    _require_file(path)
+    check_is_file(path)
     rule = dataset_rule(path, "")
     names = header(rule)
     if (fault := missing_columns(rule, names, names)) is not None:
         raise fault
     parts = [{name: column.texts() for name, column in part.columns.items()} for part in read_parts(rule, names)]
     return pd.DataFrame({name: [text for part in parts for text in part.get(name, ())] for name in names}, dtype=str)
-
-
-def _require_file(path: Path) -> None:
-    if not path.is_file():
-        problem = "is a folder, expected a file" if path.is_dir() else "no such file"
-        raise DataFault("DATA_FILE_MISSING", f"{path}: {problem}", hint="check the path that was given for the table")
 
 
 def _site(
@@ -511,7 +505,7 @@ def _site(
     if isinstance(table, DatasetRule):
         rule = table
     elif isinstance(table, str | Path):
-        _require_file(path := Path(table))
+        check_is_file(path := Path(table))
         rule = dataset_rule(path, id_column)
     else:
         path = folder / f"{name}.parquet"

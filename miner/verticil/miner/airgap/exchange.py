@@ -34,7 +34,6 @@ from verticil.shared.federation.airgap.bundle import (
     BundleEntries,
     Item,
     Reference,
-    Statement,
     bundle_encryption,
     digest_of,
     pack,
@@ -54,10 +53,9 @@ from verticil.shared.federation.airgap.exchange import (
 from verticil.shared.federation.alignment.statements import receiver
 from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.transport.chunks import make_chunks, plain_data
-from verticil.shared.federation.transport.errors_on_wire import from_detail, to_detail
+from verticil.shared.federation.transport.errors_on_wire import to_detail
 from verticil.shared.federation.transport.in_memory import InMemoryCoordinator
 from verticil.shared.federation.transport.interface import Coordinator
-from verticil.shared.federation.transport.version import PROTOCOL_VERSION
 from verticil.shared.release.download import CHANGED, fetch_release
 from verticil.shared.storage.disk import write_fault
 from verticil.shared.storage.durable import remove_tree
@@ -154,11 +152,7 @@ class Exchange:
             return imported(
                 repeated=False,
                 skipped=tuple(range(1 if last is None else last.number + 1, number)),
-                refused=tuple(
-                    Refused(what=refusal.what, code=error.code, message=error.message, hint=error.hint)
-                    for refusal in refusals
-                    for error in (from_detail(refusal.error, teller=f"party '{party}'"),)
-                ),
+                refused=Refused.told(refusals, f"party '{party}'"),
             )
 
     async def export_bundle(
@@ -196,17 +190,9 @@ class Exchange:
                     deny_list=self._node.session.revocations.newer_than(0),
                     releases=frozenset(self._digest(name) for name in releases),
                 )
-                statement = Statement(
-                    federation=self._config.federation.name,
-                    direction="to-party",
-                    party=party,
-                    number=journal.next_number,
-                    answers=journal.last_taken,
-                    made_at=self._clock(),
-                    protocol=PROTOCOL_VERSION,
-                    sealed=encryption is not None,
-                    size=0,
-                    pieces=(),
+                sealed = encryption is not None
+                statement = journal.statement(
+                    identity.federation, "to-party", party, made_at=self._clock(), sealed=sealed
                 )
 
                 def before(body: bytes) -> None:

@@ -47,7 +47,6 @@ from verticil.miner.storage.tables import (
     UploadTable,
 )
 from verticil.shared.storage.database import Database
-from verticil.shared.storage.rows import Cell
 
 R = TypeVar("R")
 
@@ -98,22 +97,6 @@ class Catalogue(Table):
     def close(self) -> None:
         """Close the file."""
         self.database.close()
-
-    def _change(self, study: bytes, sql: str, *values: Cell) -> bool:
-        """One statement; when it changed a row, the study's version grows in the same transaction."""
-        with self.database.transaction():
-            changed = self.database.write(sql, values) > 0
-            if changed:
-                self._grow(study)
-        return changed
-
-    def _add(self, study: bytes, table: str, *values: object, **columns: Cell) -> bool:
-        """One row of a study, unless there is one; the study's version grows with it."""
-        with self.database.transaction():
-            added = self.database.insert(table, *values, study=study, conflict=STAYS, **columns) > 0
-            if added:
-                self._grow(study)
-        return added
 
     # -- reading -------------------------------------------------------------------------------------------------------------
 
@@ -284,11 +267,10 @@ class Catalogue(Table):
         """Record the release and its files; False when the study ended otherwise before."""
         with self.database.transaction():
             sql = f"UPDATE study SET published_at = ? WHERE digest = ? AND {NOT_ENDED}"  # noqa: S608 constants
-            if not self.database.write(sql, (at, study)):
+            if not self._change(study, sql, at, study):
                 return False
             for file in files:
                 self.database.insert("release_file", file, study=study, conflict="REPLACE")
-            self._grow(study)
         self.checkpoint()
         return True
 
@@ -316,11 +298,9 @@ class Catalogue(Table):
         """Record the alignment, once: common count, digest of the common list, size and SHA-256 of each bitmap."""
         with self.database.transaction():
             sql = "UPDATE study SET n_common = ?, common_sha256 = ? WHERE digest = ? AND n_common IS NULL"
-            if self.database.write(sql, (n_common, common_sha256, study)) == 0:
-                return
-            rows = [(study, party, size, sha256) for party, (size, sha256) in bitmaps.items()]
-            self.database.write_each("REPLACE INTO bitmap VALUES (?, ?, ?, ?)", rows)
-            self._grow(study)
+            if self._change(study, sql, n_common, common_sha256, study):
+                rows = [(study, party, size, sha256) for party, (size, sha256) in bitmaps.items()]
+                self.database.write_each("REPLACE INTO bitmap VALUES (?, ?, ?, ?)", rows)
 
     def begin_round(self, study: bytes) -> None:
         """Record that the miner's part of a round of masked tables is on the disk, once; from then on it must be there."""

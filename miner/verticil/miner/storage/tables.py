@@ -46,6 +46,22 @@ class Table:
         """Raise a study's version, within a transaction."""
         self._database.write("UPDATE study SET version = version + 1 WHERE digest = ?", (study,))
 
+    def _change(self, study: bytes, sql: str, *values: Cell) -> bool:
+        """One statement; when it changed a row, the study's version grows in the same transaction."""
+        with self._database.transaction():
+            changed = self._database.write(sql, values) > 0
+            if changed:
+                self._grow(study)
+        return changed
+
+    def _add(self, study: bytes, table: str, *values: object, **columns: Cell) -> bool:
+        """One row of a study, unless there is one; the study's version grows with it."""
+        with self._database.transaction():
+            added = self._database.insert(table, *values, study=study, conflict=STAYS, **columns) > 0
+            if added:
+                self._grow(study)
+        return added
+
 
 class ForgottenTable(Table):
     """Digests of the studies whose facts were lost, and which the operator ended."""
@@ -75,10 +91,9 @@ class CertificateTable(Table):
                 "DELETE FROM approval WHERE study = ? AND party = ? AND certificate = ?"
                 " AND EXISTS (SELECT 1 FROM study WHERE digest = ? AND effective_digest = x'')"
             )
-            if not self._database.write(sql, (study, party, certificate, study)):
+            if not self._change(study, sql, study, party, certificate, study):
                 return False
             self._database.write("REPLACE INTO void_approval VALUES (?, ?, ?)", (study, party, revoked_at))
-            self._grow(study)
             return True
 
     def keep(self, seen: Iterable[Seen]) -> None:
@@ -122,10 +137,9 @@ class SubmissionTable(Table):
         """
         with self._database.transaction():
             sql = f"UPDATE study SET withdrawn = 1 WHERE digest = ? AND {NOT_ENDED}"  # noqa: S608 constants
-            if not self._database.write(sql, (study,)):
+            if not self._change(study, sql, study):
                 return False
             self._database.insert("closure", study=study, reason=reason, closed_at=at)
-            self._grow(study)
         return True
 
 
@@ -139,9 +153,7 @@ class AbsenceTable(Table):
 
     def decline(self, study: bytes, party: str, reason: str) -> None:
         """Record that a party denied a study that may go on without it, and what the person wrote; the first reason stays."""
-        with self._database.transaction():
-            if self._database.insert("declined", study=study, party=party, reason=reason, conflict=STAYS):
-                self._grow(study)
+        self._add(study, "declined", party=party, reason=reason)
 
     def decide(
         self, study: bytes, *, version: int, effective: bytes, digest: bytes, statement: StoredSignature, at: str
@@ -162,10 +174,9 @@ class AbsenceTable(Table):
                 " AND failure_code IS NULL AND withdrawn = 0 AND expired = 0"
                 " AND NOT EXISTS (SELECT 1 FROM sub_model WHERE sub_model.study = study.digest)"
             )
-            if not self._database.write(sql, (effective, digest, study, version)):
+            if not self._change(study, sql, effective, digest, study, version):
                 return False
             self._database.insert("sub_model", statement, study=study, decided_at=at)
-            self._grow(study)
         return True
 
 
@@ -192,10 +203,8 @@ class ReviewTable(Table):
     def add(self, study: bytes, party: str, manifest_sha256: bytes, signed: StoredSignature) -> None:
         """Record a countersignature of the release that waits; the first one of a party stays."""
         with self._database.transaction():
-            if self._waits(study, manifest_sha256) and self._database.insert(
-                "countersignature", signed, study=study, party=party, conflict=STAYS
-            ):
-                self._grow(study)
+            if self._waits(study, manifest_sha256):
+                self._add(study, "countersignature", signed, party=party)
 
     def _waits(self, study: bytes, manifest_sha256: bytes) -> bool:
         query = "SELECT 1 FROM review WHERE study = ? AND manifest_sha256 = ?"
@@ -219,15 +228,10 @@ class DeletionTable(Table):
             ends: the study has not ended yet: it is withdrawn by this.
         """
         with self._database.transaction():
-            if not self._database.insert(
-                "revocation", study=study, party=party, reason=reason, revoked_at=at, conflict=STAYS
-            ):
-                return
-            if ends:
+            if self._add(study, "revocation", party=party, reason=reason, revoked_at=at) and ends:
                 self._database.write(
                     "UPDATE study SET withdrawn = 1 WHERE digest = ? AND published_at IS NULL", (study,)
                 )
-            self._grow(study)
 
     def record(self, study: bytes, statements: Mapping[str, StoredSignature]) -> None:
         """The study's randomized columns are deleted, and these are the statements that the parties get."""
@@ -254,8 +258,7 @@ class UploadTable(Table):
             self._database.write(replaced, (study, unit, upload_id))
             upload = Upload(upload_id=upload_id, study=study, unit=unit, size=size, sha256=sha256, committed=0)
             self._database.insert("upload", upload, conflict=STAYS)
-            if self._database.write("UPDATE study SET uploading = 1 WHERE digest = ? AND uploading = 0", (study,)):
-                self._grow(study)
+            self._change(study, "UPDATE study SET uploading = 1 WHERE digest = ? AND uploading = 0", study)
             return self._database.only(Upload, "SELECT * FROM upload WHERE upload_id = ?", (upload_id,))
 
     def find(self, upload_id: str) -> Upload | None:
@@ -301,14 +304,10 @@ class LinkageTable(Table):
         """
         nodes, n_records = (b"", 0) if tree is None else (b"".join(tree.nodes), tree.n_records)
         with self._database.transaction():
-            if not self._database.insert(
-                "commitment", signed, study=study, party=party, n_records=n_records, nodes=nodes, conflict=STAYS
-            ):
-                return False
-            if confirms:
+            added = self._add(study, "commitment", signed, party=party, n_records=n_records, nodes=nodes)
+            if added and confirms:
                 self._database.insert("confirmation", study=study, party=party, conflict=STAYS)
-            self._grow(study)
-        return True
+        return added
 
     def trees(self, study: bytes) -> dict[str, Tree]:
         """The row orders that the parties sent."""
@@ -370,7 +369,5 @@ class ListTable(Table, Generic[L]):
 
     def complete(self, study: bytes, key: tuple[Cell, ...]) -> None:
         """Record that the list is whole and checked."""
-        with self._database.transaction():
-            sql = f"UPDATE {self._name} SET complete = 1 WHERE {self._where} AND complete = 0"  # noqa: S608 constants
-            if self._database.write(sql, (study, *key)):
-                self._grow(study)
+        sql = f"UPDATE {self._name} SET complete = 1 WHERE {self._where} AND complete = 0"  # noqa: S608 constants
+        self._change(study, sql, study, *key)

@@ -68,7 +68,6 @@ from verticil.shared.federation.identity.signing import SigningKey
 from verticil.shared.federation.membership.revocation import FILE_NAME, DenyList
 from verticil.shared.federation.transport.errors_on_wire import from_detail, to_detail
 from verticil.shared.federation.transport.interface import AnsweredLater
-from verticil.shared.federation.transport.version import PROTOCOL_VERSION
 from verticil.shared.release.download import fetch_release
 from verticil.shared.storage.durable import remove_tree, rename, sync_directory
 from verticil.shared.study.protocols import protocol_of
@@ -109,18 +108,8 @@ async def export_bundle(config: PartyConfig, out: Path, *, plain: bool = False) 
         for item in answers:
             if item.what == "task":
                 await _work(node, coordinator, item.entry.task)
-        statement = Statement(
-            federation=config.federation.name,
-            direction="to-miner",
-            party=config.name,
-            number=journal.next_number,
-            answers=journal.last_taken,
-            made_at=utc_now(),
-            protocol=PROTOCOL_VERSION,
-            sealed=encryption is not None,
-            size=0,
-            pieces=(),
-        )
+        federation, sealed = config.federation.name, encryption is not None
+        statement = journal.statement(federation, "to-miner", config.name, made_at=utc_now(), sealed=sealed)
 
         def before(body: bytes) -> None:
             sha256 = digest_of(body)
@@ -342,11 +331,7 @@ async def _apply(
         with contextlib.suppress(PeerFault):  # another release waits by now; the next bundle tells which
             while await waiting.step(only=_HEARD) is Outcome.DONE:
                 pass
-    return tuple(
-        Refused(what=refusal.what, code=error.code, message=error.message, hint=error.hint)
-        for refusal in refusals
-        for error in (from_detail(refusal.error, teller="the miner"),)
-    )
+    return Refused.told(refusals, "the miner")
 
 
 def _arrived(node: Node, journal: Journal, arrival: VerifiedBundle) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from verticil.shared.core.arrays import Counts
 from verticil.shared.documents.json_document import Json, Node
@@ -15,6 +17,9 @@ from verticil.shared.privacy.statement import PrivacyStatement
 from verticil.shared.release.content import OpenedTables, ReleaseContent
 from verticil.shared.release.evidence import Trust
 from verticil.shared.study.document import Study
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,3 +109,13 @@ class ReleaseProtocol(ABC):
 def own_template(name: str) -> str:
     """A template of the report's own folder."""
     return files("verticil.shared.release.report").joinpath(name).read_text("utf-8")
+
+
+@functools.cache  # it keeps the compiled templates, which take longer to make than a page
+def templates(read: Callable[[str], str]) -> Environment:
+    """The templates that `read` finds; they escape everything that they are given, and refuse what they are not given."""
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    return Environment(
+        loader=FunctionLoader(read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Final
@@ -24,8 +24,11 @@ from typing import ClassVar, Final
 from verticil.shared.core.errors import DataFault, GateFailed, Misuse
 from verticil.shared.documents.record import parse, read, write
 from verticil.shared.documents.view import left_out
-from verticil.shared.federation.airgap.bundle import Reference, Statement
+from verticil.shared.federation.airgap.bundle import Direction, Reference, Statement
+from verticil.shared.federation.transport.errors_on_wire import from_detail
+from verticil.shared.federation.transport.version import PROTOCOL_VERSION
 from verticil.shared.storage.disk import replace_file, write_fault
+from verticil.wire.v1 import carried_pb2
 
 CARRIED_FOLDER: Final = "carried"
 """Where a site keeps its journal, in its state directory."""
@@ -51,14 +54,31 @@ class Journal:
     refused: tuple[bytes, ...] = ()
 
     @property
+    def last_taken(self) -> Reference | None:
+        """The last bundle of the other side."""
+        return self.taken[-1] if self.taken else None
+
+    @property
     def next_number(self) -> int:
         """Of the next bundle that this side makes."""
         return 1 + max((reference.number for reference in self.made), default=0)
 
-    @property
-    def last_taken(self) -> Reference | None:
-        """The last bundle of the other side."""
-        return self.taken[-1] if self.taken else None
+    def statement(
+        self, federation: str, direction: Direction, party: str, *, made_at: dt.datetime, sealed: bool
+    ) -> Statement:
+        """Of the next bundle that this side makes; `pack` adds what it holds."""
+        return Statement(
+            federation=federation,
+            direction=direction,
+            party=party,
+            number=self.next_number,
+            answers=self.last_taken,
+            made_at=made_at,
+            protocol=PROTOCOL_VERSION,
+            sealed=sealed,
+            size=0,
+            pieces=(),
+        )
 
     def with_made(self, reference: Reference, told: tuple[tuple[str, bytes], ...] = ()) -> Journal:
         """After another bundle was made."""
@@ -199,6 +219,12 @@ class Refused:
     code: str
     message: str
     hint: str
+
+    @classmethod
+    def told(cls, refusals: Iterable[carried_pb2.CarriedRefusal], teller: str) -> tuple[Refused, ...]:
+        """As `teller` says it in a bundle."""
+        said = [(refusal.what, from_detail(refusal.error, teller=teller)) for refusal in refusals]
+        return tuple(cls(what=what, code=error.code, message=error.message, hint=error.hint) for what, error in said)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,11 @@ itself by a content security policy.
 
 from __future__ import annotations
 
-import functools
 import math
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from verticil.shared.documents.json_document import Json
 from verticil.shared.numerics.knowledge.words import EXPLAINED, HEADING, stated
@@ -24,7 +23,7 @@ from verticil.shared.privacy.statement import PRIOR, ColumnStatement, PrivacySta
 from verticil.shared.release import wording
 from verticil.shared.release.content import COPIES, ReleaseContent
 from verticil.shared.release.formats.model_json import STRUCTURE_STATEMENT
-from verticil.shared.release.protocol import own_template
+from verticil.shared.release.protocol import own_template, templates
 from verticil.shared.release.protocols import RELEASES, release_protocol
 from verticil.shared.release.report import layout, probabilities
 from verticil.shared.release.report.joint import joint_view, sampled_from
@@ -34,9 +33,6 @@ from verticil.shared.study.protocols import protocol_of
 from verticil.shared.study.review import origin_words
 from verticil.shared.study.sub_model import left_out_words
 from verticil.shared.synthesis.written import cell_counts
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 _SHOWN_ABOVE: Final = ("edge_strength", "edge_information", "minimum_strength", "weak_edges")
 _SHOWN_CATEGORIES: Final = 40
@@ -134,22 +130,13 @@ def render(content: ReleaseContent) -> str:
     Returns:
         HTML that needs nothing else: styles and drawings are inside, there is no script.
     """
-    return _environment().get_template("report.html.j2").render(style=_read("report.css"), **_values(content))
+    return templates(_read).get_template("report.html.j2").render(style=_read("report.css"), **_values(content))
 
 
 def _read(name: str) -> str:
     """A template: one of the report's own, or a protocol's under ``protocol/NAME``."""
     folder, _, protocol = name.rpartition("/")
     return RELEASES.named(protocol).template() if folder == "protocol" else own_template(name)
-
-
-@functools.cache  # it keeps the compiled templates, which take longer to make than a page
-def _environment() -> Environment:
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
-
-    return Environment(
-        loader=FunctionLoader(_read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
 
 
 def _noisy_tables(statement: PrivacyStatement) -> dict[str, object] | None:
