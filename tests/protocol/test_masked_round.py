@@ -433,9 +433,7 @@ def test_a_share_of_w_that_is_not_the_expected_one_is_refused_before_f(nodes, mo
     made: Nodes = nodes(2, 40)  # behind the change: a node takes its methods when it is made
     assert re.search("it is not what '(north|south)' expects", refused(made).message)
     assert not any(
-        m.kind is Kind.F_SHARE and m.index in made.rounds[m.sender]._sent
-        for m in made.messages
-        if m.sender == MINER
+        m.kind is Kind.F_SHARE and m.index in made.rounds[m.sender]._sent for m in made.messages if m.sender == MINER
     )
 
 
@@ -763,9 +761,7 @@ def _reseal(made: Nodes, message: Message, path: Path, frames: list[bytes]) -> P
 def test_a_content_that_does_not_fit_ends_the_round(nodes, kind, frames, found):
     """One message that its own sender sealed, with another content."""
     made: Nodes = nodes(2, 40)
-    verifiers = {
-        check.index for check in made.messages if check.kind is Kind.PACKET and check.recipient == MINER
-    }
+    verifiers = {check.index for check in made.messages if check.kind is Kind.PACKET and check.recipient == MINER}
 
     def forge(message: Message, path: Path) -> Path:
         wrong = message.kind is kind and message.index not in verifiers
