@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.decoders import NAMES, RAW, Decoder, harmless, make_decoders
+from support.syntax import parsed
 from verticil.shared.core.errors import VerticilError
 
 EXEMPT: Mapping[str, str] = {
@@ -91,7 +92,7 @@ def found_in_the_sources(root: Path) -> set[str]:
             if "wire" in path.relative_to(root).parts:
                 continue
             module = ".".join(path.relative_to(root / wing / "verticil").with_suffix("").parts)
-            tree = ast.parse(path.read_text(encoding="utf-8"))
+            tree = parsed(path.read_text(encoding="utf-8"))
             for owner in (tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))):
                 prefix = f"{owner.name}." if isinstance(owner, ast.ClassDef) else ""
                 for node in owner.body:

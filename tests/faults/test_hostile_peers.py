@@ -409,6 +409,7 @@ async def slowly(miner: Miner, n_connections: int) -> str:
     return detail
 
 
+@pytest.mark.whole
 async def test_two_hundred_connections_slowly_opened(miner: Miner) -> None:
     await slowly(miner, 200)
 

@@ -930,7 +930,6 @@ async def test_a_round_that_is_opened_twice_at_once_is_one() -> None:
 # ---- backups
 
 
-@pytest.mark.whole
 async def test_a_restored_site_ends_its_studies_and_has_no_round(federate, tmp_path: Path) -> None:
     federation = await federate(NAMES[:2])
     await federation.submit()

@@ -110,7 +110,7 @@ def test_nothing_is_left_that_opens_what_passed(nodes):
     for name, node in made.rounds.items():
         assert not (node._folder.path / "secrets.json").exists(), name
         public = {Kind.HELLO, Kind.AGREED, Kind.STATEMENT, Kind.AGREED_AGAIN, Kind.OPENED, Kind.RECEIPT}
-        left = {messages_of(made.plan)[int(path.name)].kind for path in (node._folder.path / "got").iterdir()}
+        left = {made.messages[int(path.name)].kind for path in (node._folder.path / "got").iterdir()}
         assert left <= public, name
         assert not list((node._folder.path / "f").iterdir()), name
 
@@ -275,7 +275,7 @@ def refused(made: Nodes) -> VerticilError:
 def test_a_second_hello_ends_the_round(nodes):
     made: Nodes = nodes()
     made.run(until=lambda: made.rounds["south"]._all_got(Kind.HELLO))
-    index = next(m.index for m in messages_of(made.plan) if m.kind is Kind.HELLO and m.recipient == "south")
+    index = next(m.index for m in made.messages if m.kind is Kind.HELLO and m.recipient == "south")
     other: Nodes = nodes(folder="other")
     other.rounds["north"].begin()
     other.rounds["north"].step()
@@ -298,7 +298,7 @@ def test_another_plan_at_one_node_ends_the_round_before_anything_leaves(nodes, c
     made: Nodes = nodes(plans={"east": other})
     refused(made)
     for node in made.rounds.values():
-        assert {messages_of(made.plan)[index].kind for index in node._sent} <= {Kind.HELLO, Kind.AGREED}
+        assert {made.messages[index].kind for index in node._sent} <= {Kind.HELLO, Kind.AGREED}
 
 
 def test_another_row_order_at_one_party_ends_the_round_before_anything_leaves(nodes):
@@ -394,7 +394,7 @@ def test_unchecked_partners_have_no_check_and_the_tables_are_the_same(nodes):
     assert all(
         map(np.array_equal, [a - b for a, b in zip(made.rounds[MINER].opened(), noise, strict=True)], made.exact())
     )
-    assert not any(message.kind is Kind.PACKET for message in messages_of(made.plan))
+    assert not any(message.kind is Kind.PACKET for message in made.messages)
 
 
 @pytest.mark.parametrize("person", [0, 1])
@@ -415,7 +415,7 @@ def test_a_verifier_that_guesses_a_value_sees_the_same_whatever_it_is(nodes, mon
     monkeypatch.setattr(Contents, "_masked_rows", guessing)
     found = refused(made)
     assert "does not follow from what it sent" in found.message  # the cheat's own node says so
-    told = [m for m in messages_of(made.plan) if m.kind is Kind.F_SHARE and m.owner == "north"]
+    told = [m for m in made.messages if m.kind is Kind.F_SHARE and m.owner == "north"]
     assert not any(m.index in made.rounds[m.sender]._sent for m in told)
 
 
@@ -433,9 +433,7 @@ def test_a_share_of_w_that_is_not_the_expected_one_is_refused_before_f(nodes, mo
     made: Nodes = nodes(2, 40)  # behind the change: a node takes its methods when it is made
     assert re.search("it is not what '(north|south)' expects", refused(made).message)
     assert not any(
-        m.kind is Kind.F_SHARE and m.index in made.rounds[m.sender]._sent
-        for m in messages_of(made.plan)
-        if m.sender == MINER
+        m.kind is Kind.F_SHARE and m.index in made.rounds[m.sender]._sent for m in made.messages if m.sender == MINER
     )
 
 
@@ -473,7 +471,7 @@ def test_a_dealer_cannot_test_candidates_for_a_person(nodes, monkeypatch):
 
     def told_to_dealer(made: Nodes) -> bytes:
         node, found = made.rounds[MINER], []
-        for message in messages_of(made.plan):
+        for message in made.messages:
             if message.recipient == MINER and node._folder.got(message.index).exists():
                 found.extend(node._contents._frames(message))
         found.extend(path.read_bytes() for path in (node._folder.path / "got").iterdir())
@@ -569,12 +567,12 @@ def test_the_miner_opens_nothing_before_it_has_heard_from_all_that_they_have_one
     miner = made.rounds[MINER]
     assert miner._has("t1")
     assert miner.opened() is None
-    assert not {m.index for m in messages_of(made.plan) if m.kind is Kind.SHARE} & miner._got
+    assert not {m.index for m in made.messages if m.kind is Kind.SHARE} & miner._got
 
 
 def test_a_second_share_is_refused(nodes):
     made: Nodes = nodes(2, 40)
-    share = next(m for m in messages_of(made.plan) if m.kind is Kind.SHARE)
+    share = next(m for m in made.messages if m.kind is Kind.SHARE)
     made.run(until=lambda: share.index in made.rounds[MINER]._got)
     again = made.folder / "again"
     made.rounds[share.sender]._s.mail.seal(
@@ -647,7 +645,7 @@ def test_progress_counts_pairs_as_each_node_sees_them(nodes):
 def test_what_leaves_in_slots_waits_for_the_next_one(nodes):
     made: Nodes = nodes(2, 40, slot_milliseconds=3_600_000)
     made.run()
-    waiting = [m for m in messages_of(made.plan) if m.kind is Kind.EXPECTED and m.index in made.rounds[m.sender]._sent]
+    waiting = [m for m in made.messages if m.kind is Kind.EXPECTED and m.index in made.rounds[m.sender]._sent]
     assert waiting
     assert not any(made.rounds[m.sender].outgoing(m.recipient, have=()).count(m.index) for m in waiting)
     with pytest.raises(PeerFault, match="not there yet"):
@@ -719,7 +717,7 @@ def test_nothing_leaves_before_what_it_waits_for(nodes, held, waits):
     made.change = lambda message, path: None if (message.kind, message.recipient) == (held, to) else path
     made.run()
     node = made.rounds[to]
-    assert not any(message.kind is waits and message.index in node._sent for message in messages_of(made.plan))
+    assert not any(message.kind is waits and message.index in node._sent for message in made.messages)
 
 
 def test_a_ledger_that_refuses_keeps_everything_here_that_depends_on_rows(nodes):
@@ -731,7 +729,7 @@ def test_a_ledger_that_refuses_keeps_everything_here_that_depends_on_rows(nodes)
     made.rounds["north"]._charge = refuse
     with pytest.raises(Refusal, match="no room"):
         made.run()
-    left = {messages_of(made.plan)[index].kind for index in made.rounds["north"]._sent}
+    left = {made.messages[index].kind for index in made.rounds["north"]._sent}
     assert not left & {Kind.MASKED, Kind.PACKET, Kind.SHARE}
 
 
@@ -763,9 +761,7 @@ def _reseal(made: Nodes, message: Message, path: Path, frames: list[bytes]) -> P
 def test_a_content_that_does_not_fit_ends_the_round(nodes, kind, frames, found):
     """One message that its own sender sealed, with another content."""
     made: Nodes = nodes(2, 40)
-    verifiers = {
-        check.index for check in messages_of(made.plan) if check.kind is Kind.PACKET and check.recipient == MINER
-    }
+    verifiers = {check.index for check in made.messages if check.kind is Kind.PACKET and check.recipient == MINER}
 
     def forge(message: Message, path: Path) -> Path:
         wrong = message.kind is kind and message.index not in verifiers
@@ -843,7 +839,7 @@ def test_a_table_that_changes_under_a_running_node_never_leaves(nodes):
     rows = made.tables["north"].rows
     rows[3, 0] = 1 - rows[3, 0]
     assert refused(made).code == "APPROVAL_VOID"
-    assert not any(messages_of(made.plan)[index].kind is Kind.MASKED for index in made.rounds["north"]._sent)
+    assert not any(made.messages[index].kind is Kind.MASKED for index in made.rounds["north"]._sent)
 
 
 def test_noise_and_pads_go_with_the_shares_though_a_dealers_keys_stay(nodes):
@@ -894,5 +890,5 @@ def _zeros(work: pair_work.PairWork, owner: str, block: int) -> np.ndarray:
 def test_the_list_of_messages_follows_from_the_plan_alone(nodes):
     made: Nodes = nodes(4)
     again = record.decode(Plan, record.encode(made.plan), source="plan")
-    assert messages_of(again) == messages_of(made.plan)
+    assert messages_of(again) == made.messages
     assert len({message.index for message in messages_of(again)}) == len(messages_of(again))

@@ -149,7 +149,6 @@ async def test_feature_26_killed_stopped_and_resumed_it_writes_what_it_would_hav
     assert written(job) == written(whole)
 
 
-@pytest.mark.whole
 async def test_killed_in_its_estimate_it_writes_what_it_would_have_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -164,6 +164,7 @@ class Nodes:
 
     def __post_init__(self) -> None:
         self.now = START
+        self.messages = messages_of(self.plan)
         self.rounds = {name: self.made(name) for name in (*self.plan.parties, MINER)}
 
     def tick(self) -> dt.datetime:
@@ -206,7 +207,7 @@ class Nodes:
         item = self.rounds[source].sealed(index)
         copy = self.folder / f"carried-{index}"
         shutil.copyfile(item.path, copy)
-        changed = self.change(messages_of(self.plan)[index], copy)
+        changed = self.change(self.messages[index], copy)
         if changed is None:
             return False
         self.rounds[target].receive(index, changed)

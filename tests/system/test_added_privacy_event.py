@@ -249,7 +249,6 @@ def test_a_release_states_an_added_event_and_verifies_only_with_its_own_figures(
         verify(honest)
 
 
-@pytest.mark.whole
 def test_a_release_says_what_the_study_costs_each_reader_and_no_less(
     tmp_path: Path,
     study_text: str,

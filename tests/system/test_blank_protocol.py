@@ -106,6 +106,7 @@ def answer_of(*arguments: object) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.whole
 def test_a_study_of_it_runs_between_real_processes(
     make_peers: Callable[..., Any], study_text: str, tmp_path: Path
 ) -> None:

@@ -157,13 +157,13 @@ def test_no_canary_and_no_column_in_what_nodes_with_masked_tables_tell_each_othe
     assert [blob[:80] for blob in (*tape, *files) if any(needle in blob for needle in needles)] == []
 
 
+@pytest.mark.whole
 def test_feature_2_no_canary_on_the_miners_disk_in_any_log_or_metric(
     planted: dict[str, Path], make_nodes: Callable[..., Any], open_study_text: str
 ) -> None:
     no_canary_after(make_nodes("planted", tables=planted, study=open_study_text))
 
 
-@pytest.mark.slow
 def test_no_canary_on_the_miners_disk_in_any_log_or_metric_with_masked_tables_through_a_relay(
     planted_at_three: dict[str, Path], make_nodes: Callable[..., Any]
 ) -> None:

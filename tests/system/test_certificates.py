@@ -144,6 +144,7 @@ async def test_feature_07_a_party_that_speaks_for_another_is_refused_and_noted(m
     assert "'clinic', expected 'insurer'" in line
 
 
+@pytest.mark.whole
 def test_a_daemon_with_another_partys_certificate_does_not_start(miner: Any) -> None:
     clinic, insurer = miner.made.parties["clinic"], miner.made.parties["insurer"]
     for suffix in (".crt", ".key", ".sign"):

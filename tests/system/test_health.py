@@ -136,6 +136,7 @@ def test_systemd_is_told_when_a_node_serves_that_it_does_not_hang_and_when_it_st
     assert "error NOT_READY: the daemon was stopped\nhint: start it: " in node.probed()[1]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("node", NODES, indirect=True)
 def test_a_full_disk_is_a_warning_and_the_healthcheck_says_so_and_the_node_goes_on_when_there_is_room(
     node: Node, mounted: Callable[[Path], Any], capsys: pytest.CaptureFixture[str]

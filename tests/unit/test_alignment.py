@@ -65,7 +65,6 @@ def check(lists, listed, alignment):
         assert not any(bits(bitmap, 8 * len(bitmap))[len(ordered) :])
 
 
-@pytest.mark.whole
 @settings(max_examples=200, deadline=None)
 @given(items=st.lists(pseudonym | sparse, max_size=30))
 def test_disorder_is_found_where_it_is(items):

@@ -208,7 +208,6 @@ def chain(n: int, seed: int, length: int) -> list[np.ndarray]:
     return columns
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize(("part", "most"), [(0.0, 0.9), (0.25, 0.97), (0.5, 1.0)])
 def test_the_less_a_network_leaves_unexplained_the_less_of_the_tables_is_followed(
     part: float, most: float, monkeypatch: pytest.MonkeyPatch

@@ -76,7 +76,6 @@ def test_the_mode_under_a_prior_gives_impossible_combinations_nothing(epsilon, c
     assert fitted.sum() == pytest.approx(5000)
 
 
-@pytest.mark.whole
 def test_known_zeros_bring_an_estimate_nearer_to_the_truth() -> None:
     """The mean distance of 40 estimates; were they as far apart as independent ones, the sign of none would be certain."""
     design = family_design(units_of(1.0), STATES, (0, 1, 2))
