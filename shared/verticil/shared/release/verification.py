@@ -37,7 +37,7 @@ from verticil.shared.documents.record import write as written
 from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.membership.revocation import FILE_NAME as DENY_LIST
 from verticil.shared.federation.membership.revocation import parse_list, revoked_in
-from verticil.shared.numerics.knowledge.columns import completed
+from verticil.shared.numerics.knowledge.columns import complete_network
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.joint import JointModel
 from verticil.shared.numerics.model.network import Network
@@ -452,7 +452,7 @@ def network_in_files(model: Node, network: Network, study: Study) -> Network:
     """
     if (node := model.get("deterministic")) is None:
         return network
-    complete = completed(network, study.knowledge)
+    complete = complete_network(network, study.knowledge)
     if not _equal(node.value, model_json.deterministic(complete, study.schema) or None):
         node.fail("it is not what follows from others in study.json")
     return complete

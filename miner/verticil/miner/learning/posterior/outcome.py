@@ -14,7 +14,7 @@ from verticil.miner.learning.posterior.graphs import Sampled
 from verticil.shared.core.arrays import AnyCodes, Codes
 from verticil.shared.numerics.knowledge.columns import Columns
 from verticil.shared.numerics.knowledge.columns import columns as columns_of
-from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.numerics.knowledge.support import Support
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.numerics.model.rounding import round_network
@@ -114,7 +114,7 @@ def posterior_of(
 
 
 def _by_rules(network: Network, n: int, generator: np.random.Generator, *, support: Support) -> Records:
-    codes = sample_codes(network, n, generator=generator, method="independent", support=raked(network, support))
+    codes = sample_codes(network, n, generator=generator, method="independent", support=rake(network, support))
     return Records(columns=codes, n_states=network.schema.n_states)
 
 
@@ -132,7 +132,7 @@ def _with_following(
 
 
 def _followed(columns: Sequence[AnyCodes], table: Columns, whole: Schema) -> Sequence[AnyCodes]:
-    found = dict(zip(table.published.names, table.followed(cast("Sequence[Codes]", columns)), strict=True))
+    found = dict(zip(table.published.names, table.compute_columns(cast("Sequence[Codes]", columns)), strict=True))
     return [found[name] for name in whole.names]
 
 
