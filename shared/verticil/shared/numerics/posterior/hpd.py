@@ -14,7 +14,7 @@ LEVEL: Final = 0.98
 
 
 def hpd(draws: Floats, level: float = LEVEL) -> tuple[float, float]:
-    """The shortest interval that holds ceil(level M) of M draws; of several the lowest.
+    """Return the shortest interval that holds ceil(level M) of M draws; of several the lowest.
 
     Args:
         draws: (m,); those that are NaN, a statistic that is not defined on its records, do not count.
@@ -31,10 +31,10 @@ def hpd(draws: Floats, level: float = LEVEL) -> tuple[float, float]:
     """
     if not 0 < level < 1:
         raise ValueError(f"an interval of the level {level}, expected a share above 0 and below 1")
-    known = np.sort(draws[~np.isnan(draws)])
-    if not len(known):
+    values = np.sort(draws[~np.isnan(draws)])
+    if not len(values):
         return math.nan, math.nan
-    held = math.ceil(round(level * len(known), 9))  # .98 times 50 is a hair above 49
-    widths = known[held - 1 :] - known[: len(known) - held + 1]
+    n_inside = math.ceil(round(level * len(values), 9))  # .98 times 50 is a hair above 49
+    widths = values[n_inside - 1 :] - values[: len(values) - n_inside + 1]
     start = int(np.argmin(widths))
-    return float(known[start]), float(known[start + held - 1])
+    return float(values[start]), float(values[start + n_inside - 1])

@@ -39,7 +39,7 @@ class Prior:
     pseudo: float = 1.0
 
     def mass(self, shape: tuple[int, int]) -> float:
-        """In a cell of a family's table of the shape (J, K)."""
+        """Return the prior count in a cell of a family's table of the shape (J, K)."""
         return self.pseudo if self.equivalent is None else self.equivalent / math.prod(shape)
 
 
@@ -66,8 +66,8 @@ class Predictive:
     def of(cls, draws: Floats, *, chains: int = 1, level: float = LEVEL) -> Predictive:
         """Sum up the draws of some chains, one chain after the other."""
         low, high = hpd(draws, level)
-        known = draws[~np.isnan(draws)]
-        mean = float(known.mean()) if len(known) else math.nan
+        values = draws[~np.isnan(draws)]
+        mean = float(values.mean()) if len(values) else math.nan
         return cls(draws=draws, mean=mean, low=low, high=high, level=level, worth=worth_of(draws, chains))
 
 
@@ -104,7 +104,7 @@ def parameters_drawn(
     generator: np.random.Generator,
     prior: Prior | None = None,
 ) -> Iterator[Network]:
-    """For each graph a network, with its parameters drawn given the graph and the counts.
+    """Draw for each graph a network, with its parameters drawn given the graph and the counts.
 
     Args:
         graphs: of the posterior.
@@ -117,29 +117,29 @@ def parameters_drawn(
         Networks whose probabilities are the draw; they have no standard errors.
     """
     prior = prior or Prior()
-    known: dict[tuple[int, tuple[int, ...]], Floats] = {}
+    counts_of: dict[tuple[int, tuple[int, ...]], Floats] = {}
     for graph in graphs:
         families: list[Family] = []
         for child, parents in enumerate(graph.parents):
-            if (child, parents) not in known:
+            if (child, parents) not in counts_of:
                 table = np.asarray(counts((*parents, child)), dtype=np.float64).reshape(-1, schema[child].n_states)
-                known[child, parents] = table + prior.mass(table.shape)
-            families.append(drawn_family(child, parents, known[child, parents], generator))
+                counts_of[child, parents] = table + prior.mass(table.shape)
+            families.append(drawn_family(child, parents, counts_of[child, parents], generator))
         yield Network(schema=schema, dag=graph, families=tuple(families))
 
 
 def drawn_family(child: int, parents: tuple[int, ...], concentration: Floats, generator: np.random.Generator) -> Family:
-    """A family whose rows are drawn from Dirichlet distributions, (J, K); it has no standard errors."""
+    """Draw a family whose rows are drawn from Dirichlet distributions, (J, K); it has no standard errors."""
     mass = generator.standard_gamma(concentration)
     total = mass.sum(axis=1, keepdims=True)
     # A row without records and with next to no prior mass can underflow: then all of it is in one category.
-    lost = total[:, 0] <= 0
-    mass[lost, generator.integers(0, mass.shape[1], int(lost.sum()))] = 1.0
+    is_zero = total[:, 0] <= 0
+    mass[is_zero, generator.integers(0, mass.shape[1], int(is_zero.sum()))] = 1.0
     return sure_family(child, parents, mass / mass.sum(axis=1, keepdims=True))
 
 
 def sure_family(child: int, parents: tuple[int, ...], theta: Floats) -> Family:
-    """A family with these probabilities, (J, K), and without standard errors."""
+    """Return a family with these probabilities, (J, K), and without standard errors."""
     unknown = np.full(theta.shape, np.nan)
     return Family(
         child=child,
@@ -180,7 +180,8 @@ def predictive(
     *,
     chains: int = 1,
 ) -> tuple[Predictive, ...]:
-    """The posterior predictive distribution of some statistics: one set of records from each network, kept no longer than needed.
+    """Draw the posterior predictive distribution of some statistics: one set of records a network, kept no longer than
+    needed.
 
     Args:
         networks: drawn from the posterior, chain after chain.
