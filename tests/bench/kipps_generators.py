@@ -103,7 +103,7 @@ def made(data: DataSet, frame: pd.DataFrame, way: str, seed: int, steps: int) ->
                 codes, schema, data.knowledge, epsilon=epsilon, delta=DELTA, key=key, settings=settings
             )
     sampled = sample(trained, support(data.knowledge, schema), len(frame), seed=seed)
-    columns = data.columns.written(sampled.codes, np.random.default_rng(seed))
+    columns = data.columns.draw_columns(sampled.codes, np.random.default_rng(seed))
     return columns, sampled.left_out / sampled.drawn
 
 

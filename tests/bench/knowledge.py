@@ -39,7 +39,7 @@ from verticil.experiments.hittmeir.synthesizer import warm_up
 from verticil.miner.learning.learn import learn
 from verticil.shared.mechanisms.allocation import equal_contrast
 from verticil.shared.mechanisms.transition import Transition
-from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.numerics.knowledge.rules import Condition, Function, Knowledge, Rule
 from verticil.shared.numerics.knowledge.support import function_codes, support
 from verticil.shared.numerics.model.elimination import condition_with_probability
@@ -225,7 +225,7 @@ def of_network(
     study = dataclasses.replace(study_of(own, channels), knowledge=stated, parameters=ParameterRule(prior_count=prior))
     network = learned_network(study, own.columns)
     found = None if stated is None else support(stated, own.schema)
-    by = raked(network, found)
+    by = rake(network, found)
     codes = sample_codes(network, 10 * data.n, generator=np.random.default_rng([seed, 0x5]), support=by)
     if found is None or stated is None:
         return list(codes), ""
@@ -323,7 +323,7 @@ def draw(n: int = 10_000_000) -> Iterator[tuple[str, bool]]:
     generator, clock = np.random.default_rng(1), Clock()
     broken, done, seconds, memory = 0, 0, list[float](), list[float]()
     clock()
-    for codes in sample_chunks(network, n, generator=generator, support=raked(network, found)):
+    for codes in sample_chunks(network, n, generator=generator, support=rake(network, found)):
         seconds.append(clock())
         broken += int((~found.holds(codes)).sum())
         done += len(codes[0])

@@ -16,7 +16,7 @@ import pytest
 from support.knowing import CHILDREN, content_that_knows, study_that_knows
 from support.releases import random_network
 from verticil.shared.numerics.knowledge import raking
-from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.numerics.knowledge.support import Support
 from verticil.shared.numerics.model import elimination
 from verticil.shared.numerics.model.elimination import TooWideError, condition, family_shares, network_marginals
@@ -116,7 +116,7 @@ def test_records_by_rules_have_the_shares_of_the_network_and_are_the_nearest_to_
             ratio = sums(own, (v,)) / sums(nearest, (v,))
             nearest = nearest * ratio.reshape([-1 if axis == v else 1 for axis in range(len(STATES))])
     assert apart(nearest, own) < 1e-6  # these rules leave room for all shares
-    by = raked(network, rules)
+    by = rake(network, rules)
     assert by is not None
     found = times(own, by.limits)
     assert apart(found, own) < 2e-5 if parents == DENSE else apart(found, own) < 0.05
@@ -141,7 +141,7 @@ def test_shares_that_cannot_be_together_are_met_between(columns) -> None:
     network = random_network(variables, ((),) * columns, seed=3)
     pairs = tuple(((v, v + 1), np.eye(2)) for v in range(columns - 1))
     same = Support(network.schema, pairs, tuple(f"same {v}" for v in range(columns - 1)))
-    by = raked(network, same)
+    by = rake(network, same)
     assert by is not None
     share = network_marginals(network, by.limits)[0][1]
     odds = [family.probability[0, 1] / family.probability[0, 0] for family in network.families]
@@ -152,14 +152,14 @@ def test_shares_that_cannot_be_together_are_met_between(columns) -> None:
 
 def test_what_needs_no_weights_has_none(monkeypatch) -> None:
     network, rules = network_of(DENSE, 1)
-    assert raked(network, None) is None
+    assert rake(network, None) is None
     for table in (np.ones((2, 3)), np.zeros((2, 3))):  # who draws says that there is no record
         same = Support(network.schema, (((0, 1), table),), ("rule",))
-        assert raked(network, same) is same
+        assert rake(network, same) is same
     monkeypatch.setattr(elimination, "MAX_CLIQUE_CELLS", 3)
     with pytest.raises(TooWideError):
         family_shares(network, FACTORS)
-    assert raked(network, rules) is rules
+    assert rake(network, rules) is rules
 
 
 def test_a_release_draws_by_it_and_says_so() -> None:
@@ -167,10 +167,10 @@ def test_a_release_draws_by_it_and_says_so() -> None:
     study = dataclasses.replace(study, release=dataclasses.replace(study.release, synthetic_records=200_000))
     made, rules = content_that_knows(study), study.support()
     codes = list(made.codes)
-    assert unlikely_family(made.network, codes, FALSE_ALARMS, raked(made.network, rules)) is None
+    assert unlikely_family(made.network, codes, FALSE_ALARMS, rake(made.network, rules)) is None
     assert unlikely_family(made.network, codes, FALSE_ALARMS, rules) is not None
     planted = sample_codes(made.network, 200_000, generator=np.random.default_rng(1), support=rules)
-    assert unlikely_family(made.network, planted, FALSE_ALARMS, raked(made.network, rules)) is not None
+    assert unlikely_family(made.network, planted, FALSE_ALARMS, rake(made.network, rules)) is not None
     shares, exact = model_shares(made.network, rules)
     assert exact
     alone = network_marginals(made.network)

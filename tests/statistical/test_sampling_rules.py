@@ -14,7 +14,7 @@ import pytest
 from scipy.stats import chi2
 
 from support.releases import random_network
-from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.numerics.knowledge.rules import Condition, Knowledge, Rule
 from verticil.shared.numerics.knowledge.support import Support, support
 from verticil.shared.numerics.model import elimination
@@ -150,7 +150,7 @@ def with_weights(table: np.ndarray, by: Support) -> np.ndarray:
 @pytest.mark.parametrize("method", SAMPLING)
 def test_records_of_a_release_are_of_that_distribution_with_its_weights(method) -> None:
     network, rules, table = case()
-    by = raked(network, rules)
+    by = rake(network, rules)
     assert by is not None
     assert by.weights
     codes = sample_codes(network, N, generator=np.random.default_rng(2), method=method, support=by, path="plain")
@@ -164,7 +164,7 @@ def test_a_masked_and_renormalised_sampler_is_rejected() -> None:
     planted = masked_and_renormalised(network, rules, N, 3)
     assert rules.holds(planted).all()  # what it draws is possible, and of another distribution
     assert rejects(planted, table)
-    by = raked(network, rules)
+    by = rake(network, rules)
     assert by is not None
     assert rejects(planted, with_weights(table, by))
 

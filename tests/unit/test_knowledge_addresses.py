@@ -213,7 +213,7 @@ def test_synthetic_records_of_the_example_have_addresses_of_their_networks():
     codes = [np.zeros(n, dtype=np.uint8) for _ in read.schema.names]
     place = read.schema.index("sourceIP")
     codes[place] = (np.arange(n) % 3).astype(np.uint8)
-    drawn = written.written(codes, np.random.default_rng(1))[place]
+    drawn = written.draw_columns(codes, np.random.default_rng(1))[place]
     texts = np.array(written.published[place].labels)[drawn]
     home = (*map(read_range, ("192.168.1.16/28", "fd00:1::10-fd00:1::1f")),)
     assert all(any(some.holds(text) for some in home) for text in texts[codes[place] == 0])

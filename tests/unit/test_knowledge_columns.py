@@ -17,7 +17,7 @@ from verticil.cli.main import main
 from verticil.shared.core.errors import GateFailed, Misuse
 from verticil.shared.documents.json_document import parse
 from verticil.shared.numerics.knowledge import columns as columns_module
-from verticil.shared.numerics.knowledge.columns import columns, completed
+from verticil.shared.numerics.knowledge.columns import columns, complete_network
 from verticil.shared.numerics.knowledge.rules import Knowledge, Refinement
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.release.content import ReleaseContent
@@ -75,7 +75,7 @@ def test_codes_of_all_columns_lead_back() -> None:
     written = columns(study.knowledge, study.schema)
     generator = np.random.default_rng(1)
     codes = [generator.integers(0, k, 500).astype(np.uint8) for k in study.schema.n_states]
-    out = written.written(codes, generator)
+    out = written.draw_columns(codes, generator)
     assert written.published.names == tuple(NAMES)
     assert written.published[5].labels == ("north", "east", "south")
     for one, other in zip(written.read(out), codes, strict=True):
@@ -214,7 +214,7 @@ def test_a_network_that_is_opened_elsewhere_has_them_as_deterministic_nodes(
     content = dataclasses.replace(content, study=study, effective_digest=canonical.digest(study).hex())
     folder = write_release(tmp_path / "release", content)
     assert documents(folder) == ""
-    complete = completed(content.network, study.knowledge)
+    complete = complete_network(content.network, study.knowledge)
     tokens = label_map(complete.schema)
     names, labels = complete.schema.names, tuple(variable.labels for variable in complete.schema.variables)
     if name == "network.bif":
@@ -244,7 +244,7 @@ def test_the_nodes_of_the_model_are_what_the_study_states(content: ReleaseConten
     (folder / "model.json").write_text(json.dumps(document))
     assert "deterministic: it is not what follows" in documents(folder)
     plain = content_of(release_study_of_two())
-    assert completed(plain.network, None) is plain.network
+    assert complete_network(plain.network, None) is plain.network
     folder = write_release(tmp_path / "plain", plain)
     document = json.loads((folder / "model.json").read_bytes())
     assert "deterministic" not in document
@@ -278,6 +278,6 @@ def test_a_table_too_large_for_a_node_is_left_out_with_what_follows_from_it(
 ) -> None:
     study = content.study
     monkeypatch.setattr(columns_module, "MAX_NODE_CELLS", 7)  # grown has 6 cells, earner 8
-    assert completed(content.network, study.knowledge).schema.names == (*NAMES[:6],)
+    assert complete_network(content.network, study.knowledge).schema.names == (*NAMES[:6],)
     monkeypatch.setattr(columns_module, "MAX_NODE_CELLS", 5)
-    assert completed(content.network, study.knowledge) is content.network
+    assert complete_network(content.network, study.knowledge) is content.network

@@ -23,7 +23,7 @@ from verticil.party.operator.check import check
 from verticil.party.operator.view_model import questions
 from verticil.party.storage.secret import SiteSecret
 from verticil.shared.core.errors import Misuse
-from verticil.shared.numerics.knowledge.columns import columns, narrowed
+from verticil.shared.numerics.knowledge.columns import columns, narrow_knowledge
 from verticil.shared.numerics.knowledge.rules import Condition, Flag, Groups, Knowledge, Refinement, Rule
 from verticil.shared.numerics.knowledge.support import support
 from verticil.shared.numerics.model.schema import Schema, Variable
@@ -199,9 +199,9 @@ def test_an_owner_alone_writes_flags_too(folder):
 
 def test_without_its_party_a_flag_goes_and_nothing_else() -> None:
     study = flagged(ADULTS)
-    left = narrowed(study.knowledge, study.schema, ["income", "weight", "region"])
+    left = narrow_knowledge(study.knowledge, study.schema, ["income", "weight", "region"])
     assert left is None
-    assert narrowed(study.knowledge, study.schema, ["age", "smoker"]) == Knowledge(rules=(ADULTS,))
+    assert narrow_knowledge(study.knowledge, study.schema, ["age", "smoker"]) == Knowledge(rules=(ADULTS,))
 
 
 def warnings(config: PartyConfig, study: Study) -> list[str]:
@@ -283,15 +283,15 @@ def test_what_is_left_of_knowledge_without_a_party():
     )
     old = dataclasses.replace(old, variable=dataclasses.replace(EARNER.variable, name="old"))  # the other party's
     known = dataclasses.replace(known, functions=(*known.functions, old))
-    left = narrowed(known, study.schema, ("age", "smoker"))
+    left = narrow_knowledge(known, study.schema, ("age", "smoker"))
     assert left is not None
     assert left.names == ("no child smokes", "grown", "smoked")
     assert left.functions[0].position == 1
-    other = narrowed(known, study.schema, ("income", "weight", "region"))
+    other = narrow_knowledge(known, study.schema, ("income", "weight", "region"))
     assert other is not None
     assert other.names == ("g", "place")  # `earner` follows from a column of the clinic
-    assert narrowed(known, study.schema, ("weight",)) is None
-    only = narrowed(known, study.schema, ("income", "age"))
+    assert narrow_knowledge(known, study.schema, ("weight",)) is None
+    only = narrow_knowledge(known, study.schema, ("income", "age"))
     assert only is not None
     assert [(item.name, item.position) for item in only.functions] == [("grown", 1), ("earner", 3), ("old", 4)]
 

@@ -11,7 +11,7 @@ import pytest
 from support.knowledge import FUNCTION, HEAD, study
 from verticil.shared.core.errors import Misuse
 from verticil.shared.numerics.knowledge.rules import Condition, Function, Groups, Order, Refinement, Rule, SoftRule
-from verticil.shared.numerics.knowledge.words import stated
+from verticil.shared.numerics.knowledge.words import describe_knowledge
 from verticil.shared.study import canonical
 
 
@@ -69,7 +69,7 @@ def test_every_kind_becomes_its_canonical_rule(tmp_path):
         ),
     )
     assert canonical.from_bytes(canonical.to_bytes(read), wire=False) == read
-    assert stated(known, read.schema)[-1] == (
+    assert describe_knowledge(known, read.schema)[-1] == (
         "mostly: where age is from 30, education is 'some' with probability 0.75 (it rules out nothing)."
     )
 
@@ -101,7 +101,7 @@ def test_names_are_made_from_words_and_neither_order_nor_spelling_changes_the_di
         "never together: relationship is one of 'Husband', 'Wife' and age is from 3 and below 15",
         "where relationship is 'Wife', sex is 'Female'",
     )
-    assert stated(read.knowledge, read.schema)[1] == "Where relationship is 'Wife', sex is 'Female'."
+    assert describe_knowledge(read.knowledge, read.schema)[1] == "Where relationship is 'Wife', sex is 'Female'."
     assert canonical.digest(study(tmp_path, one)) != canonical.digest(read)
 
 
@@ -181,7 +181,7 @@ def test_a_flag_is_a_column_that_says_where_its_rule_applies(tmp_path):
     assert found.knowledge.flag("sex") is None
     assert any(
         "told is 'yes', else 'no'; its party writes it from them" in text
-        for text in stated(found.knowledge, found.schema)
+        for text in describe_knowledge(found.knowledge, found.schema)
     )
     assert canonical.from_bytes(canonical.to_bytes(found), wire=False) == found
     assert canonical.digest(plain) != canonical.digest(found)

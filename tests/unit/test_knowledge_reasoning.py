@@ -15,7 +15,7 @@ from verticil.cli.main import main
 from verticil.shared.core.errors import Misuse
 from verticil.shared.numerics.knowledge.reasoning import ask, reach
 from verticil.shared.numerics.knowledge.support import function_codes
-from verticil.shared.numerics.knowledge.words import stated
+from verticil.shared.numerics.knowledge.words import describe_knowledge
 from verticil.shared.study.document import Study
 from verticil.shared.study.reading import read_study
 
@@ -184,7 +184,7 @@ def test_a_rule_that_says_nothing_a_value_that_never_comes_and_too_little_left_a
 
 
 def test_sentences_say_what_is_stated(study):
-    assert stated(study.knowledge, study.schema) == (
+    assert describe_knowledge(study.knowledge, study.schema) == (
         "no ports: never together: protocol is 'ICMP' and port is one of 'web', 'dns'.",
         "tcp is web: where protocol is 'TCP', port is 'web'.",
         "unused: never protocol is 'SCTP'.",

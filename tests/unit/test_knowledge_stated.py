@@ -15,7 +15,7 @@ from verticil.cli.main import main
 from verticil.party.policy.comparison import changes
 from verticil.shared.core.errors import PeerFault
 from verticil.shared.numerics.knowledge.rules import Condition, Knowledge, Rule
-from verticil.shared.numerics.knowledge.words import EXPLAINED, HEADING, stated
+from verticil.shared.numerics.knowledge.words import EXPLAINED, HEADING, describe_knowledge
 from verticil.shared.release.report.page import render
 from verticil.shared.study import canonical
 from verticil.shared.study.approval import Approval, check_approval, check_own_part, declared_units
@@ -62,7 +62,7 @@ def test_study_check_says_it(tmp_path, capsys):
 def test_a_change_is_named_changes_the_digest_and_voids_the_approval(release_study):
     one, other = knowing(release_study, "no"), knowing(release_study, "yes")
     assert len({canonical.digest(study) for study in (release_study, one, other)}) == 3
-    assert changes(release_study, one) == (f"stated: {stated(one.knowledge, one.schema)[0]}",)
+    assert changes(release_study, one) == (f"stated: {describe_knowledge(one.knowledge, one.schema)[0]}",)
     assert changes(one, other) == (
         "not stated any more: <children>: where age is below 18, smoker is 'no'.",
         "stated: <children>: where age is below 18, smoker is 'yes'.",

@@ -16,7 +16,7 @@ from support.knowledge import study as by_tables
 from support.releases import random_network
 from verticil.shared.core.errors import Misuse
 from verticil.shared.numerics.knowledge import turtle
-from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.numerics.knowledge.support import function_codes
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
@@ -138,7 +138,7 @@ def test_too_large_a_file_is_refused_before_it_is_parsed_and_too_many_triples_wh
     with large.open("wb") as file:
         file.truncate(100 * 1024**2)
     (tmp_path / "study.toml").write_text(HEAD + '[knowledge]\nfile = "rules.ttl"\n', encoding="utf-8")
-    monkeypatch.setattr(turtle, "_parsed", None)
+    monkeypatch.setattr(turtle, "_parse", None)
     with pytest.raises(Misuse, match=r"rules\.ttl: more than 10 MB, expected less"):
         read_study(tmp_path / "study.toml")
     monkeypatch.undo()
@@ -197,7 +197,7 @@ def test_a_validator_of_shapes_finds_nothing_in_records_that_keep_the_rules_and_
     assert violated(keeping) == {planted}
     variables = study.schema.variables
     network = random_network(variables, tuple((v - 1,) if v else () for v in range(len(variables))), seed=3)
-    codes = [c.astype(int) for c in sample_codes(network, 100, generator=generator, support=raked(network, support))]
+    codes = [c.astype(int) for c in sample_codes(network, 100, generator=generator, support=rake(network, support))]
     assert violated(np.arange(100)) == set()
     codes = [c.astype(int) for c in sample_codes(network, 100, generator=generator)]  # of the network without the rules
     assert violated(np.arange(100))

@@ -17,7 +17,7 @@ import pytest
 from support.knowing import content_that_knows
 from support.releases import random_mixture, with_joint, with_posterior
 from verticil.shared.core.errors import DataFault
-from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.release import records
 from verticil.shared.release.content import ReleaseContent
 from verticil.shared.release.folder.writing import write_release
@@ -114,7 +114,7 @@ def test_above_the_limit_they_are_drawn_in_chunks(
     generator = np.random.Generator(np.random.Philox(study.release.seed))
     source = content.joint or content.network
     chunks = sample_chunks(
-        source, N, generator=generator, method=study.release.sampling, support=raked(source, study.support())
+        source, N, generator=generator, method=study.release.sampling, support=rake(source, study.support())
     )
     frames = [decode(study.schema, chunk, generator, knowledge=study.knowledge) for chunk in chunks]
     assert [len(frame) for frame in frames] == [700, 700, 700, 500]

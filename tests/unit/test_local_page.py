@@ -32,7 +32,7 @@ from verticil.party.storage.database import FILE_NAME, SCHEMA_VERSION, Database
 from verticil.party.storage.studies import Artifact, Heartbeat, Task, stamp
 from verticil.shared.core.errors import DataFault, Misuse, PeerFault
 from verticil.shared.numerics.knowledge.rules import Condition, Knowledge, Rule
-from verticil.shared.numerics.knowledge.words import EXPLAINED, HEADING, stated
+from verticil.shared.numerics.knowledge.words import EXPLAINED, HEADING, describe_knowledge
 from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.study import canonical
 from verticil.shared.study.document import Study
@@ -210,7 +210,7 @@ def test_what_a_study_states_is_told_on_the_page_and_by_every_command_that_says_
     folder: Path, visitor: Visitor, release_study: Study, capsys: pytest.CaptureFixture[str]
 ) -> None:
     study = dataclasses.replace(release_study, knowledge=STATED)
-    (sentence,) = stated(STATED, study.schema)
+    (sentence,) = describe_knowledge(STATED, study.schema)
     with opened(folder) as site:
         digest = offer(site, study)
     assert f"{HEADING} {EXPLAINED} {sentence}" in visitor.page(f"study/{digest.hex()}").text

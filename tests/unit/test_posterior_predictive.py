@@ -74,7 +74,7 @@ def test_the_rules_by_hand() -> None:
     full = of_full(estimates, variances)
     assert (full.variance, full.df) == (pytest.approx(4 / 3 - 0.2), 2)
     assert full.high - 2 == pytest.approx(4.302653 * math.sqrt(full.variance), abs=1e-5)
-    negative = of_full(estimates, [2.0, 2.0, 2.0], enlarged=3.0)
+    negative = of_full(estimates, [2.0, 2.0, 2.0], factor=3.0)
     assert (negative.variance, negative.df) == (6.0, 2)
 
 

@@ -15,7 +15,7 @@ from verticil.shared.numerics.estimation.contingency import pair_table
 from verticil.shared.numerics.model.constraints import declared_constraints
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.schema import Schema, Variable
-from verticil.shared.numerics.privbayes.distributions import agreeing, distributions, projected
+from verticil.shared.numerics.privbayes.distributions import agreeing, distributions, project
 from verticil.shared.numerics.privbayes.fitting import Fitted, fit
 from verticil.shared.numerics.privbayes.measuring import NoisyTable, automatic_tau, noisy_tables, shared_out
 from verticil.shared.numerics.privbayes.noise import MEASUREMENTS, Noise
@@ -231,15 +231,15 @@ TABLE_3B = [[0.025, 0.025], [0, 0], [0.475, 0.475], [0, 0]]
 
 
 def test_table_2_becomes_table_3() -> None:
-    np.testing.assert_allclose(projected(TABLE_2A, "clip"), TABLE_3A, atol=1e-12)
-    np.testing.assert_allclose(projected(TABLE_2B, "clip"), TABLE_3B, atol=1e-12)
+    np.testing.assert_allclose(project(TABLE_2A, "clip"), TABLE_3A, atol=1e-12)
+    np.testing.assert_allclose(project(TABLE_2B, "clip"), TABLE_3B, atol=1e-12)
 
 
 def test_the_simplex_lowers_all_that_is_positive_by_the_same() -> None:
     """Of Table 2 (a), whose sum is .7: .04, .68 and .08 are lowered by .1 / 3, and divided by the sum."""
     expected = np.array([0.04 - 0.1 / 3, 0, 0.68 - 0.1 / 3, 0.08 - 0.1 / 3]) / 0.7
-    np.testing.assert_allclose(projected(TABLE_2A, "simplex"), expected, atol=1e-12)
-    assert projected(np.array([-1.0, -3.0]), "simplex").tolist() == [0.5, 0.5]
+    np.testing.assert_allclose(project(TABLE_2A, "simplex"), expected, atol=1e-12)
+    assert project(np.array([-1.0, -3.0]), "simplex").tolist() == [0.5, 0.5]
 
 
 def test_table_3_becomes_table_4() -> None:

@@ -92,9 +92,9 @@ def test_burn_in_and_thinning_are_kept_and_left_out_where_nobody_says_them(tmp_p
 def test_chains_of_a_study_keep_what_it_says():
     """By hand: of 1,000 steps 400 are left out, and every 30th of the others is kept."""
     chains = Chains(chains=2, steps=1000, discarded=400, thinning=30)
-    assert (chains.burn_in, chains.every, chains.kept) == (400, 30, 20)
+    assert (chains.burn_in, chains.every, chains.n_graphs) == (400, 30, 20)
     usual = Chains(chains=2, steps=1000)
-    assert (usual.burn_in, usual.every, usual.kept) == (200, 1, 800)
+    assert (usual.burn_in, usual.every, usual.n_graphs) == (200, 1, 800)
     assert repr(usual) == "Chains(chains=2, steps=1000, together=3)"  # checkpoints of before are known by it
     with pytest.raises(ValueError, match="expected a burn-in below the steps"):
         Chains(steps=1000, discarded=1000)

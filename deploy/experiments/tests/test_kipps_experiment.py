@@ -20,7 +20,7 @@ def test_adult_breaks_its_rules_three_times_and_its_function_never():
     assert len(data.frame) == 32_561
     assert violations(data) == {"husband": 1, "wife": 2}
     coded = data.coded(data.frame)
-    follows = data.columns.followed(datasets.recoded(data, coded.codes))
+    follows = data.columns.compute_columns(datasets.recoded(data, coded.codes))
     assert all((a == b).all() for a, b in zip(follows, coded.codes, strict=True))
 
 

@@ -14,7 +14,7 @@ from verticil.analyst.prediction import predicted
 from verticil.shared.documents.json_document import Json
 from verticil.shared.documents.record import write
 from verticil.shared.documents.view import document
-from verticil.shared.numerics.knowledge.words import stated
+from verticil.shared.numerics.knowledge.words import describe_knowledge
 from verticil.shared.privacy.masked_figures import four_figures
 from verticil.shared.privacy.plan import BudgetPlan, budget_plan
 from verticil.shared.privacy.study_table import StudyTable, study_table
@@ -84,7 +84,7 @@ class Checked:
                 "tables": None if study.tables is None else dataclasses.asdict(tables_noise(study)),
                 "predicted_distance": None if self.prediction is None else dataclasses.asdict(self.prediction),
                 "alignment": disclosure(study).document(),
-                "stated": stated(study.knowledge, study.schema),
+                "stated": describe_knowledge(study.knowledge, study.schema),
                 "origins": list(origin_words(study)),
                 "epsilon_per_party": dict(table.party_totals),
                 "epsilon_per_person": table.total_epsilon,

@@ -80,10 +80,10 @@ def check(
 def show(study: StudyFile, form: FormatOption = Format.text) -> None:
     """What the study states, in words: a sentence for each rule, as whoever approves it reads them."""
     from verticil.shared.documents.record import write
-    from verticil.shared.numerics.knowledge.words import EXPLAINED, stated
+    from verticil.shared.numerics.knowledge.words import EXPLAINED, describe_knowledge
 
     document = _read(study)
-    words = stated(document.knowledge, document.schema)
+    words = describe_knowledge(document.knowledge, document.schema)
     if emit({"words": words, "knowledge": write(document.knowledge)}, form=form):
         return
     for sentence in words:

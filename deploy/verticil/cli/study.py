@@ -155,7 +155,7 @@ def _broken_limits(study: Study, limits: Sequence[PublishedLimits], n: int | Non
 
 def _print_check(found: Checked) -> None:
     from verticil.analyst.prediction import prediction_text
-    from verticil.shared.numerics.knowledge.words import stated
+    from verticil.shared.numerics.knowledge.words import describe_knowledge
     from verticil.shared.privacy.figures import odds
     from verticil.shared.release.content import may_have_joint
     from verticil.shared.study import canonical
@@ -195,7 +195,7 @@ def _print_check(found: Checked) -> None:
     if prediction:
         say(f"predicted distance of a joint model's records to {table.n:,} people: {prediction}")
     print_alignment(disclosure(study).document())
-    print_stated(stated(study.knowledge, study.schema))
+    print_stated(describe_knowledge(study.knowledge, study.schema))
     if study.breach is not None:
         say(
             f"every column keeps the breach rule: by what is sent of it, no belief of {study.breach.prior:g} becomes"

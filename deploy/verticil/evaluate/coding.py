@@ -28,7 +28,7 @@ from verticil.evaluate.measures.coded import CodedTable, number_records
 from verticil.party.dataset.encoding import Codebook, number_of
 from verticil.shared.core.arrays import Codes, Floats
 from verticil.shared.core.errors import DataFault
-from verticil.shared.numerics.knowledge.columns import narrowed
+from verticil.shared.numerics.knowledge.columns import narrow_knowledge
 from verticil.shared.numerics.knowledge.support import MAX_SCOPE_CELLS, Support, function_codes, support
 from verticil.shared.numerics.model.elimination import Factor
 from verticil.shared.numerics.model.schema import Schema, Variable
@@ -412,7 +412,7 @@ def _overlap(real: CodedTable, holdout: CodedTable) -> list[str]:
 def _support(study: Study, names: Sequence[str], columns: Mapping[str, _Column]) -> Support | None:
     """Return what the rules leave possible over the columns at hand; what is not declared is not forbidden."""
     schema = Schema(variables=tuple(variable for variable in study.schema.variables if variable.name in names))
-    knowledge = None if study.knowledge is None else narrowed(study.knowledge, study.schema, schema.names)
+    knowledge = None if study.knowledge is None else narrow_knowledge(study.knowledge, study.schema, schema.names)
     if knowledge is None:
         return None
     full_support = support(knowledge, schema)

@@ -43,7 +43,7 @@ from verticil.party.storage.secret import SiteSecret, secret_id
 from verticil.shared.core.arrays import Codes, taken, typed
 from verticil.shared.core.errors import Misuse, PeerFault, Refusal
 from verticil.shared.federation.alignment.merkle import Tree
-from verticil.shared.numerics.knowledge.columns import flag_codes, narrowed
+from verticil.shared.numerics.knowledge.columns import flag_codes, narrow_knowledge
 from verticil.shared.numerics.knowledge.rules import Flag, Knowledge
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.privacy.events import column_reader
@@ -223,7 +223,7 @@ def flag_meaning(
 
 def stated_of(study: Study, columns: Collection[str]) -> Knowledge | None:
     """What a study states of some columns of a table, which has no flags."""
-    return study.knowledge and narrowed(study.knowledge, study.schema, columns)
+    return study.knowledge and narrow_knowledge(study.knowledge, study.schema, columns)
 
 
 def with_flags(study: Study, codes: Mapping[str, Codes]) -> dict[str, Codes]:

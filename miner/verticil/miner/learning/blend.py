@@ -54,7 +54,7 @@ from verticil.shared.numerics.joint.estimate import JointEstimate, estimate, exa
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables
 from verticil.shared.numerics.joint.replicates import MOST, people, redrawn
 from verticil.shared.numerics.joint.work import Work
-from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.numerics.knowledge.support import Support
 from verticil.shared.numerics.model.elimination import TooWideError, network_pair
 from verticil.shared.numerics.model.joint import JointModel, WeightedRecords
@@ -182,7 +182,7 @@ def _records(
 
 
 def _make_sampler(source: Network | JointModel, support: Support | None) -> atoms.Records:
-    by = raked(source, support)
+    by = rake(source, support)
 
     def records(n: int, generator: np.random.Generator) -> list[Codes]:
         return sample_codes(source, n, generator=generator, support=by)
@@ -219,7 +219,7 @@ def _network_shares(network: Network, support: Support | None, check: Callable[[
     states = network.schema.n_states
     pairs = list(itertools.combinations(range(len(states)), 2))
     shares: list[Floats] = []
-    support = raked(network, support)
+    support = rake(network, support)
     rules = () if support is None else support.limits
     with contextlib.suppress(TooWideError):
         for pair in pairs if len(pairs) <= _EXACT_PAIRS else ():

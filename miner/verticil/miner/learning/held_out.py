@@ -35,7 +35,7 @@ from verticil.shared.numerics.estimation.design import ColumnUnit, family_design
 from verticil.shared.numerics.estimation.estimators import em_projection
 from verticil.shared.numerics.estimation.information import Link, plug_in_information
 from verticil.shared.numerics.estimation.smaller_families import backed_off
-from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.numerics.knowledge.support import Support
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import Family, Network
@@ -208,7 +208,7 @@ def sample_of(network: Network, *, seed: int, support: Support | None = None) ->
     """
     generator = np.random.Generator(np.random.Philox(seed))
     try:
-        return sample_codes(network, _SAMPLED, generator=generator, support=raked(network, support))
+        return sample_codes(network, _SAMPLED, generator=generator, support=rake(network, support))
     except ValueError as error:
         raise no_records(error) from None
 

@@ -12,7 +12,7 @@ from verticil.miner.learning.whole_rows import source_of_records
 from verticil.shared.core.arrays import Codes
 from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.estimate import JointEstimate, estimate
-from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.study.document import Study
 from verticil.shared.synthesis.synthesis import sample_codes
@@ -49,7 +49,7 @@ def joint_of_columns(
     tables = from_columns(record_codes, units, study.schema.n_states, check=interruption.check)
 
     support = study.support()
-    by = raked(network, support)
+    by = rake(network, support)
     source = source_of_records(network, record_codes, tables, is_restricted=support.restricts, check=interruption.check)
 
     def records(n: int, generator: np.random.Generator) -> list[Codes]:

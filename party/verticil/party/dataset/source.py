@@ -472,7 +472,7 @@ def _against(knowledge: Knowledge | None, variables: Sequence[Variable], columns
             here = table[tuple(codes[schema.names[variable]] for variable in scope)] == 0
             found[name] = np.logical_and.reduce([here, *(known[schema.names[variable]] for variable in scope)])
         own = [codes[name] for name in schema.names]
-        follows = dict(zip(whole.published.names, whole.followed(own), strict=True))
+        follows = dict(zip(whole.published.names, whole.compute_columns(own), strict=True))
         for function in knowledge.functions:
             if (name := function.variable.name) in codes:
                 read = [known[column] for column in (name, *function.of) if column in known]

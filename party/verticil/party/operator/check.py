@@ -67,7 +67,7 @@ from verticil.shared.documents.view import document, inlined, left_out
 from verticil.shared.federation.identity.identity import Role
 from verticil.shared.federation.identity.pki import load_credentials, utc_now
 from verticil.shared.mechanisms.subset import Subset
-from verticil.shared.numerics.knowledge.words import stated
+from verticil.shared.numerics.knowledge.words import describe_knowledge
 from verticil.shared.numerics.model import artifact
 from verticil.shared.privacy.figures import finite_epsilon
 from verticil.shared.storage.disk import create_files, write_fault
@@ -325,7 +325,7 @@ def _cost(config: PartyConfig, site: Site, study: Study, now: dt.datetime) -> St
     )
     charges = {index: assessment.charge.epsilon for index, assessment in found.assessments.items()}
     return StudyCost(
-        stated=stated(found.study.knowledge, found.study.schema) or None,
+        stated=describe_knowledge(found.study.knowledge, found.study.schema) or None,
         four_figures=figure_words(site, found.study),
         study=study.id,
         digest=digest_of(study).hex(),

@@ -65,7 +65,7 @@ from verticil.shared.federation.identity.pki import read_certificates, utc_now
 from verticil.shared.federation.identity.signing import SigningKey
 from verticil.shared.federation.membership.current import CertificateState, certificate_state
 from verticil.shared.federation.membership.revocation import FILE_NAME, DenyList
-from verticil.shared.numerics.knowledge.words import stated
+from verticil.shared.numerics.knowledge.words import describe_knowledge
 from verticil.shared.privacy.figures import finite_epsilon, sent_epsilons, total_epsilon
 from verticil.shared.storage.disk import create_file
 from verticil.shared.study.document import Study
@@ -507,7 +507,7 @@ def _approved(config: PartyConfig, site: Site, record: StudyRecord, verdict: Ver
     charges = {index: assessment.charge.epsilon for index, assessment in found.assessments.items()}
     return Approved(
         **named(record),
-        stated=stated(found.study.knowledge, found.study.schema) or None,
+        stated=describe_knowledge(found.study.knowledge, found.study.schema) or None,
         four_figures=figure_words(site, verdict.review.study),
         approved=verdict.complete,
         approvers=tuple(verdict.approvers),

@@ -49,7 +49,7 @@ from verticil.party.storage.studies import StudyRecord
 from verticil.shared.core.errors import VerticilError
 from verticil.shared.documents.view import inlined, left_out
 from verticil.shared.federation.identity.pki import utc_now
-from verticil.shared.numerics.knowledge.words import stated
+from verticil.shared.numerics.knowledge.words import describe_knowledge
 from verticil.shared.privacy.events import planned
 from verticil.shared.privacy.figures import gamma_of_epsilon, sent_epsilons, share_cost, total_epsilon
 from verticil.shared.study.document import Study
@@ -287,7 +287,7 @@ def in_words(site: Site, record: StudyRecord, now: dt.datetime) -> StudyInWords:
         expires=study.expires.isoformat(),
         alignment=disclosure(study).document(),
         minimum_common_records=max(study.linkage.minimum_common_records, config.policy.minimum_common_records),
-        stated=stated(study.knowledge, study.schema) or None,
+        stated=describe_knowledge(study.knowledge, study.schema) or None,
         origins=origin_words(study) or None,
         four_figures=figure_words(site, study),
         membership_words=_membership_words(config, study) if opens_tables(study) else None,

@@ -17,7 +17,7 @@ from typing import Final
 from verticil.party.dataset.releases import Origins
 from verticil.shared.mechanisms.subset import Subset
 from verticil.shared.mechanisms.transition import SCALE
-from verticil.shared.numerics.knowledge.words import stated
+from verticil.shared.numerics.knowledge.words import describe_knowledge
 from verticil.shared.numerics.model.schema import Variable
 from verticil.shared.study.document import Study
 from verticil.shared.study.protocols import recipients_of
@@ -153,7 +153,7 @@ def _of_rest(before: Study, after: Study) -> list[str]:
 
 
 def _of_knowledge(before: Study, after: Study) -> list[str]:
-    old, new = (stated(study.knowledge, study.schema) for study in (before, after))
+    old, new = (describe_knowledge(study.knowledge, study.schema) for study in (before, after))
     found = [f"not stated any more: {sentence}" for sentence in old if sentence not in new]
     found += [f"stated: {sentence}" for sentence in new if sentence not in old]
     return found or (["what is stated changed"] if before.knowledge != after.knowledge else [])

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from verticil.shared.documents.json_document import Json
-from verticil.shared.numerics.knowledge.words import listed
+from verticil.shared.numerics.knowledge.words import join_names
 from verticil.shared.privacy.accountant import cost_of
 from verticil.shared.privacy.accounts import Cost
 from verticil.shared.privacy.figures import column_epsilon, epsilon_words, total_epsilon
@@ -148,11 +148,11 @@ def _told(cost: Cost) -> str:
 
 
 def _everybody(found: FourFigures) -> str:
-    several = "; ".join(listed(some) for some in found.covered) + ("; and more" if found.more else "")
+    several = "; ".join(join_names(some) for some in found.covered) + ("; and more" if found.more else "")
     lazy = "one of them" if found.tolerate == 1 else f"{found.tolerate} of them in all"
     return (
         f"everybody: {_told(found.everybody)} for each person, of all {found.tables} tables together, unless somebody breaks the "
-        f"ciphers. {listed(found.counted)} draw the noise; {lazy} may be curious or leave it out. So it holds against each of "
+        f"ciphers. {join_names(found.counted)} draw the noise; {lazy} may be curious or leave it out. So it holds against each of "
         f"these, with outsiders: {several}{_against_no_two(found)}. "
         f"A party that leaves noise out of its own tables has no such promise for its columns"
     )
@@ -184,7 +184,7 @@ def _before(epsilon: float | None) -> str:
 
 def _floor(found: FourFigures) -> str:
     named = [
-        f"{' with '.join(item.names)} (columns of {listed(item.owners)}: {epsilon_words(item.epsilon)} over {item.columns})"
+        f"{' with '.join(item.names)} (columns of {join_names(item.owners)}: {epsilon_words(item.epsilon)} over {item.columns})"
         for item in found.floor[:_MOST]
     ]
     more = f"; and {len(found.floor) - _MOST} more pairs" if len(found.floor) > _MOST else ""
@@ -201,6 +201,6 @@ def _checked(unchecked: Sequence[str]) -> str:
     if not unchecked:
         return "checked: the rows of every party are checked by its partners, without being seen"
     return (
-        f"not checked: the rows of {listed(unchecked)}. Such a party can learn exactly, in all columns of every partner, what "
+        f"not checked: the rows of {join_names(unchecked)}. Such a party can learn exactly, in all columns of every partner, what "
         "about 20 people of its choice have, for each column of its own"
     )

@@ -245,6 +245,6 @@ def joint_fault(study: Study, model: JointModel) -> str:
     if support.restricts:
         if not isinstance(model, WeightedRecords):
             return "it is not made of records, which alone meet what the study states of all"
-        if broken := support.broken(list(model.codes[model.weights > 0].T)):
+        if broken := support.find_broken_rule(list(model.codes[model.weights > 0].T)):
             return f"a record does not meet the rule '{broken}'"
     return ""

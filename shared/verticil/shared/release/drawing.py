@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from verticil.shared.core.errors import Misuse
-from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.numerics.knowledge.support import Support
 from verticil.shared.numerics.model.joint import JointModel
 from verticil.shared.numerics.model.network import Marginal, Network, PairAccuracy
@@ -229,7 +229,7 @@ def _drawn(
 ) -> Iterator[pd.DataFrame]:
     knowledge = None if models.study is None else models.study.knowledge
     try:
-        made_by = [raked(each, models.support) for each in chosen]
+        made_by = [rake(each, models.support) for each in chosen]
         sizes = [len(range(place, n, len(chosen))) for place in range(len(chosen))]
         for each, by, size in zip(chosen, made_by, sizes, strict=True):
             if not size and n:

@@ -18,7 +18,7 @@ import numpy as np
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import DataFault, GateFailed, Misuse
 from verticil.shared.documents.json_document import Json
-from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.numerics.knowledge.support import Support
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.network import Network
@@ -128,7 +128,7 @@ def set_records(network: Network, study: Study, n: int, number: int) -> pd.DataF
         ValueError: the network is too wide for the way of drawing.
     """
     generator = np.random.Generator(np.random.Philox(np.random.SeedSequence((study.release.seed, number))))
-    support = raked(network, study.support())
+    support = rake(network, study.support())
     codes = sample_codes(network, n, generator=generator, method=study.release.sampling, support=support)
     return decoded(study, codes, generator, tilts_of((network,), study))
 
@@ -209,7 +209,7 @@ def _not_within(folder: Path, study: Study, networks: Sequence[Network], *, leve
 def _not_drawn(
     name: str, codes: Sequence[Codes], network: Network, number: int, *, level: float, support: Support
 ) -> str:
-    if (found := unlikely_family(network, codes, level, raked(network, support))) is None:
+    if (found := unlikely_family(network, codes, level, rake(network, support))) is None:
         return ""
     return f"{name}: column '{network.schema.names[found]}': the records were not drawn from network {number} of {FILE}"
 

@@ -35,7 +35,7 @@ from verticil.shared.core.arrays import Floats
 from verticil.shared.core.errors import Misuse
 from verticil.shared.documents.json_document import parse
 from verticil.shared.documents.view import document, left_out
-from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.numerics.model.elimination import TooWideError, condition_with_probability, derivatives, together
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.release.drawing import ReleaseModels, evidence_of, variable_of
@@ -169,7 +169,7 @@ def query(models: ReleaseModels, target: str, given: Mapping[str, object], *, so
 def _of_network(models: ReleaseModels, target: int, evidence: Mapping[int, int], level: float) -> _OfNetwork:
     """Raises ValueError: it has probability 0; TooWideError: an answer needs too large a table, whatever its interval."""
     network, too_wide = models.network, None
-    by = raked(network, models.support)
+    by = rake(network, models.support)
     rules = () if by is None else by.limits
     slopes: dict[int, Floats] | None = None
     if (published := _published(models, target, evidence)) is None:

@@ -38,7 +38,7 @@ from verticil.shared.documents.view import document, left_out
 from verticil.shared.federation.identity.identity import Identity, Role
 from verticil.shared.federation.membership.revocation import FILE_NAME as DENY_LIST
 from verticil.shared.federation.membership.revocation import parse_list, revoked_in
-from verticil.shared.numerics.knowledge.columns import completed
+from verticil.shared.numerics.knowledge.columns import complete_network
 from verticil.shared.numerics.model.graph import Dag
 from verticil.shared.numerics.model.joint import JointModel
 from verticil.shared.numerics.model.network import Network
@@ -421,7 +421,7 @@ def network_in_files(model: Node, network: Network, study: Study) -> Network:
     Raises:
         GateFailed: RELEASE_INVALID, the nodes of model.json are not those that follow from the study.
     """
-    complete, node = completed(network, study.knowledge), model.get("deterministic")
+    complete, node = complete_network(network, study.knowledge), model.get("deterministic")
     if not _equal(None if node is None else node.value, model_json.deterministic(complete, study.schema) or None):
         model.fail("deterministic: it is not what follows from others in study.json")
     return complete

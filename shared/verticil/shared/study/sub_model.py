@@ -14,9 +14,9 @@ many parties that it is in itself. Each remaining party checks the sub-model all
 
 What a sub-model is. The effective study without the left-out parties, their variables and units, and with their names
 (`Study.left_out`). Of what is stated of all records everything goes that names such a variable, with the columns that follow from
-one: the rest stays as true as it was (`knowledge.columns.narrowed`). Nothing else changes. Where the study's ``structure`` says
-anything about a variable of theirs (a required or forbidden edge, a tier, a custom network, given parents) there is none: what
-the analyst meant would not be what is learned.
+one: the rest stays as true as it was (`knowledge.columns.narrow_knowledge`). Nothing else changes. Where the study's
+``structure`` says anything about a variable of theirs (a required or forbidden edge, a tier, a custom network, given parents)
+there is none: what the analyst meant would not be what is learned.
 
 How it is fixed. At one moment, before any common list, by the miner, who signs a statement of it: proposal, effective study,
 who was left out and why, and when. The statement is kept with the effective study in one transaction, sent to the parties,
@@ -35,7 +35,7 @@ from typing import Annotated, ClassVar, Final
 
 from verticil.shared.core.errors import Misuse, PeerFault
 from verticil.shared.documents.record import Key, Sha256, decode
-from verticil.shared.numerics.knowledge.columns import narrowed as narrowed_knowledge
+from verticil.shared.numerics.knowledge.columns import narrow_knowledge
 from verticil.shared.numerics.model.schema import Schema
 from verticil.shared.study import rules
 from verticil.shared.study.document import LeftOut, Study
@@ -138,7 +138,7 @@ def narrowed(study: Study, left_out: tuple[LeftOut, ...]) -> Study:
         schema=schema,
         parameters=dataclasses.replace(study.parameters, prior_tables=priors),
         units=tuple(unit for unit in study.units if unit.owner not in absent),
-        knowledge=study.knowledge and narrowed_knowledge(study.knowledge, study.schema, schema.names),
+        knowledge=study.knowledge and narrow_knowledge(study.knowledge, study.schema, schema.names),
         left_out=left_out,
     )
     rules.check(found, source=where)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from verticil.shared.core.arrays import AnyCodes, Codes
 from verticil.shared.core.errors import DataFault
-from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.numerics.knowledge.support import Support
 from verticil.shared.numerics.model.elimination import TooWideError, network_marginals, network_pair
 from verticil.shared.numerics.model.joint import JointModel
@@ -53,7 +53,7 @@ def model_shares(network: Network, support: Support | None = None) -> tuple[list
     Raises:
         DataFault: LEARNING_FAILED, no record of the network meets it, or too few for what can be computed.
     """
-    support = raked(network, support)
+    support = rake(network, support)
     rules = () if support is None else support.limits
     try:
         return [np.round(share, _DECIMALS) for share in network_marginals(network, rules)], True
@@ -90,7 +90,7 @@ def model_pairs(
         For each pair (K_first, K_second); and 0 where they are exact, else what a share's standard error is in relation to
         the square root of share times (1 - share).
     """
-    support = raked(network, support)
+    support = rake(network, support)
     rules = () if support is None else support.limits
     try:
         return [np.round(network_pair(network, *pair, rules), _DECIMALS) for pair in pairs], 0.0

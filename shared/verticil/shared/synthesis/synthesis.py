@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from verticil.shared.core.arrays import AnyCodes, Codes, Floats
 from verticil.shared.core.errors import DataFault
 from verticil.shared.numerics.knowledge.columns import columns as columns_of
-from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.numerics.knowledge.rules import Knowledge
 from verticil.shared.numerics.knowledge.support import Support
 from verticil.shared.numerics.model.elimination import ConditionalStep, TooWideError, condition, configuration_shares
@@ -166,7 +166,7 @@ def drawn_records(
             for first in range(0, n, at_once):
                 yield _in_turn(sampled, min(at_once, n - first), generator, rule.sampling, support), first
             return
-        draw = _planned(source, {}, rule.sampling, None, raked(source, support))
+        draw = _planned(source, {}, rule.sampling, None, rake(source, support))
         for first in range(0, max(n, 1), max(at_once, 1)):
             yield draw(min(at_once, n - first), generator, "auto"), first
     except RulesTooWideError as error:
@@ -206,7 +206,7 @@ def _in_turn(
     codes: list[Codes] = [np.empty(n, dtype=variable.code_dtype) for variable in networks[0].schema.variables]
     for place, network in enumerate(networks):
         size = len(range(place, n, len(networks)))
-        part = sample_codes(network, size, generator=generator, method=method, support=raked(network, support))
+        part = sample_codes(network, size, generator=generator, method=method, support=rake(network, support))
         for column, drawn in zip(codes, part, strict=True):
             column[place :: len(networks)] = drawn
     return codes
@@ -369,7 +369,7 @@ def written_columns(
     ordered = ordered_numbers(schema, () if knowledge is None else knowledge.orders, codes, generator)
     n = len(codes[0])
     parts = [slice(start, start + (at_once or n)) for start in range(0, max(n, 1), at_once or max(n, 1))]
-    for variable, column in zip(written.published.variables, written.written(codes, generator), strict=True):
+    for variable, column in zip(written.published.variables, written.draw_columns(codes, generator), strict=True):
         tilt = (tilts or {}).get(schema.index(variable.name)) if variable.name in schema else None
         for some in parts:
             if variable.bins is None:

@@ -32,7 +32,7 @@ from verticil.shared.core.arrays import AnyCodes, Codes, Floats, Ints, combinati
 from verticil.shared.core.errors import GateFailed
 from verticil.shared.documents.foreign_files.parquet_pages import LargePagesError, check_footer, page_sizes
 from verticil.shared.numerics.knowledge.columns import Columns, columns
-from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.numerics.knowledge.rules import Knowledge
 from verticil.shared.numerics.knowledge.support import Support, support
 from verticil.shared.numerics.model.elimination import TooWideError, condition
@@ -160,7 +160,7 @@ def _stated(path: Path, written: Columns, stated: Support, codes: Sequence[Codes
         found = written.read(codes)
     except ValueError as error:
         raise _invalid(path, str(error)) from None
-    if broken := stated.broken(found):
+    if broken := stated.find_broken_rule(found):
         raise _invalid(path, f"a synthetic record does not meet the rule '{broken}'")
     return found
 
@@ -378,7 +378,7 @@ def record_fault(
     if problem:
         return problem
     if isinstance(model, Network):
-        by = raked(model, support(knowledge, schema))
+        by = rake(model, support(knowledge, schema))
         if (found := unlikely_family(model, text, level, by)) is not None:
             return f"column '{schema.names[found]}': the synthetic records were not drawn from the network"
     elif pair := unlikely_variables(model, text, level):

@@ -77,10 +77,10 @@ class Scale:
     def __post_init__(self) -> None:
         if min(self.draws, self.sets) < 2:
             raise ValueError(f"{self.draws} draws of S1 and {self.sets} sets of S2, expected at least 2 of each")
-        if self.chains.kept < LEAST_KEPT:
+        if self.chains.n_graphs < LEAST_KEPT:
             raise ValueError(
                 f"{self.steps} steps with a burn-in of {self.chains.burn_in} and every graph {self.chains.every} steps after the "
-                f"last leave {max(self.chains.kept, 0)} graphs of a chain, expected at least {LEAST_KEPT}"
+                f"last leave {max(self.chains.n_graphs, 0)} graphs of a chain, expected at least {LEAST_KEPT}"
             )
 
     @property

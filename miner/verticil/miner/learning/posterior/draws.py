@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from verticil.miner.learning.posterior.scores import PosteriorScores
 from verticil.shared.core.arrays import Floats, Ints
-from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.numerics.knowledge.support import Support
 from verticil.shared.numerics.model.elimination import TooWideError, network_pair
 from verticil.shared.numerics.model.graph import Dag
@@ -213,7 +213,7 @@ def band(draws: Floats, level: float) -> tuple[Floats, Floats, Floats]:
 
 
 def _shares(network: Network, pairs: Sequence[tuple[int, int]], number: int, support: Support | None) -> list[Floats]:
-    support = raked(network, support)
+    support = rake(network, support)
     try:
         rules = () if support is None else support.limits
         return [network_pair(network, first, second, rules) for first, second in pairs]

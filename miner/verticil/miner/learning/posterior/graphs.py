@@ -204,7 +204,7 @@ def sets_of(
             problem, pairs, most=MOST_FULL_PLAIN if scores and scores.are_plain else MOST_FULL
         ),
         count_ahead=None if scores is None else scores.count_ahead,
-        cancelled=interruption.check,
+        raise_if_cancelled=interruption.check,
     )
 
 

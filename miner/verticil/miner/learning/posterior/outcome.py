@@ -14,7 +14,7 @@ from verticil.miner.learning.posterior.graphs import Sampled
 from verticil.shared.core.arrays import AnyCodes, Codes
 from verticil.shared.numerics.knowledge.columns import Columns
 from verticil.shared.numerics.knowledge.columns import columns as columns_of
-from verticil.shared.numerics.knowledge.raking import raked
+from verticil.shared.numerics.knowledge.raking import rake
 from verticil.shared.numerics.knowledge.support import Support
 from verticil.shared.numerics.model.network import Network
 from verticil.shared.numerics.model.rounding import round_network
@@ -116,7 +116,7 @@ def posterior_of(
 
 
 def _by_rules(network: Network, n: int, generator: np.random.Generator, *, support: Support) -> Records:
-    codes = sample_codes(network, n, generator=generator, method="independent", support=raked(network, support))
+    codes = sample_codes(network, n, generator=generator, method="independent", support=rake(network, support))
     return Records(columns=codes, n_states=network.schema.n_states)
 
 
@@ -134,7 +134,9 @@ def _with_following(
 
 
 def _add_following(columns: Sequence[AnyCodes], table: Columns, whole: Schema) -> Sequence[AnyCodes]:
-    columns_by_name = dict(zip(table.published.names, table.followed(cast("Sequence[Codes]", columns)), strict=True))
+    columns_by_name = dict(
+        zip(table.published.names, table.compute_columns(cast("Sequence[Codes]", columns)), strict=True)
+    )
     return [columns_by_name[name] for name in whole.names]
 
 

@@ -31,7 +31,7 @@ class AddressRange:
 
     @property
     def size(self) -> int:
-        """Number of addresses."""
+        """Number of the addresses in the range."""
         return self.last - self.first + 1
 
     def texts(self) -> Iterator[str]:

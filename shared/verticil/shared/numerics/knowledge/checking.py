@@ -20,7 +20,7 @@ from verticil.shared.numerics.knowledge.rules import (
     Refinement,
 )
 from verticil.shared.numerics.knowledge.support import Support, function_codes, ordered_together, support
-from verticil.shared.numerics.knowledge.words import listed, quoted
+from verticil.shared.numerics.knowledge.words import join_names, quote
 from verticil.shared.numerics.model.schema import Schema, Variable
 
 MAX_NAME: Final = 200
@@ -69,12 +69,12 @@ def check_knowledge(knowledge: Knowledge, schema: Schema, *, source: str) -> Sup
         checks.groups(groups)
     for refinement in knowledge.refinements:
         checks.refinement(refinement)
-    refined = [refinement.variable for refinement in knowledge.refinements]
-    if twice := next((item for item in knowledge.refinements if refined.count(item.variable) > 1), None):
+    variables = [refinement.variable for refinement in knowledge.refinements]
+    if twice := next((item for item in knowledge.refinements if variables.count(item.variable) > 1), None):
         checks.fail(twice.name, f"'{twice.variable}' has finer values by another rule, too, expected one rule for each")
-    found = support(knowledge, schema, source=source)
+    limits = support(knowledge, schema, source=source)
     try:
-        against = found.conflict({})
+        against = limits.conflict({})
     except ValueError as error:
         raise Misuse(
             "STUDY_INVALID",
@@ -84,10 +84,10 @@ def check_knowledge(knowledge: Knowledge, schema: Schema, *, source: str) -> Sup
     if against is not None:
         raise Misuse(
             "STUDY_INVALID",
-            f"{source}: no record is possible: {listed([quoted([name]) for name in against])} contradict each other",
+            f"{source}: no record is possible: {join_names([quote([name]) for name in against])} contradict each other",
             hint="take one of them out, or correct it",
         )
-    return found
+    return limits
 
 
 class _Checks:
@@ -175,8 +175,8 @@ class _Checks:
                     f"'{name}' is a column of '{variable.owner}', and the flag '{own.name}' one of '{own.owner}': nobody "
                     "could write it",
                 )
-        if nested := next((condition.variable for condition in flag.when if condition.variable in flags), None):
-            self.fail(flag.name, f"'{nested}' is a flag itself, expected columns of the table")
+        if inner := next((condition.variable for condition in flag.when if condition.variable in flags), None):
+            self.fail(flag.name, f"'{inner}' is a flag itself, expected columns of the table")
 
     def order(self, order: Order) -> None:
         if order.lower == order.upper:
@@ -242,9 +242,9 @@ class _Checks:
 
     def groups(self, groups: Groups) -> None:
         variable = self.variable(groups.name, groups.variable)
-        listed = [label for _, labels in groups.groups for label in labels]
-        self.labels(groups.name, variable, listed)
-        if missing := [label for label in variable.labels if label not in listed]:
+        members = [label for _, labels in groups.groups for label in labels]
+        self.labels(groups.name, variable, members)
+        if missing := [label for label in variable.labels if label not in members]:
             self.fail(
                 groups.name, f"'{missing[0]}' is in no group, expected every category of '{variable.name}' in one"
             )

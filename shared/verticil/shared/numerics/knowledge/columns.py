@@ -2,8 +2,8 @@
 
 Synthetic records are drawn as codes of the schema's variables. What is written of them has besides, at its place, every variable
 that is a function of others (looked up from their codes), and in place of a property one of its finer values, drawn from the
-published weights. A flag of a rule is a variable as others are, which its party writes (`flag_codes`). `completed` is the network
-with what follows from others in it, for programs that open it elsewhere.
+published weights. A flag of a rule is a variable as others are, which its party writes (`flag_codes`). `complete_network` is the
+network with what follows from others in it, for programs that open it elsewhere.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Columns:
     _functions: tuple[tuple[Function, NDArray[np.uint16]], ...]
     _finer: dict[str, _Finer]
 
-    def written(self, codes: Sequence[Codes], generator: np.random.Generator) -> list[Codes]:
-        """The codes of all columns.
+    def draw_columns(self, codes: Sequence[Codes], generator: np.random.Generator) -> list[Codes]:
+        """Return the codes of all columns, finer values drawn.
 
         Args:
             codes: (n,) of each variable of the schema.
@@ -52,18 +52,18 @@ class Columns:
         Returns:
             (n,) of each column, in the order of `published`.
         """
-        found = dict(zip(self.published.names, self.followed(codes), strict=True))
+        columns = dict(zip(self.published.names, self.compute_columns(codes), strict=True))
         for name, finer in self._finer.items():
-            found[name] = finer.drawn(found[name], generator)
-        return list(found.values())
+            columns[name] = finer.draw(columns[name], generator)
+        return list(columns.values())
 
-    def followed(self, codes: Sequence[Codes]) -> list[Codes]:
-        """The codes of all columns with properties as they are, for `written`; arguments as there."""
-        found = self._with_functions(dict(zip(self.schema.names, codes, strict=True)))
-        return [found[name] for name in self.published.names]
+    def compute_columns(self, codes: Sequence[Codes]) -> list[Codes]:
+        """Return the codes of all columns with properties as they are, for `draw_columns`; arguments as there."""
+        columns = self._with_functions(dict(zip(self.schema.names, codes, strict=True)))
+        return [columns[name] for name in self.published.names]
 
     def read(self, columns: Sequence[Codes]) -> list[Codes]:
-        """The codes of the schema's variables, of records that are written.
+        """Return the codes of the schema's variables, of records that are written.
 
         Args:
             columns: (n,) of each column, in the order of `published`.
@@ -71,15 +71,15 @@ class Columns:
         Raises:
             ValueError: a record has a value that does not follow from the others, in words that start with the column.
         """
-        found = dict(zip(self.published.names, columns, strict=True))
+        by_name = dict(zip(self.published.names, columns, strict=True))
         for name, finer in self._finer.items():
-            found[name] = finer.property_of[found[name]]
-        follows = self._with_functions({name: found[name] for name in self.schema.names})
+            by_name[name] = finer.property_of[by_name[name]]
+        follows = self._with_functions({name: by_name[name] for name in self.schema.names})
         for function, _ in self._functions:
             name = function.variable.name
-            if not np.array_equal(follows[name], found[name]):
+            if not np.array_equal(follows[name], by_name[name]):
                 raise ValueError(f"column '{name}' is not what follows from {', '.join(function.of)}")
-        return [found[name] for name in self.schema.names]
+        return [by_name[name] for name in self.schema.names]
 
     def _with_functions(self, codes: dict[str, Codes]) -> dict[str, Codes]:
         for function, table in self._functions:
@@ -103,50 +103,54 @@ class _Finer:
     ends: NDArray[np.float64]
     last: NDArray[np.intp]
 
-    def drawn(self, codes: Codes, generator: np.random.Generator) -> Codes:
-        """A finer value for each record, with the published weights."""
+    def draw(self, codes: Codes, generator: np.random.Generator) -> Codes:
+        """Draw a finer value for each record, with the published weights."""
         places = np.searchsorted(self.ends, codes + generator.random(len(codes)), side="right")
         # A sum just below the next whole number may be rounded to it.
         return np.minimum(places, self.last[codes]).astype(np.uint16)
 
 
 def columns(knowledge: Knowledge | None, schema: Schema) -> Columns:
-    """The columns of a release.
+    """Return the columns of a release.
 
     Args:
         knowledge: what is stated; None: the columns are the schema's variables.
         schema: the study's variables.
     """
-    known = Knowledge() if knowledge is None else knowledge
+    statements = Knowledge() if knowledge is None else knowledge
     variables = {variable.name: variable for variable in schema.variables}
     functions: list[tuple[Function, NDArray[np.uint16]]] = []
-    for function in known.functions:
+    for function in statements.functions:
         functions.append((function, function_codes(function, [variables[name] for name in function.of])))
         variables[function.variable.name] = function.variable
-    finer = {item.variable: _finer(variables[item.variable], item) for item in known.refinements}
-    refined = {item.variable: refined_variable(variables[item.variable], item) for item in known.refinements}
-    order = [refined.get(name, variables[name]) for name in schema.names]
-    for function in known.functions:
+    finer = {item.variable: _finer(variables[item.variable], item) for item in statements.refinements}
+    finer_variables = {
+        item.variable: refined_variable(variables[item.variable], item) for item in statements.refinements
+    }
+    order = [finer_variables.get(name, variables[name]) for name in schema.names]
+    for function in statements.functions:
         order.insert(function.position, function.variable)
     return Columns(schema, Schema(variables=tuple(order)), tuple(functions), finer)
 
 
 def node_cells(knowledge: Knowledge | None, schema: Schema) -> dict[str, int]:
-    """The variables that follow from others and are nodes of `completed`, and how many cells the table of each has.
+    """Return the variables that follow from others and are nodes of `complete_network`, and how many cells each one's
+    table has.
 
     Not those whose table would have more than `MAX_NODE_CELLS`, nor those that follow from them.
     """
-    sizes, found = dict(zip(schema.names, schema.n_states, strict=True)), dict[str, int]()
+    sizes, cells_of = dict(zip(schema.names, schema.n_states, strict=True)), dict[str, int]()
     for function in () if knowledge is None else knowledge.functions:
         name, states = function.variable.name, function.variable.n_states
         cells = states * math.prod(sizes.get(of, MAX_NODE_CELLS) for of in function.of)
         if cells <= MAX_NODE_CELLS:
-            sizes[name], found[name] = states, cells
-    return found
+            sizes[name], cells_of[name] = states, cells
+    return cells_of
 
 
-def completed(network: Network, knowledge: Knowledge | None) -> Network:
-    """A network with a deterministic node for each variable that follows from others: a row of its table is 1 at one category.
+def complete_network(network: Network, knowledge: Knowledge | None) -> Network:
+    """Add to a network a deterministic node for each variable that follows from others: a table row is 1 at one
+    category.
 
     Args:
         network: of the study's variables.
@@ -191,8 +195,9 @@ def completed(network: Network, knowledge: Knowledge | None) -> Network:
     )
 
 
-def narrowed(knowledge: Knowledge, schema: Schema, kept: Collection[str]) -> Knowledge | None:
-    """What is left of knowledge where only some variables are there: what names another one goes, and nothing takes its place.
+def narrow_knowledge(knowledge: Knowledge, schema: Schema, stay: Collection[str]) -> Knowledge | None:
+    """Return what is left of knowledge about some variables: a rule that names another one goes, and nothing takes its
+    place.
 
     A function stays if its party has a variable that stays, and it follows from variables that do. What other rules imply through
     a variable that goes is lost with them.
@@ -200,13 +205,13 @@ def narrowed(knowledge: Knowledge, schema: Schema, kept: Collection[str]) -> Kno
     Args:
         knowledge: about all variables.
         schema: all variables of the study.
-        kept: names of those that stay, of the schema.
+        stay: names of those that stay, of the schema.
 
     Returns:
         None: nothing is left.
     """
-    owners = {variable.owner for variable in schema.variables if variable.name in kept}
-    names, functions = set(kept), list[Function]()
+    owners = {variable.owner for variable in schema.variables if variable.name in stay}
+    names, functions = set(stay), list[Function]()
     for function in knowledge.functions:
         if function.variable.owner in owners and names.issuperset(function.of):
             functions.append(function)
@@ -216,7 +221,7 @@ def narrowed(knowledge: Knowledge, schema: Schema, kept: Collection[str]) -> Kno
     def stays(*conditions: Condition) -> bool:
         return all(condition.variable in names for condition in conditions)
 
-    found = Knowledge(
+    rest = Knowledge(
         rules=tuple(item for item in knowledge.rules if stays(*item.when, *item.then)),
         orders=tuple(item for item in knowledge.orders if names.issuperset((item.lower, item.upper))),
         functions=tuple(dataclasses.replace(item, position=order.index(item.variable.name)) for item in functions),
@@ -225,11 +230,11 @@ def narrowed(knowledge: Knowledge, schema: Schema, kept: Collection[str]) -> Kno
         soft=tuple(item for item in knowledge.soft if stays(*item.when, *item.then)),
         flags=tuple(item for item in knowledge.flags if item.variable in names and stays(*item.when)),
     )
-    return found if found.names else None
+    return rest if rest.names else None
 
 
 def flag_codes(flag: Flag, variables: Mapping[str, Variable], codes: Mapping[str, Codes]) -> Codes:
-    """The codes of a flag: 1 where all its conditions hold, else 0.
+    """Return the codes of a flag: 1 where all its conditions hold, else 0.
 
     Args:
         flag: of a rule.
@@ -243,13 +248,13 @@ def flag_codes(flag: Flag, variables: Mapping[str, Variable], codes: Mapping[str
     for condition in flag.when:
         among = np.array([label in condition.values for label in variables[condition.variable].labels])
         applies &= among[codes[condition.variable]]
-    found: Codes = applies.astype(np.uint8)
-    found.setflags(write=False)
-    return found
+    flags: Codes = applies.astype(np.uint8)
+    flags.setflags(write=False)
+    return flags
 
 
 def refined_variable(variable: Variable, refinement: Refinement) -> Variable:
-    """The variable with its finer values as categories; a category without any is its own."""
+    """Return the variable with its finer values as categories; a category without any is its own."""
     labels = tuple(value for label in variable.labels for value, _ in _values(label, refinement))
     return dataclasses.replace(variable, labels=labels, other=None, missing=None)
 

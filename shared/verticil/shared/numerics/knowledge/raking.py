@@ -44,8 +44,8 @@ _SURE: Final = 1e-9  # a network of which less breaks the rules needs no weights
 _PLACES: Final = 2.0**20  # logarithms of weights are multiples of one over this
 
 
-def raked(source: Network | JointModel, support: Support | None) -> Support | None:
-    """What records are drawn by.
+def rake(source: Network | JointModel, support: Support | None) -> Support | None:
+    """Weight what is possible so that records have the network's own shares.
 
     Args:
         source: a network as it was estimated; or a joint model, whose records meet all as they are.
@@ -60,38 +60,38 @@ def raked(source: Network | JointModel, support: Support | None) -> Support | No
     network, limits = source, support.limits
     try:
         own, _ = family_shares(network)
-        kept, share = family_shares(network, limits)
+        tables, share = family_shares(network, limits)
     except TooWideError:
         return support
     if not 0 < share < 1 - _SURE:
         return support
-    wanted: dict[int, Floats] = {}
-    for variable, table in kept.items():
+    targets: dict[int, Floats] = {}
+    for variable, table in tables.items():
         possible = np.where(table.sum(axis=0) > 0, own[variable].sum(axis=0), 0.0)
-        wanted[variable] = possible / possible.sum()
-    found = {variable: np.zeros(len(shares)) for variable, shares in wanted.items()}
-    moves, tried, step, best = found, found, STEP, math.inf
+        targets[variable] = possible / possible.sum()
+    weights = {variable: np.zeros(len(shares)) for variable, shares in targets.items()}
+    moves, candidate, step, best = weights, weights, STEP, math.inf
     for _ in range(ROUNDS):
-        kept, _ = family_shares(network, [*limits, *_factors(tried)])
-        got = {v: table.sum(axis=0) for v, table in kept.items()}
-        ratios = {v: _log_ratio(wanted[v], got[v]) for v in wanted}
-        distance = -sum(float(got[v] @ ratios[v]) for v in wanted)
+        tables, _ = family_shares(network, [*limits, *_factors(candidate)])
+        margins = {v: table.sum(axis=0) for v, table in tables.items()}
+        ratios = {v: _log_ratio(targets[v], margins[v]) for v in targets}
+        distance = -sum(float(margins[v] @ ratios[v]) for v in targets)
         if distance > best:
             step *= _SHORTER
         else:
-            found, moves, gain, best = tried, ratios, best - distance, distance
+            weights, moves, gain, best = candidate, ratios, best - distance, distance
             if gain < GAIN:
                 break
             step *= _LONGER
-        tried = {v: found[v] + step * moves[v] for v in wanted}
-        tried = {v: logs - logs.max() for v, logs in tried.items()}
-    rounded = {v: np.round(logs * _PLACES) / _PLACES for v, logs in found.items()}
-    return dataclasses.replace(support, weights=_factors(rounded))
+        candidate = {v: weights[v] + step * moves[v] for v in targets}
+        candidate = {v: logs - logs.max() for v, logs in candidate.items()}
+    multiples = {v: np.round(logs * _PLACES) / _PLACES for v, logs in weights.items()}
+    return dataclasses.replace(support, weights=_factors(multiples))
 
 
-def _log_ratio(wanted: Floats, got: Floats) -> Floats:
+def _log_ratio(target: Floats, share: Floats) -> Floats:
     """log(wanted / got), 0 where there is nothing."""
-    return np.log(np.divide(wanted, got, out=np.ones_like(got), where=(wanted > 0) & (got > 0)))
+    return np.log(np.divide(target, share, out=np.ones_like(share), where=(target > 0) & (share > 0)))
 
 
 def _factors(logs: dict[int, Floats]) -> tuple[Factor, ...]:

@@ -32,7 +32,7 @@ from verticil.shared.numerics.knowledge.rules import (
     Rule,
     SoftRule,
 )
-from verticil.shared.numerics.knowledge.words import quoted, usual_name
+from verticil.shared.numerics.knowledge.words import quote, usual_name
 from verticil.shared.numerics.model.schema import Variable
 
 KINDS: Final = {
@@ -65,13 +65,13 @@ def read_knowledge(tables: Sequence[Table], variables: Sequence[Variable]) -> Kn
         Misuse: the tables' code, with the key's path, what was expected and what is there.
     """
     reader = _Reader(variables)
-    made = [item for table in tables for item in reader.items(table)]
-    reader.check_functions(tables, made)
-    if len(made) > MAX_RULES:
-        tables[-1].fail("kind", f"{len(made)} rules with those before it, expected at most {MAX_RULES}")
+    items = [item for table in tables for item in reader.items(table)]
+    reader.check_functions(tables, items)
+    if len(items) > MAX_RULES:
+        tables[-1].fail("kind", f"{len(items)} rules with those before it, expected at most {MAX_RULES}")
 
     def of(kind: type[_T]) -> tuple[_T, ...]:
-        return tuple(item for item in sorted(made, key=lambda item: item.name) if isinstance(item, kind))
+        return tuple(item for item in sorted(items, key=lambda item: item.name) if isinstance(item, kind))
 
     return Knowledge(
         rules=of(Rule),
@@ -105,25 +105,25 @@ class _Reader:
         name = table.value(str, "name") if table.has("name") else ""
         if first := self._names.get(name):
             table.fail("name", f"'{name}' is the name of {first} already, expected one of its own")
-        made: list[Item] = list(getattr(self, f"_{kind}")(table))
-        for item in made:
+        items: list[Item] = list(getattr(self, f"_{kind}")(table))
+        for item in items:
             if first := self._stated.get(item):
                 table.fail("kind", f"it states what {first} states already, expected it once")
             self._stated[item] = table.where
         column = f"{name}, as a column" if name else ""
-        return [self._named(item, column if isinstance(item, Flag) else name, table) for item in made]
+        return [self._give_name(item, column if isinstance(item, Flag) else name, table) for item in items]
 
-    def _named(self, item: Item, name: str, table: Table) -> Item:
+    def _give_name(self, item: Item, name: str, table: Table) -> Item:
         base = name or usual_name(item, self._variables)
-        numbered = (f"{base} ({number})" for number in itertools.count(2))
-        final = next(each for each in itertools.chain([base], numbered) if each not in self._names)
+        alternatives = (f"{base} ({number})" for number in itertools.count(2))
+        final = next(each for each in itertools.chain([base], alternatives) if each not in self._names)
         self._names[final] = table.where
         return dataclasses.replace(item, name=final)
 
-    def check_functions(self, tables: Sequence[Table], made: Iterable[Item]) -> None:
-        """What follows from another that follows stands after it: so none follows from itself by detours."""
+    def check_functions(self, tables: Sequence[Table], items: Iterable[Item]) -> None:
+        """Check that what follows from another that follows stands after it: so none follows from itself by detours."""
         where = {table.where: table for table in tables}
-        for function in (item for item in made if isinstance(item, Function)):
+        for function in (item for item in items if isinstance(item, Function)):
             own = function.variable.name
             for name in function.of:
                 if name in self._columns and self._place[name] > function.position:
@@ -197,7 +197,7 @@ class _Reader:
             key = f"values[{number}]"
             texts = table.strings_in(list(row), key)
             if len(texts) != len(of) + 1:
-                table.fail(key, f"{len(texts)} texts, expected a category of {quoted(names)} and one of '{own.name}'")
+                table.fail(key, f"{len(texts)} texts, expected a category of {quote(names)} and one of '{own.name}'")
             for variable, label in zip((*of, own), texts, strict=True):
                 _check_label(table, key, variable, label)
             if rows.setdefault(texts[:-1], texts[-1]) != texts[-1]:
@@ -220,10 +220,10 @@ class _Reader:
                 hint="name them all, or say what it is in all other cases: otherwise = ..",
             )
         places = [{label: code for code, label in enumerate(variable.labels)} for variable in of]
-        ordered = sorted(
+        table_rows = sorted(
             rows.items(), key=lambda item: [place[label] for place, label in zip(places, item[0], strict=True)]
         )
-        values = tuple((*labels, value) for labels, value in ordered)
+        values = tuple((*labels, value) for labels, value in table_rows)
         return [
             Function(
                 name="", variable=own, position=self._place[own.name], of=names, values=values, otherwise=otherwise
@@ -245,15 +245,15 @@ class _Reader:
             for label in labels:
                 if (first := owners.setdefault(label, name)) != name:
                     inner.fail(name, f"'{label}' is in the group '{first}' already, expected each category in one")
-        if left := [label for label in variable.labels if label not in owners]:
-            table.fail("groups", f"'{left[0]}' is in no group, expected every category of '{variable.name}' in one")
+        if rest := [label for label in variable.labels if label not in owners]:
+            table.fail("groups", f"'{rest[0]}' is in no group, expected every category of '{variable.name}' in one")
         groups.sort(key=lambda group: variable.labels.index(group[1][0]))
         return [Groups(name="", variable=variable.name, groups=tuple(groups))]
 
     def _property(self, table: Table) -> Iterable[Refinement]:
         variable = self._variable(table, "column")
         addresses = table.choice("type", ("text", "address"), "text") == "address"
-        found: dict[str, tuple[str, str, float]] = {}
+        rows: dict[str, tuple[str, str, float]] = {}
         for number, row in enumerate(table.rows("values"), 1):
             key = f"values[{number}]"
             if len(row) not in (2, 3):
@@ -265,13 +265,13 @@ class _Reader:
                 table.fail(key, f"got the weight {weight:g}, expected a finite number above 0")
             texts = _addresses(table, key, value) if addresses else (value,)
             for text in texts:
-                if text in found and addresses:
+                if text in rows and addresses:
                     table.fail(key, "it has an address that stands in a row before, expected each address once")
-                if text in found:
+                if text in rows:
                     table.fail(key, f"'{text}' stands there twice, expected each finer value once")
-                found[text] = (label, text, weight / len(texts))
+                rows[text] = (label, text, weight / len(texts))
         place = {label: code for code, label in enumerate(variable.labels)}
-        values = sorted(found.values(), key=lambda item: (place[item[0]], item[1]))
+        values = sorted(rows.values(), key=lambda item: (place[item[0]], item[1]))
         return [Refinement(name="", variable=variable.name, values=tuple(values))]
 
     # ---- conditions
@@ -286,14 +286,14 @@ class _Reader:
     def _conditions(self, inner: Table, table: Table, key: str) -> list[Condition]:
         if not inner.names():
             table.fail(key, "the table is empty, expected a condition such as sex = 'Male'")
-        found: list[Condition] = []
+        conditions: list[Condition] = []
         for name in inner.names():
             variable = self._named_variable(inner, name, name)
-            found.append(Condition(variable=name, values=self._labels(inner, name, variable)))
-        return self._in_order(found)
+            conditions.append(Condition(variable=name, values=self._labels(inner, name, variable)))
+        return self._in_order(conditions)
 
     def _clauses(self, table: Table, alternatives: Sequence[Sequence[Condition]]) -> list[tuple[Condition, ...]]:
-        """The conjunctive form of alternatives: of each clause one condition must hold."""
+        """Return the conjunctive form of alternatives: of each clause one condition must hold."""
         if math.prod(map(len, alternatives)) > MAX_RULES:
             table.fail("then", f"its alternatives make more than {MAX_RULES} rules, expected fewer")
         clauses: list[tuple[Condition, ...]] = []
@@ -301,11 +301,11 @@ class _Reader:
             values: dict[str, set[str]] = {}
             for condition in choice:
                 values.setdefault(condition.variable, set()).update(condition.values)
-            merged = [
-                Condition(variable=name, values=_ordered(self._variables[name], labels))
+            conditions = [
+                Condition(variable=name, values=_sort_labels(self._variables[name], labels))
                 for name, labels in values.items()
             ]
-            clauses.append(tuple(self._in_order(merged)))
+            clauses.append(tuple(self._in_order(conditions)))
         return clauses
 
     def _in_order(self, conditions: Iterable[Condition]) -> list[Condition]:
@@ -320,38 +320,38 @@ class _Reader:
         return self._variables[name]
 
     def _labels(self, table: Table, key: str, variable: Variable) -> tuple[str, ...]:
-        """The categories that a value says, in the variable's order."""
+        """Read the categories that a value says, in the variable's order."""
         raw = table.raw(key)
         if isinstance(raw, dict):
             inner = table.table(key)
             if inner.has("not"):
-                found = self._others(inner, variable)
+                labels = self._others(inner, variable)
             else:
-                found = _of_networks(inner, variable) if inner.has("network") else _bins(inner, variable)
+                labels = _of_networks(inner, variable) if inner.has("network") else _bins(inner, variable)
         elif isinstance(raw, str):
-            found = [raw]
+            labels = [raw]
         elif isinstance(raw, list):
-            found = list(table.strings(key))
+            labels = list(table.strings(key))
         else:
             table.fail(
                 key, f"got {kind_of(raw)}, expected a category of '{variable.name}' as a string, or a list of them"
             )
-        for label in found:
+        for label in labels:
             _check_label(table, key, variable, label)
-        if len(set(found)) < len(found):
+        if len(set(labels)) < len(labels):
             table.fail(key, "a category stands there twice, expected once")
-        if not found:
+        if not labels:
             table.fail(key, f"no category of '{variable.name}' is left, expected at least one")
-        return _ordered(variable, found)
+        return _sort_labels(variable, labels)
 
     def _others(self, inner: Table, variable: Variable) -> list[str]:
         inner.only("not")
-        named = self._labels(inner, "not", variable)
-        return [label for label in variable.labels if label not in named]
+        labels = self._labels(inner, "not", variable)
+        return [label for label in variable.labels if label not in labels]
 
 
 def _bins(inner: Table, variable: Variable) -> list[str]:
-    """The bins of a range; only numbers are in it, and no category beside the bins."""
+    """Read the bins of a range; only numbers are in it, and no category beside the bins."""
     inner.only("not", *_RANGE)
     if not inner.names():
         inner.fail("below", "the table is empty, expected from, below or not")
@@ -377,14 +377,14 @@ def _of_networks(inner: Table, variable: Variable) -> list[str]:
     inner.only("network")
     texts = (inner.value(str, "network"),) if isinstance(inner.raw("network"), str) else inner.strings("network")
     ranges = [_range(inner, "network", text) for text in texts]
-    found = [label for label in variable.labels if any(some.holds(label) for some in ranges)]
-    if not found:
+    labels = [label for label in variable.labels if any(some.holds(label) for some in ranges)]
+    if not labels:
         inner.fail(
             "network",
             f"no category of '{variable.name}' is an address in it, expected at least one",
             hint=f"'{variable.name}' has properties in place of addresses? Then name the categories",
         )
-    return found
+    return labels
 
 
 def _addresses(table: Table, key: str, text: str) -> tuple[str, ...]:
@@ -412,6 +412,6 @@ def _check_label(table: Table, key: str, variable: Variable, label: str) -> None
         table.fail(key, f"'{label[:200]}' is not a category of '{variable.name}'", hint=hint)
 
 
-def _ordered(variable: Variable, labels: Iterable[str]) -> tuple[str, ...]:
+def _sort_labels(variable: Variable, labels: Iterable[str]) -> tuple[str, ...]:
     among = set(labels)
     return tuple(label for label in variable.labels if label in among)

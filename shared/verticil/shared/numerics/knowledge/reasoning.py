@@ -19,7 +19,7 @@ from verticil.shared.documents.table import near_hint
 from verticil.shared.numerics.knowledge.addresses import canonical_address
 from verticil.shared.numerics.knowledge.rules import Condition, Function, Knowledge, Rule
 from verticil.shared.numerics.knowledge.support import support
-from verticil.shared.numerics.knowledge.words import stated
+from verticil.shared.numerics.knowledge.words import describe_knowledge
 from verticil.shared.numerics.model.elimination import total
 from verticil.shared.numerics.model.schema import Schema, Variable
 
@@ -104,51 +104,51 @@ class Reached:
     remarks: tuple[Remark, ...]
 
 
-def ask(knowledge: Knowledge | None, schema: Schema, given: Mapping[str, str]) -> Answer:
-    """Whether any record can have some values.
+def ask(knowledge: Knowledge | None, schema: Schema, values: Mapping[str, str]) -> Answer:
+    """Find out whether any record can have some values.
 
     Args:
         knowledge: checked; None: everything is possible.
         schema: the study's variables.
-        given: variable -> a category; or a number, of a binned variable; or a finer value, of one that is a property.
+        values: variable -> a category; or a number, of a binned variable; or a finer value, of one that is a property.
 
     Raises:
         Misuse: USAGE, a variable or a value is not in the study; STUDY_INVALID, finding out needs too large a table.
     """
-    known = knowledge or Knowledge()
-    variables = {variable.name: variable for variable in (*schema.variables, *known.variables)}
-    understood = {name: _category(known, variables, name, text) for name, text in given.items()}
+    statements = knowledge or Knowledge()
+    variables = {variable.name: variable for variable in (*schema.variables, *statements.variables)}
+    categories = {name: _category(statements, variables, name, text) for name, text in values.items()}
     codes = {
-        schema.index(name): variables[name].labels.index(label) for name, label in understood.items() if name in schema
+        schema.index(name): variables[name].labels.index(label) for name, label in categories.items() if name in schema
     }
-    asked = [  # of what follows from others: nothing else can be its value
+    conditions = [  # of what follows from others: nothing else can be its value
         Rule(name=function.name, when=(Condition(variable=name, values=others),))
-        for function in known.functions
-        if (name := function.variable.name) in understood
-        and (others := tuple(label for label in function.variable.labels if label != understood[name]))
+        for function in statements.functions
+        if (name := function.variable.name) in categories
+        and (others := tuple(label for label in function.variable.labels if label != categories[name]))
     ]
-    found = support(dataclasses.replace(known, rules=(*known.rules, *asked)), schema)
+    limits = support(dataclasses.replace(statements, rules=(*statements.rules, *conditions)), schema)
     try:
-        against = found.conflict(codes)
+        against = limits.conflict(codes)
     except ValueError as error:
         raise Misuse("STUDY_INVALID", f"knowledge: whether it is possible cannot be found out: {error}") from None
-    rules = tuple(dict.fromkeys(against or _within_bins(known, variables, given)))
-    said = dict(zip(known.names, stated(known, schema), strict=True))
+    rules = tuple(dict.fromkeys(against or _within_bins(statements, variables, values)))
+    sentences = dict(zip(statements.names, describe_knowledge(statements, schema), strict=True))
     return Answer(
         possible=not rules,
-        given=tuple(understood.items()),
+        given=tuple(categories.items()),
         rules=rules,
-        words=tuple(said[rule] for rule in rules),
+        words=tuple(sentences[rule] for rule in rules),
     )
 
 
 def reach(knowledge: Knowledge | None, schema: Schema) -> Reached:
-    """What knowledge leaves, and what in it is worth a warning.
+    """Find out what knowledge leaves, and what in it is worth a warning.
 
     Raises:
         Misuse: STUDY_INVALID, finding out needs too large a table.
     """
-    found = support(knowledge, schema)
+    limits = support(knowledge, schema)
     names = schema.names
     rules = tuple(
         Reach(
@@ -157,18 +157,18 @@ def reach(knowledge: Knowledge | None, schema: Schema) -> Reached:
             combinations=table.size,
             forbidden=1 - float(table.mean()),
         )
-        for name, (scope, table) in zip(found.names, found.factors, strict=True)
+        for name, (scope, table) in zip(limits.names, limits.factors, strict=True)
     )
     try:
-        dead = tuple(Dead(variable=variable, category=label, rules=by) for variable, label, by in found.dead())
+        dead = tuple(Dead(variable=variable, category=label, rules=by) for variable, label, by in limits.dead())
     except ValueError as error:
         raise Misuse("STUDY_INVALID", f"knowledge: what it leaves possible cannot be found out: {error}") from None
     even = [
         ((v,), np.full(schema.n_states[v], 1 / schema.n_states[v]))
-        for v in {v for scope, _ in found.factors for v in scope}
+        for v in {v for scope, _ in limits.factors for v in scope}
     ]
     try:
-        possible = float(total([*found.factors, *even], schema.n_states, ())) if even else 1.0
+        possible = float(total([*limits.factors, *even], schema.n_states, ())) if even else 1.0
     except ValueError:
         possible = None
     functions = () if knowledge is None else knowledge.functions
@@ -195,8 +195,8 @@ def _remarks(
             hint="if that is meant, leave the category out; every category costs accuracy",
         )
     for function in functions:
-        made = {row[-1] for row in function.values} | {function.otherwise}
-        if never := [label for label in function.variable.labels if label not in made]:
+        outcomes = {row[-1] for row in function.values} | {function.otherwise}
+        if never := [label for label in function.variable.labels if label not in outcomes]:
             yield Remark(
                 code="category-impossible",
                 where=f"knowledge: rule '{function.name}'",
@@ -214,7 +214,7 @@ def _remarks(
 
 
 def _category(knowledge: Knowledge, variables: Mapping[str, Variable], name: str, text: str) -> str:
-    """The category that a value is in."""
+    """Return the category that a value is in."""
     if name not in variables:
         raise Misuse("USAGE", f"'{name}' is not a variable of the study", hint=near_hint(name, variables))
     variable = variables[name]
@@ -234,24 +234,24 @@ def _category(knowledge: Knowledge, variables: Mapping[str, Variable], name: str
     if variable.bins is not None and (number := _number(text)) is not None:
         place = bisect_right(variable.bins, number) - 1
         return variable.labels[min(max(place, 0), variable.n_bins - 1)]
-    expected = "a number or one of its categories" if variable.bins is not None else "one of its categories"
+    expectation = "a number or one of its categories" if variable.bins is not None else "one of its categories"
     raise Misuse(
         "USAGE",
-        f"{name}: '{text}' is no value of it, expected {expected}",
+        f"{name}: '{text}' is no value of it, expected {expectation}",
         hint=near_hint(text, [*variable.labels, *finer]) or f"as in {name}={variable.labels[0]}",
     )
 
 
-def _within_bins(knowledge: Knowledge, variables: Mapping[str, Variable], given: Mapping[str, str]) -> tuple[str, ...]:
+def _within_bins(knowledge: Knowledge, variables: Mapping[str, Variable], values: Mapping[str, str]) -> tuple[str, ...]:
     """Orders of two numbers that are given themselves, and that their bins leave open."""
     numbers = {
         name: number
-        for name, text in given.items()
+        for name, text in values.items()
         if text not in variables[name].labels
         and variables[name].bins is not None
         and (number := _number(text)) is not None
     }
-    broken = (
+    rules = (
         order.name
         for order in knowledge.orders
         if order.lower in numbers
@@ -261,7 +261,7 @@ def _within_bins(knowledge: Knowledge, variables: Mapping[str, Variable], given:
             or (order.strict and numbers[order.lower] == numbers[order.upper])
         )
     )
-    return tuple(broken)[:1]
+    return tuple(rules)[:1]
 
 
 def _number(text: str) -> float | None:

@@ -193,9 +193,9 @@ class Knowledge:
         }
 
     def flag(self, variable: str) -> Flag | None:
-        """What makes a variable a flag; None: it is none."""
+        """Return what makes a variable a flag; None: it is none."""
         return next((item for item in self.flags if item.variable == variable), None)
 
     def function(self, variable: str) -> Function | None:
-        """What makes a variable follow from others; None: nothing does."""
+        """Return what makes a variable follow from others; None: nothing does."""
         return next((item for item in self.functions if item.variable.name == variable), None)

@@ -61,25 +61,26 @@ class Support:
         Args:
             codes: (n,) for each variable of the schema.
         """
-        met = np.ones(len(codes[0]), dtype=np.bool_)
+        holds = np.ones(len(codes[0]), dtype=np.bool_)
         for scope, table in self.factors:
-            met &= table[tuple(codes[variable] for variable in scope)] > 0
-        return met
+            holds &= table[tuple(codes[variable] for variable in scope)] > 0
+        return holds
 
-    def broken(self, codes: Sequence[Codes]) -> str:
-        """The name of a rule that some record does not meet; empty: all meet all."""
+    def find_broken_rule(self, codes: Sequence[Codes]) -> str:
+        """Return the name of a rule that some record does not meet; empty: all meet all."""
         return next(iter(self.violations(codes)), "")
 
     def violations(self, codes: Sequence[Codes]) -> dict[str, int]:
-        """How many of some records do not meet a rule, of each that is not met by all. Arguments as for `holds`."""
-        broken = {
+        """Count how many of some records do not meet a rule, for each rule that not all meet. Arguments as for `holds`."""
+        counts = {
             name: int(np.count_nonzero(table[tuple(codes[variable] for variable in scope)] == 0))
             for name, (scope, table) in zip(self.names, self.factors, strict=True)
         }
-        return {name: count for name, count in broken.items() if count}
+        return {name: count for name, count in counts.items() if count}
 
     def table(self, members: Sequence[int]) -> Mask:
-        """Which combinations of some variables can be completed to a record: one axis for each, in their order.
+        """Find out which combinations of some variables can be completed to a record: one axis for each, in their
+        order.
 
         Raises:
             ValueError: finding out needs a table of more than `MAX_CLIQUE_CELLS` cells.
@@ -87,14 +88,14 @@ class Support:
         key = tuple(members)
         if key not in self._tables:
             shape = tuple(self.schema.n_states[member] for member in key)
-            connected = self._connected(key)
-            found = np.ones(shape, dtype=np.bool_)
-            if connected:
+            factors = self._connected_factors(key)
+            possible = np.ones(shape, dtype=np.bool_)
+            if factors:
                 inside = tuple(sorted(key))
-                sums = total(connected, self.schema.n_states, inside, whether=True)
-                found &= sums.transpose([inside.index(member) for member in key]) > 0
-            found.setflags(write=False)
-            self._tables[key] = found
+                sums = total(factors, self.schema.n_states, inside, whether=True)
+                possible &= sums.transpose([inside.index(member) for member in key]) > 0
+            possible.setflags(write=False)
+            self._tables[key] = possible
         return self._tables[key]
 
     def zeros(self, members: Sequence[int]) -> Mask | None:
@@ -103,21 +104,21 @@ class Support:
         Where finding out what all rules say together needs too large a table, it is what rules among these variables say.
         """
         try:
-            found = self.table(members)
+            possible = self.table(members)
         except ValueError:
             own = Support(self.schema, tuple(f for f in self.factors if set(f[0]) <= set(members)), ())
-            found = own.table(members)
-        return None if found.all() else found
+            possible = own.table(members)
+        return None if possible.all() else possible
 
     def forbids(self, members: Sequence[int]) -> bool:
-        """Whether some combination of these variables cannot be completed."""
-        return bool(self._connected(tuple(members))) and not self.table(members).all()
+        """Return whether some combination of these variables cannot be completed."""
+        return bool(self._connected_factors(tuple(members))) and not self.table(members).all()
 
-    def conflict(self, given: Mapping[int, int]) -> tuple[str, ...] | None:
-        """The rules that make a combination impossible.
+    def conflict(self, codes: Mapping[int, int]) -> tuple[str, ...] | None:
+        """Name the rules that make a combination impossible.
 
         Args:
-            given: variable -> code; empty asks whether there is any record at all.
+            codes: variable -> code; empty asks whether there is any record at all.
 
         Returns:
             Names of a set of rules that together leave no record, and of which none can be spared, in their order; None where
@@ -126,18 +127,18 @@ class Support:
         Raises:
             ValueError: see `table`.
         """
-        fixed = self._at(given)
-        if self._some(fixed):
+        factors = self._at(codes)
+        if self._some(factors):
             return None
-        alone = next((place for place, factor in enumerate(fixed) if not self._some([factor])), None)
+        alone = next((place for place, factor in enumerate(factors) if not self._some([factor])), None)
         if alone is not None:
             return (self.names[alone],)
-        needed = list(range(len(fixed)))
-        for rule in range(len(fixed)):
-            without = [place for place in needed if place != rule]
-            if not self._some([fixed[place] for place in without]):
-                needed = without
-        return tuple(self.names[place] for place in needed)
+        necessary = list(range(len(factors)))
+        for rule in range(len(factors)):
+            without = [place for place in necessary if place != rule]
+            if not self._some([factors[place] for place in without]):
+                necessary = without
+        return tuple(self.names[place] for place in necessary)
 
     def dead(self) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
         """Categories that became impossible: (variable, label, names of the rules), in the schema's order.
@@ -145,18 +146,18 @@ class Support:
         Raises:
             ValueError: see `table`.
         """
-        found: list[tuple[str, str, tuple[str, ...]]] = []
+        categories: list[tuple[str, str, tuple[str, ...]]] = []
         for place, variable in enumerate(self.schema.variables):
             for code in np.flatnonzero(~self.table((place,))).tolist():
-                found.append((variable.name, variable.labels[code], self.conflict({place: code}) or ()))
-        return tuple(found)
+                categories.append((variable.name, variable.labels[code], self.conflict({place: code}) or ()))
+        return tuple(categories)
 
-    def _at(self, given: Mapping[int, int]) -> list[Factor]:
-        """The factors where some variables have these codes, which then have no axis."""
+    def _at(self, codes: Mapping[int, int]) -> list[Factor]:
+        """Return the factors where some variables have these codes; these then have no axis."""
         return [
             (
-                tuple(v for v in scope if v not in given),
-                table[tuple(given.get(v, slice(None)) for v in scope)],
+                tuple(v for v in scope if v not in codes),
+                table[tuple(codes.get(v, slice(None)) for v in scope)],
             )
             for scope, table in self.factors
         ]
@@ -164,18 +165,18 @@ class Support:
     def _some(self, factors: Sequence[Factor]) -> bool:
         return not factors or bool(total(factors, self.schema.n_states, (), whether=True) > 0)
 
-    def _connected(self, members: Sequence[int]) -> list[Factor]:
-        """The factors that say anything of these variables, also through others."""
-        reached, found, left = set(members), list[Factor](), list(self.factors)
-        while near := [factor for factor in left if reached & set(factor[0])]:
-            left = [factor for factor in left if not reached & set(factor[0])]
-            found += near
-            reached.update(variable for scope, _ in near for variable in scope)
-        return found
+    def _connected_factors(self, members: Sequence[int]) -> list[Factor]:
+        """Return the factors that say anything of these variables, also through others."""
+        variables, factors, others = set(members), list[Factor](), list(self.factors)
+        while near := [factor for factor in others if variables & set(factor[0])]:
+            others = [factor for factor in others if not variables & set(factor[0])]
+            factors += near
+            variables.update(variable for scope, _ in near for variable in scope)
+        return factors
 
 
 def support(knowledge: Knowledge | None, schema: Schema, *, source: str = "knowledge") -> Support:
-    """What the hard rules leave possible.
+    """Find out what the hard rules leave possible.
 
     Args:
         knowledge: checked (`checking.check_knowledge`); None: everything is possible.
@@ -189,29 +190,31 @@ def support(knowledge: Knowledge | None, schema: Schema, *, source: str = "knowl
         return Support(schema, (), ())
     tables = _Tables(knowledge, schema, source)
     hard: list[Rule | Order] = [*knowledge.rules, *knowledge.orders]
-    made = [tables.rule(item) if isinstance(item, Rule) else tables.order(item) for item in hard]
-    made += [tables.flag(item) for item in knowledge.flags]
+    factors = [tables.rule(item) if isinstance(item, Rule) else tables.order(item) for item in hard]
+    factors += [tables.flag(item) for item in knowledge.flags]
     names = [item.name for item in (*hard, *knowledge.flags)]
     for variables in ordered_together(knowledge.orders):
         own = [order for order in knowledge.orders if order.lower in variables]
         if {order.lower for order in own} & {order.upper for order in own}:
             names.append("' and '".join(order.name for order in own))
-            made.append(tables.chain(own, names[-1], variables))
-    return Support(schema, tuple(made), tuple(names))
+            factors.append(tables.chain(own, names[-1], variables))
+    return Support(schema, tuple(factors), tuple(names))
 
 
 def ordered_together(orders: Sequence[Order]) -> list[tuple[str, ...]]:
-    """The variables that orders connect, also through others: each in one tuple, in the order in which they are named."""
-    found: list[list[str]] = []
+    """Return the variables that orders connect, also through others: each in one tuple, in the order in which they are
+    named.
+    """
+    groups: list[list[str]] = []
     for order in orders:
-        near = [names for names in found if {order.lower, order.upper} & set(names)]
-        found = [names for names in found if names not in near]
-        found.append(list(dict.fromkeys([*(name for names in near for name in names), order.lower, order.upper])))
-    return [tuple(names) for names in found]
+        near = [names for names in groups if {order.lower, order.upper} & set(names)]
+        groups = [names for names in groups if names not in near]
+        groups.append(list(dict.fromkeys([*(name for names in near for name in names), order.lower, order.upper])))
+    return [tuple(names) for names in groups]
 
 
 def function_codes(function: Function, of: Sequence[Variable]) -> NDArray[np.uint16]:
-    """The code of a function's variable for every combination of those it follows from: one axis for each.
+    """Return the code of a function's variable for every combination of those it follows from: one axis for each.
 
     Raises:
         KeyError: a combination has no value, and there is none for all others.
@@ -236,21 +239,21 @@ class _Tables:
         """1 but where all of `when` and none of `then` hold."""
         scope = self._scope(rule.name, [item.variable for item in (*rule.when, *rule.then)])
         sizes = [self._schema.n_states[variable] for variable in scope]
-        violated = np.ones(sizes, dtype=np.bool_)
+        is_violation = np.ones(sizes, dtype=np.bool_)
         for condition in rule.when:
-            violated &= self._met(condition, scope)
+            is_violation &= self._holds(condition, scope)
         for condition in rule.then:
-            violated &= ~self._met(condition, scope)
-        return scope, (~violated).astype(np.float64)
+            is_violation &= ~self._holds(condition, scope)
+        return scope, (~is_violation).astype(np.float64)
 
     def flag(self, flag: Flag) -> Factor:
         """1 where the flag says whether all its conditions hold."""
         scope = self._scope(flag.name, [flag.variable, *(item.variable for item in flag.when)])
         applies = np.ones([self._schema.n_states[variable] for variable in scope], dtype=np.bool_)
         for condition in flag.when:
-            applies &= self._met(condition, scope)
-        said = self._placed(*self._codes(flag.variable), scope) == 1
-        return scope, (said == applies).astype(np.float64)
+            applies &= self._holds(condition, scope)
+        flags = self._place_axes(*self._codes(flag.variable), scope) == 1
+        return scope, (flags == applies).astype(np.float64)
 
     def order(self, order: Order) -> Factor:
         """1 where some number of the one bin is at most (less than) one of the other, and where there is no number."""
@@ -258,8 +261,8 @@ class _Tables:
         low, high = (self._schema[self._schema.index(name)] for name in (order.lower, order.upper))
         first, last = _first_numbers(low), _last_numbers(high)
         table = np.ones((low.n_states, high.n_states))
-        met = first[:, None] < last[None, :] if order.strict else first[:, None] <= last[None, :]
-        table[: low.n_bins, : high.n_bins] = met
+        holds = first[:, None] < last[None, :] if order.strict else first[:, None] <= last[None, :]
+        table[: low.n_bins, : high.n_bins] = holds
         return scope, table if scope == tuple(map(self._schema.index, (order.lower, order.upper))) else table.T
 
     def chain(self, orders: Sequence[Order], name: str, variables: Sequence[str]) -> Factor:
@@ -305,11 +308,11 @@ class _Tables:
         return tuple(sorted({position for name in function.of for position in self._core(name)}))
 
     def _codes(self, variable: str) -> tuple[tuple[int, ...], NDArray[np.uint16]]:
-        """The variable's code for every combination of the schema's variables that it is, or follows from."""
+        """Return the variable's code for every combination of the schema's variables that it is, or follows from."""
         function, core = self._knowledge.function(variable), self._core(variable)
         if function is None:
             return core, np.arange(self._schema.n_states[core[0]], dtype=np.uint16)
-        inner = [self._placed(*self._codes(name), core) for name in function.of]
+        inner = [self._place_axes(*self._codes(name), core) for name in function.of]
         of = [self._variable(name) for name in function.of]
         sizes = [self._schema.n_states[position] for position in core]
         return core, function_codes(function, of)[tuple(np.broadcast_to(codes, sizes) for codes in inner)]
@@ -318,26 +321,26 @@ class _Tables:
         function = self._knowledge.function(name)
         return self._schema[self._schema.index(name)] if function is None else function.variable
 
-    def _met(self, condition: Condition, scope: tuple[int, ...]) -> Mask:
+    def _holds(self, condition: Condition, scope: tuple[int, ...]) -> Mask:
         labels = self._variable(condition.variable).labels
         among = np.array([label in set(condition.values) for label in labels])
         core, codes = self._codes(condition.variable)
-        return np.asarray(among[self._placed(core, codes, scope)])
+        return np.asarray(among[self._place_axes(core, codes, scope)])
 
     @staticmethod
-    def _placed(core: tuple[int, ...], codes: NDArray[np.uint16], scope: tuple[int, ...]) -> NDArray[np.uint16]:
-        """A table over some variables with an axis of one for each other variable of a scope."""
+    def _place_axes(core: tuple[int, ...], codes: NDArray[np.uint16], scope: tuple[int, ...]) -> NDArray[np.uint16]:
+        """Return a table over some variables with an axis of one for each other variable of a scope."""
         sizes = iter(codes.shape)
         return codes.reshape([next(sizes) if variable in core else 1 for variable in scope])
 
 
 def _first_numbers(variable: Variable) -> NDArray[np.float64]:
-    """The least number of each bin."""
+    """Return the least number of each bin."""
     edges = np.array(variable.bins, dtype=np.float64)[:-1]
     return np.ceil(edges) if variable.integer else edges
 
 
 def _last_numbers(variable: Variable) -> NDArray[np.float64]:
-    """The largest number of each bin; of real numbers the one just below its upper edge."""
+    """Return the largest number of each bin; of real numbers the one just below its upper edge."""
     edges = np.array(variable.bins, dtype=np.float64)[1:]
     return np.ceil(edges) - 1 if variable.integer else np.nextafter(edges, -np.inf)

@@ -67,7 +67,7 @@ _Formula = _Atom | _Made
 
 
 def read_turtle(data: bytes, *, source: str, values: Mapping[str, Sequence[str]]) -> tuple[Table, ...]:
-    """The rules of a file in Turtle, as tables that `reading.read_knowledge` takes.
+    """Read the rules of a file in Turtle, as tables that `reading.read_knowledge` takes.
 
     Args:
         data: the file, or its first `MAX_BYTES` + 1 bytes.
@@ -83,11 +83,11 @@ def read_turtle(data: bytes, *, source: str, values: Mapping[str, Sequence[str]]
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Misuse("STUDY_INVALID", f"{source}: not UTF-8 at byte {error.start}") from None
-    graph = _parsed(text, source)
+    graph = _parse(text, source)
     return tuple(_Reader(graph, text, source, values).tables())
 
 
-def _parsed(text: str, source: str) -> Graph:
+def _parse(text: str, source: str) -> Graph:
     try:
         from rdflib import Graph
         from rdflib.plugins.parsers.notation3 import BadSyntax
@@ -98,13 +98,13 @@ def _parsed(text: str, source: str) -> Graph:
             hint="pip install 'verticil[knowledge]'; or write [[knowledge.rule]] tables",
         ) from None
 
-    class Counted(Graph):
-        def add(self, triple: Any) -> Counted:
+    class LimitedGraph(Graph):
+        def add(self, triple: Any) -> LimitedGraph:
             if len(self) >= MAX_TRIPLES:
                 raise OverflowError
             return super().add(triple)
 
-    graph = Counted(bind_namespaces="none")
+    graph = LimitedGraph(bind_namespaces="none")
     try:
         graph.parse(data=text, format="turtle", publicID="urn:verticil:file:")
     except BadSyntax as error:
@@ -131,20 +131,22 @@ class _Reader:
         self._used: set[Node] = set()
         self._addresses()
         self._known_terms()
-        self._columns = {node: self._one(node, K + "column") for node in self._typed(K + "Attribute")}
+        self._columns = {node: self._one(node, K + "column") for node in self._nodes_of_type(K + "Attribute")}
 
     def tables(self) -> Iterable[Table]:
         self._used.update(self._columns)
-        found = [
-            *itertools.chain.from_iterable(self._shape(node) for node in self._typed(SH + "NodeShape", named=True)),
-            *(self._function(node) for node in self._typed(K + "FunctionalDependency")),
-            *(self._order(node) for node in self._typed(K + "Order")),
-            *(self._soft(node) for node in self._typed(K + "SoftRule")),
+        tables = [
+            *itertools.chain.from_iterable(
+                self._shape(node) for node in self._nodes_of_type(SH + "NodeShape", only_iris=True)
+            ),
+            *(self._function(node) for node in self._nodes_of_type(K + "FunctionalDependency")),
+            *(self._order(node) for node in self._nodes_of_type(K + "Order")),
+            *(self._soft(node) for node in self._nodes_of_type(K + "SoftRule")),
             *self._groups(),
             *(self._property(node) for node in self._subjects(K + "replacedBy")),
         ]
         self._nothing_left()
-        return found
+        return tables
 
     # ---- what is there
 
@@ -152,11 +154,11 @@ class _Reader:
         """Refuse an address with a character that none has (RFC 3987): the parser lets it through, and nothing can write it."""
         for triple in self._graph:
             for term in triple:
-                if isinstance(term, self._iri) and (found := _NO_ADDRESS.search(term)) is not None:
-                    begun = re.compile(rf"<[^>]*{re.escape(found[0])}")
-                    line = next((n for n, line in enumerate(self._text.splitlines(), 1) if begun.search(line)), None)
+                if isinstance(term, self._iri) and (match := _NO_ADDRESS.search(term)) is not None:
+                    pattern = re.compile(rf"<[^>]*{re.escape(match[0])}")
+                    line = next((n for n, line in enumerate(self._text.splitlines(), 1) if pattern.search(line)), None)
                     where = f"{self._source}: " + (f"line {line}: " if line is not None else "")
-                    problem = f"not Turtle: {found[0]!r} stands in the address {str(term)[:100]!r}, expected none of it"
+                    problem = f"not Turtle: {match[0]!r} stands in the address {str(term)[:100]!r}, expected none of it"
                     raise Misuse(
                         "STUDY_INVALID", where + problem, hint="mend the address, or the @prefix that it begins with"
                     )
@@ -189,49 +191,49 @@ class _Reader:
                     self._fail(node, problem, at=self._iri(SH + term), hint="give its subject the type sh:NodeShape")
 
     @staticmethod
-    def _sorted(nodes: Iterable[Node]) -> list[Node]:
+    def _sort(nodes: Iterable[Node]) -> list[Node]:
         return sorted(set(nodes), key=str)
 
     def _subjects(self, predicate: str) -> list[Node]:
-        return self._sorted(self._graph.subjects(self._iri(predicate), None))
+        return self._sort(self._graph.subjects(self._iri(predicate), None))
 
-    def _typed(self, kind: str, *, named: bool = False) -> list[Node]:
-        found = self._sorted(self._graph.subjects(self._iri(RDF + "type"), self._iri(kind)))
-        return [node for node in found if isinstance(node, self._iri) or not named]
+    def _nodes_of_type(self, kind: str, *, only_iris: bool = False) -> list[Node]:
+        nodes = self._sort(self._graph.subjects(self._iri(RDF + "type"), self._iri(kind)))
+        return [node for node in nodes if isinstance(node, self._iri) or not only_iris]
 
     def _objects(self, node: Node, predicate: str) -> list[Node]:
         return list(self._graph.objects(node, self._iri(predicate)))
 
     def _object(self, node: Node, predicate: str) -> Node | None:
-        found = self._objects(node, predicate)
-        if len(found) > 1:
-            self._fail(node, f"{self._short(self._iri(predicate))} stands there {len(found)} times, expected once")
-        return found[0] if found else None
+        objects = self._objects(node, predicate)
+        if len(objects) > 1:
+            self._fail(node, f"{self._short(self._iri(predicate))} stands there {len(objects)} times, expected once")
+        return objects[0] if objects else None
 
-    def _needed(self, node: Node, predicate: str) -> Node:
-        if (found := self._object(node, predicate)) is None:
+    def _require(self, node: Node, predicate: str) -> Node:
+        if (value := self._object(node, predicate)) is None:
             self._fail(node, f"{self._short(self._iri(predicate))} is missing, expected a value")
-        return found
+        return value
 
     def _one(self, node: Node, predicate: str) -> str | None:
-        found = self._object(node, predicate)
-        return None if found is None else str(found)
+        value = self._object(node, predicate)
+        return None if value is None else str(value)
 
-    def _listed(self, node: Node, predicate: str, head: Node) -> list[Node]:
-        """The members of an RDF list."""
+    def _read_list(self, node: Node, predicate: str, head: Node) -> list[Node]:
+        """Read the members of an RDF list."""
         first, end = RDF + "first", self._iri(RDF + "nil")
-        seen: set[Node] = set()
-        found: list[Node] = []
+        heads: set[Node] = set()
+        nodes: list[Node] = []
         while head != end:
             members = self._objects(head, first)
-            if len(members) != 1 or head in seen:
+            if len(members) != 1 or head in heads:
                 self._fail(
                     node, f"{self._short(self._iri(predicate))} is no list, expected ( .. )", at=self._iri(predicate)
                 )
-            seen.add(head)
-            found += members
-            head = self._needed(head, RDF + "rest")
-        return found
+            heads.add(head)
+            nodes += members
+            head = self._require(head, RDF + "rest")
+        return nodes
 
     def _short(self, term: Node) -> str:
         return term.n3(self._graph.namespace_manager) if isinstance(term, self._iri) else "a node without an IRI"
@@ -239,37 +241,37 @@ class _Reader:
     def _fail(self, node: Node, problem: str, *, at: Node | None = None, hint: str = "") -> NoReturn:
         line = next((line for term in (at, node) if term is not None and (line := self._line(term))), None)
         where = f"{self._source}: " + (f"line {line}: " if line is not None else "")
-        named = f"{self._short(node)}: " if isinstance(node, self._iri) else ""
-        raise Misuse("STUDY_INVALID", where + named + problem, hint=hint)
+        subject = f"{self._short(node)}: " if isinstance(node, self._iri) else ""
+        raise Misuse("STUDY_INVALID", where + subject + problem, hint=hint)
 
     def _line(self, term: Node) -> int | None:
-        """The first line on which a term stands, where it can be found by its writing."""
-        written = {self._short(term), f"<{term}>"} if isinstance(term, self._iri) else set[str]()
+        """Return the first line on which a term stands, if its written form stands in the text."""
+        texts = {self._short(term), f"<{term}>"} if isinstance(term, self._iri) else set[str]()
         for number, line in enumerate(self._text.splitlines(), 1):
             code = re.sub(r'"[^"]*"', '""', line).split(" #")[0]
-            if any(re.search(rf"(?<![\w:-]){re.escape(text)}(?![\w-])", code) for text in written):
+            if any(re.search(rf"(?<![\w:-]){re.escape(text)}(?![\w-])", code) for text in texts):
                 return number
         return None
 
     # ---- columns and values
 
     def _column(self, node: Node, attribute: Node | None) -> str:
-        """The column of an attribute."""
+        """Return the column of an attribute."""
         if attribute is None or attribute not in self._columns:
-            named = "nothing" if attribute is None else self._short(attribute)
-            self._fail(node, f"got {named}, expected a k:Attribute", at=attribute)
+            name = "nothing" if attribute is None else self._short(attribute)
+            self._fail(node, f"got {name}, expected a k:Attribute", at=attribute)
         column = self._columns[attribute]
         if column is None:
             self._fail(attribute, "k:column is missing, expected the column's name")
         return column
 
     def _text_of(self, value: Node) -> str:
-        """A literal's text, or the notation of a concept."""
+        """Return a literal's text, or the notation of a concept."""
         from rdflib import Literal as Written
 
         if isinstance(value, Written):
             return str(value)
-        return str(self._needed(value, SKOS + "notation"))
+        return str(self._require(value, SKOS + "notation"))
 
     def _table(self, node: Node, kind: str, suffix: str = "", /, **values: object) -> Table:
         label = self._one(node, RDFS + "label") or self._one(node, SH + "name")
@@ -281,43 +283,44 @@ class _Reader:
     # ---- kinds
 
     def _function(self, node: Node) -> Table:
-        given = self._needed(node, K + "determinant")
-        listed = bool(self._objects(given, RDF + "first"))
-        determinants = self._listed(node, K + "determinant", given) if listed else [given]
+        determinant = self._require(node, K + "determinant")
+        is_list = bool(self._objects(determinant, RDF + "first"))
+        determinants = self._read_list(node, K + "determinant", determinant) if is_list else [determinant]
         rows = self._object(node, K + "map")
-        values = [] if rows is None else [
-            [self._text_of(cell) for cell in self._listed(node, K + "map", row)] for row in self._listed(node, K + "map", rows)
-        ]  # fmt: skip
+        values = [
+            [self._text_of(cell) for cell in self._read_list(node, K + "map", row)]
+            for row in ([] if rows is None else self._read_list(node, K + "map", rows))
+        ]
         otherwise = self._object(node, K + "otherwise")
         return self._table(
             node,
             "function",
-            column=self._column(node, self._needed(node, K + "dependent")),
+            column=self._column(node, self._require(node, K + "dependent")),
             of=[self._column(node, attribute) for attribute in determinants],
             values=values,
             otherwise=None if otherwise is None else self._text_of(otherwise),
         )
 
     def _order(self, node: Node) -> Table:
-        lower, upper = (self._column(node, self._needed(node, K + key)) for key in ("lower", "upper"))
+        lower, upper = (self._column(node, self._require(node, K + key)) for key in ("lower", "upper"))
         strict = self._one(node, K + "strict") or "false"
         if strict not in ("true", "false"):
             self._fail(node, f"k:strict is '{strict[:80]}', expected true or false")
         return self._table(node, "order", lower=lower, upper=upper, strict=strict == "true")
 
     def _groups(self) -> Iterable[Table]:
-        """Of each attribute whose concepts have broader ones: the groups that these are."""
+        """Read the groups of each attribute whose concepts have broader ones."""
         for attribute in self._columns:
             members = [
                 node
                 for node in self._subjects(SKOS + "inScheme")
                 if self._one(node, SKOS + "inScheme") == str(attribute)
             ]
-            grouped = [node for node in members if self._object(node, SKOS + "broader") is not None]
+            concepts = [node for node in members if self._object(node, SKOS + "broader") is not None]
             groups: dict[str, list[str]] = {}
-            for node in grouped:
-                group = self._needed(node, SKOS + "broader")
-                if group in grouped:
+            for node in concepts:
+                group = self._require(node, SKOS + "broader")
+                if group in concepts:
                     self._fail(node, "its skos:broader has a broader one itself, expected groups of one level", at=node)
                 groups.setdefault(self._text_of(group), []).append(self._text_of(node))
             if groups:
@@ -326,10 +329,10 @@ class _Reader:
     def _property(self, node: Node) -> Table:
         if node not in self._columns:
             self._fail(node, "k:replacedBy of what is no k:Attribute", at=node)
-        column = self._column(node, self._needed(node, K + "replacedBy"))
+        column = self._column(node, self._require(node, K + "replacedBy"))
         rows: list[list[object]] = []
-        for row in self._listed(node, K + "refinement", self._needed(node, K + "refinement")):
-            cells = self._listed(node, K + "refinement", row)
+        for row in self._read_list(node, K + "refinement", self._require(node, K + "refinement")):
+            cells = self._read_list(node, K + "refinement", row)
             rows.append(
                 [*map(self._text_of, cells[:2]), *(self._number(node, "refinement", cell) for cell in cells[2:])]
             )
@@ -348,8 +351,8 @@ class _Reader:
         if target is None and next(self._graph.subjects(None, node), None) is not None:
             return  # a part of another shape; `_nothing_left` sees whether it was one
         if target != self._iri(K + "Record"):
-            got = "nothing" if target is None else self._short(target)
-            self._fail(node, f"sh:targetClass is {got}, expected k:Record: a rule is about every record")
+            name = "nothing" if target is None else self._short(target)
+            self._fail(node, f"sh:targetClass is {name}, expected k:Record: a rule is about every record")
         clauses = dict.fromkeys(self._clauses(node, self._formula(node, 0)))
         flag = self._flag(node)
         if flag is not None and (len(clauses) != 1 or not all(self._sides(clause)[1] for clause in clauses)):
@@ -364,24 +367,24 @@ class _Reader:
                 yield self._table(node, "forbidden", suffix, all=when)
 
     def _soft(self, node: Node) -> Table:
-        when, then = (self._formula(self._needed(node, K + key), 0) for key in ("if", "then"))
+        when, then = (self._formula(self._require(node, K + key), 0) for key in ("if", "then"))
         clauses = self._clauses(node, _Made("or", (_Made("not", (when,)), then)))
         if len(clauses) != 1:
             self._fail(
                 node, f"{len(clauses)} rules in one, expected conditions that all hold, and one of some that follows"
             )
         sides = self._sides(clauses[0])
-        probability = self._number(node, "probability", self._needed(node, K + "probability"))
+        probability = self._number(node, "probability", self._require(node, K + "probability"))
         parts = {"if": sides[0], "then": sides[1], "probability": probability, "flag": self._flag(node)}
         return self._table(node, "soft", "", **parts)
 
     def _flag(self, node: Node) -> str | None:
-        """The column of a rule's flag."""
+        """Return the column of a rule's flag."""
         attribute = self._object(node, K + "flag")
         return None if attribute is None else self._column(node, attribute)
 
     def _formula(self, node: Node, depth: int) -> _Formula:
-        """What a shape asks of a record."""
+        """Read what a shape asks of a record."""
         self._used.add(node)
         if depth > _DEEPEST:
             self._fail(node, f"shapes nested deeper than {_DEEPEST}, or in a circle")
@@ -396,20 +399,20 @@ class _Reader:
         return _Made("and", tuple(self._parts(node, depth)))
 
     def _parts(self, node: Node, depth: int) -> Iterable[_Formula]:
-        found = False
+        has_part = False
         for how in ("and", "or"):
             if (head := self._object(node, SH + how)) is not None:
-                found = True
-                members = self._listed(node, SH + how, head)
+                has_part = True
+                members = self._read_list(node, SH + how, head)
                 yield _Made(how, tuple(self._formula(member, depth + 1) for member in members))
         if (inner := self._object(node, SH + "not")) is not None:
-            found = True
+            has_part = True
             yield _Made("not", (self._formula(inner, depth + 1),))
-        if not found:
+        if not has_part:
             self._fail(node, "a shape without sh:path, sh:or, sh:and and sh:not, expected one of them")
 
     def _value_set(self, node: Node, column: str, depth: int, *, top: bool = False) -> frozenset[str]:
-        """The values that a shape of values permits."""
+        """Read the values that a shape of values permits."""
         self._used.add(node)
         if depth > _DEEPEST:
             self._fail(node, f"shapes nested deeper than {_DEEPEST}, or in a circle")
@@ -417,16 +420,16 @@ class _Reader:
             self._fail(node, "sh:path within sh:path, expected shapes of values there", at=self._iri(SH + "path"))
         sets: list[frozenset[str]] = []
         if (head := self._object(node, SH + "in")) is not None:
-            sets.append(frozenset(self._text_of(value) for value in self._listed(node, SH + "in", head)))
+            sets.append(frozenset(self._text_of(value) for value in self._read_list(node, SH + "in", head)))
         if (network := self._object(node, K + "network")) is not None:
             sets.append(self._of_network(node, column, self._text_of(network)))
         for how in ("and", "or"):
             if (head := self._object(node, SH + how)) is not None:
-                inner = [self._value_set(each, column, depth + 1) for each in self._listed(node, SH + how, head)]
+                inner = [self._value_set(each, column, depth + 1) for each in self._read_list(node, SH + how, head)]
                 empty: frozenset[str] = frozenset()
                 sets.append(empty.union(*inner) if how == "or" else inner[0].intersection(*inner) if inner else empty)
-        if (negated := self._object(node, SH + "not")) is not None:
-            sets.append(frozenset(self._values.get(column, ())) - self._value_set(negated, column, depth + 1))
+        if (inverse := self._object(node, SH + "not")) is not None:
+            sets.append(frozenset(self._values.get(column, ())) - self._value_set(inverse, column, depth + 1))
         if not sets:
             self._fail(
                 node,
@@ -441,10 +444,10 @@ class _Reader:
             addresses = read_range(text)
         except ValueError as error:
             self._fail(node, f"k:network: {error}", at=self._iri(K + "network"))
-        found = frozenset(label for label in self._values.get(column, ()) if addresses.holds(label))
-        if not found:
+        labels = frozenset(label for label in self._values.get(column, ()) if addresses.holds(label))
+        if not labels:
             self._fail(node, f"no category of '{column}' is an address of k:network", at=self._iri(K + "network"))
-        return found
+        return labels
 
     def _clauses(self, node: Node, formula: _Formula) -> list[tuple[Literal, ...]]:
         clauses = list(
@@ -453,15 +456,15 @@ class _Reader:
         return [clause for clause in clauses if not self._always(clause)]
 
     def _always(self, clause: Sequence[Literal]) -> bool:
-        """Whether a clause rules out nothing: some variable cannot have all that it would need to break it."""
-        negated = [literal for literal in clause if not literal[0]]
+        """Return whether a clause rules out nothing: some variable cannot have all that it would need to break it."""
+        negations = [literal for literal in clause if not literal[0]]
         return any(
-            not frozenset.intersection(*(values for _, name, values in negated if name == variable))
-            for variable in {name for _, name, _ in negated}
+            not frozenset.intersection(*(values for _, name, values in negations if name == variable))
+            for variable in {name for _, name, _ in negations}
         )
 
     def _sides(self, clause: Sequence[Literal]) -> tuple[dict[str, object], list[dict[str, object]]]:
-        """When a rule holds, and one of what follows then, as the keys of its table."""
+        """Return when a rule holds, and one of what follows then, as the keys of its table."""
         when: dict[str, frozenset[str]] = {}
         then: dict[str, frozenset[str]] = {}
         for holds, variable, values in clause:
@@ -478,13 +481,13 @@ class _Reader:
         return [{name: self._in_order(name, values)} for name, values in then.items()]
 
     def _in_order(self, variable: str, values: frozenset[str]) -> list[str]:
-        """The values in the column's order, and those that it does not have behind them."""
-        known = list(self._values.get(variable, ()))
-        return [value for value in known if value in values] + sorted(values - set(known))
+        """Return the values in the column's order, and behind them those that it does not have."""
+        own = list(self._values.get(variable, ()))
+        return [value for value in own if value in values] + sorted(values - set(own))
 
 
 def _conjunctive(formula: _Formula, *, holds: bool, limit: Any) -> list[tuple[Literal, ...]]:
-    """The conjunctive form of a formula, or of its negation: clauses of which each has a literal that is met."""
+    """Return the conjunctive form of a formula, or of its negation: clauses of which each has a literal that is met."""
     if isinstance(formula, _Atom):
         return [((holds, formula.variable, formula.values),)]
     if formula.how == "not":

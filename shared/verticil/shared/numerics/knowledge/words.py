@@ -28,8 +28,8 @@ _NAME_LETTERS: Final = 120
 _SHOWN_ROWS: Final = 30
 
 
-def stated(knowledge: Knowledge | None, schema: Schema) -> tuple[str, ...]:
-    """A sentence for everything that a study states, kind by kind; none where it states nothing.
+def describe_knowledge(knowledge: Knowledge | None, schema: Schema) -> tuple[str, ...]:
+    """Write a sentence for everything that a study states, kind by kind; none where it states nothing.
 
     Args:
         knowledge: checked.
@@ -38,16 +38,16 @@ def stated(knowledge: Knowledge | None, schema: Schema) -> tuple[str, ...]:
     if knowledge is None:
         return ()
     variables = {variable.name: variable for variable in (*schema.variables, *knowledge.variables)}
-    return tuple(_told(item, variables) for item in knowledge.items)
+    return tuple(_describe_item(item, variables) for item in knowledge.items)
 
 
 def usual_name(item: Item, variables: Mapping[str, Variable]) -> str:
-    """The name of what has none: its sentence, cut."""
+    """Return the name of what has none: its sentence, cut."""
     text = _sentence(item, variables)
     return text if len(text) <= _NAME_LETTERS else text[: _NAME_LETTERS - 1].rstrip() + "…"
 
 
-def _told(item: Item, variables: Mapping[str, Variable]) -> str:
+def _describe_item(item: Item, variables: Mapping[str, Variable]) -> str:
     text = _sentence(item, variables)
     if not item.name.startswith(usual_name(item, variables)):
         return f"{item.name}: {text}."
@@ -61,9 +61,9 @@ def _sentence(item: Item, variables: Mapping[str, Variable]) -> str:  # noqa: PL
         case Order():
             return f"{item.lower} is {'less than' if item.strict else 'at most'} {item.upper}, where both are numbers"
         case Function():
-            return f"{item.variable.name} follows from {listed(item.of)} and is sent by nobody: {_table(item)}"
+            return f"{item.variable.name} follows from {join_names(item.of)} and is sent by nobody: {_table(item)}"
         case Groups():
-            groups = "; ".join(f"{name} ({quoted(labels)})" for name, labels in item.groups)
+            groups = "; ".join(f"{name} ({quote(labels)})" for name, labels in item.groups)
             return f"{item.variable} has the groups {groups}"
         case Refinement():
             return f"{item.variable} is a property of finer values, drawn by published weights: {_finer(item)}"
@@ -94,7 +94,7 @@ def _any(conditions: Sequence[Condition], variables: Mapping[str, Variable]) -> 
 
 
 def _condition(condition: Condition, variables: Mapping[str, Variable]) -> str:
-    """One condition; of bins next to each other as a range, and of nearly all categories by those that are missing."""
+    """Describe one condition; bins side by side as a range, and nearly all categories by those that are missing."""
     variable = variables[condition.variable]
     codes = [variable.labels.index(label) for label in condition.values]
     if variable.bins is not None and codes == list(range(codes[0], codes[-1] + 1)) and codes[-1] < variable.n_bins:
@@ -104,15 +104,15 @@ def _condition(condition: Condition, variables: Mapping[str, Variable]) -> str:
         return f"{variable.name} is {' and '.join(filter(None, (start, end))) or 'a number'}"
     others = [label for label in variable.labels if label not in condition.values]
     if others and 2 * len(others) < len(codes):
-        return f"{variable.name} is {'not' if len(others) == 1 else 'none of'} {quoted(others)}"
-    return f"{variable.name} is {'' if len(codes) == 1 else 'one of '}{quoted(condition.values)}"
+        return f"{variable.name} is {'not' if len(others) == 1 else 'none of'} {quote(others)}"
+    return f"{variable.name} is {'' if len(codes) == 1 else 'one of '}{quote(condition.values)}"
 
 
 def _table(function: Function) -> str:
     others = [] if function.otherwise is None else [f"else '{function.otherwise}'"]
     if len(function.values) > _SHOWN_ROWS:
         return "; ".join([f"by a table of {len(function.values):,} rows", *others])
-    return "; ".join([*(f"{quoted(labels)} gives '{value}'" for *labels, value in function.values), *others])
+    return "; ".join([*(f"{quote(labels)} gives '{value}'" for *labels, value in function.values), *others])
 
 
 def _finer(refinement: Refinement) -> str:
@@ -124,11 +124,11 @@ def _finer(refinement: Refinement) -> str:
     return "; ".join(f"'{label}' becomes {' or '.join(values)}" for label, values in finer.items())
 
 
-def quoted(labels: Iterable[str]) -> str:
-    """Each in quotation marks, with commas between."""
+def quote(labels: Iterable[str]) -> str:
+    """Put each in quotation marks, with commas between."""
     return ", ".join(f"'{label}'" for label in labels)
 
 
-def listed(names: Sequence[str]) -> str:
-    """With commas, and "and" before the last."""
+def join_names(names: Sequence[str]) -> str:
+    """Join names with commas, and "and" before the last."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -48,7 +48,7 @@ _MOST_DRAWN: Final = 2**24  # cells of true counts that are kept
 
 
 def can_be_annealed(sets: ParentSets, cells: int) -> bool:
-    """Whether graphs are few, and the joint table of all columns is neither tiny nor large."""
+    """Return whether graphs are few, and the joint table of all columns is neither tiny nor large."""
     if not LEAST_CELLS <= cells <= MOST_CELLS or math.prod(np.diff(sets.starts).tolist()) > MOST_GRAPHS**2:
         return False
     return len(list(itertools.islice(_graphs(sets), MOST_GRAPHS + 1))) <= MOST_GRAPHS
@@ -113,22 +113,22 @@ class AnnealedState:
         return share
 
     def waiting(self) -> tuple[int, tuple[int, ...]]:
-        """The level of the newest estimate, and the classes that are still to be annealed at it."""
+        """Return the level of the newest estimate, and the classes that are still to be annealed at it."""
         level = self.estimates[-1].level if self.estimates else 0
-        done = {each.kind for each in self.estimates if each.level == level}
-        return level, tuple(kind for kind in self.worth_it(level) if kind not in done)
+        kinds = {each.kind for each in self.estimates if each.level == level}
+        return level, tuple(kind for kind in self.worth_it(level) if kind not in kinds)
 
     def worth_it(self, level: int) -> tuple[int, ...]:
-        """The classes that count at a level."""
+        """Return the classes that count at a level."""
         if level == 0:
             return tuple(range(int(self.kinds.max()) + 1))
         before = self.at_level(level - 1)
-        pooled = np.logaddexp.reduce(before, axis=1) - math.log(before.shape[1])
-        reach = pooled + 3 * before.std(axis=1)
-        return tuple(np.flatnonzero(reach >= pooled.max() - _MARGIN).tolist())
+        mean = np.logaddexp.reduce(before, axis=1) - math.log(before.shape[1])
+        reach = mean + 3 * before.std(axis=1)
+        return tuple(np.flatnonzero(reach >= mean.max() - _MARGIN).tolist())
 
     def change(self, level: int) -> float:
-        """How much an edge's probability has changed since the level before, at most; 1 at the first."""
+        """Return how much an edge's probability has changed since the level before, at most; 1 at the first."""
         if level == 0:
             return 1.0
         edges = edges_of(self.graphs).reshape(len(self.graphs), -1)
@@ -136,7 +136,7 @@ class AnnealedState:
         return float(np.abs(now - before).max())
 
     def apart(self, level: int) -> float:
-        """How much an edge's probability by a chain differs from that by all, at most."""
+        """Return how much an edge's probability by a chain differs from that by all, at most."""
         each = self.probabilities(level) @ edges_of(self.graphs).reshape(len(self.graphs), -1)
         return float(np.abs(each - each.mean(axis=0)).max())
 
@@ -162,16 +162,18 @@ class AnnealedGraphs:
         return Chains(chains=self.chains, steps=self.steps, discarded=self.discarded, thinning=self.thinning)
 
     def start(self, problem: Released, seed: int) -> AnnealedState:
-        """The graphs, and no estimate of any."""
+        """Return the graphs, and no estimate of any."""
         sets = problem.layout.sets
         graphs = np.array(list(_graphs(sets)), dtype=np.uint64)
         weight = [dict(zip(*(array.tolist() for array in sets.of(v)), strict=True)) for v in range(sets.n_variables)]
         prior = np.array([sum(weight[v][mask] for v, mask in enumerate(graph)) for graph in graphs.tolist()])
         alike = problem.layout.score == "bdeu"
-        known: dict[object, int] = {}
-        kinds = [known.setdefault(_said_by(graph) if alike else tuple(graph), len(known)) for graph in graphs.tolist()]
+        numbers: dict[object, int] = {}
+        kinds = [
+            numbers.setdefault(_said_by(graph) if alike else tuple(graph), len(numbers)) for graph in graphs.tolist()
+        ]
         cells = len(problem.released)
-        q = max(min(_DRAWN // self.chains, _MOST_DRAWN // (len(known) * self.chains * cells)), 4)
+        q = max(min(_DRAWN // self.chains, _MOST_DRAWN // (len(numbers) * self.chains * cells)), 4)
         return AnnealedState(
             problem=problem,
             seed=seed,
@@ -179,11 +181,11 @@ class AnnealedGraphs:
             prior=prior,
             kinds=np.array(kinds, dtype=np.int64),
             estimates=(),
-            true=np.zeros((len(known), self.chains, q, cells), dtype=np.int32),
+            true=np.zeros((len(numbers), self.chains, q, cells), dtype=np.int32),
         )
 
     def step(self, state: AnnealedState) -> AnnealedState:
-        """One class of graphs at one level."""
+        """Anneal one class of graphs at one level."""
         level, waiting = state.waiting()
         if not waiting:
             level += 1
@@ -193,7 +195,7 @@ class AnnealedGraphs:
         particles, sweeps = self.levels[level]
         shape, d = tuple(problem.layout.n_states.tolist()), len(problem.layout.n_states)
         families = _families(problem, state.graphs[state.kinds == kind][0].tolist())
-        made = anneal(
+        run = anneal(
             problem.released.reshape(shape).astype(np.float64),
             [problem.channels[v, : shape[v], : shape[v]] for v in range(d)],
             families,
@@ -204,27 +206,27 @@ class AnnealedGraphs:
         )
         true = state.true.copy()
         stream = rng.integers(0, 2**63, size=1, dtype=np.uint64)
-        n_states, drawn = problem.layout.n_states, np.zeros(len(problem.released), dtype=np.int64)
+        n_states, counts = problem.layout.n_states, np.zeros(len(problem.released), dtype=np.int64)
         for c in range(self.chains):
-            for i, p in enumerate(rng.choice(np.arange(particles), size=true.shape[2], p=made.weight[c]).tolist()):
-                unblinding.share_out(problem.released, made.shares[c, p], n_states, problem.channels, stream, drawn)
-                true[kind, c, i] = drawn
-        work = made.moves * self.chains * particles * (len(problem.released) + _BESIDE)
-        new = Estimate(kind=kind, level=level, evidence=made.evidence, work=float(work))
+            for i, p in enumerate(rng.choice(np.arange(particles), size=true.shape[2], p=run.weight[c]).tolist()):
+                unblinding.share_out(problem.released, run.shares[c, p], n_states, problem.channels, stream, counts)
+                true[kind, c, i] = counts
+        work = run.moves * self.chains * particles * (len(problem.released) + _BESIDE)
+        new = Estimate(kind=kind, level=level, evidence=run.evidence, work=float(work))
         return dataclasses.replace(state, estimates=(*state.estimates, new), true=true)
 
     def progress(self, state: AnnealedState) -> float:
         """Share of the work that is done; 1 where it is enough."""
         level, waiting = state.waiting()
-        done = sum(each.work for each in state.estimates)
+        work = sum(each.work for each in state.estimates)
         if not waiting:
-            settled = level > 0 and max(state.change(level), state.apart(level)) <= _SETTLED
-            if settled or level + 1 == len(self.levels) or done + self._ahead(state, level) > _WORK * self.steps:
+            is_settled = level > 0 and max(state.change(level), state.apart(level)) <= _SETTLED
+            if is_settled or level + 1 == len(self.levels) or work + self._ahead(state, level) > _WORK * self.steps:
                 return 1.0
-        return min(done / (_WORK * self.steps), 0.99)
+        return min(work / (_WORK * self.steps), 0.99)
 
     def _ahead(self, state: AnnealedState, level: int) -> float:
-        """The work of the next level; the second one is always done."""
+        """Return the work of the next level; the second one is always done."""
         if level == 0:
             return -math.inf
         effort = [particles * sweeps for particles, sweeps in self.levels]
@@ -238,14 +240,16 @@ class AnnealedGraphs:
             ValueError: fewer than four of each chain are kept.
         """
         plain, level = self._plain, state.waiting()[0]
-        share, n = state.probabilities(level), plain.kept
-        pooled = np.logaddexp.reduce(state.at_level(level), axis=1)[state.kinds] - math.log(self.chains) + state.prior
+        share, n = state.probabilities(level), plain.n_graphs
+        log_weight = (
+            np.logaddexp.reduce(state.at_level(level), axis=1)[state.kinds] - math.log(self.chains) + state.prior
+        )
         places = np.empty((self.chains, n), dtype=np.int64)
         generators = [np.random.default_rng([state.seed, len(self.levels), c]) for c in range(self.chains)]
         for c, rng in enumerate(generators):
             places[c] = rng.choice(len(state.graphs), size=n, p=share[c])
         sample = plain.sample_of(
-            [(state.graphs[places], pooled[places])],
+            [(state.graphs[places], log_weight[places])],
             state.graphs.shape[1],
             self.steps,
             change=state.change(level),
@@ -263,20 +267,20 @@ class AnnealedGraphs:
         return ReleasedSample(sample=sample, draws=draws.reshape(-1), true=true.reshape(-1, *shape))
 
     def checkpoint(self, state: AnnealedState) -> Checkpoint:
-        """The state as arrays; ``search`` says which settings and which counts it is of."""
-        made = state.estimates
+        """Return the state as arrays; ``search`` says which settings and which counts it is of."""
+        estimates = state.estimates
         return sealed(
             mark_of(self, state.problem.digest()),
             seed=np.array(state.seed),
-            kinds=np.array([each.kind for each in made], dtype=np.int64),
-            levels=np.array([each.level for each in made], dtype=np.int64),
-            evidence=np.array([each.evidence for each in made]).reshape(-1, self.chains),
-            work=np.array([each.work for each in made], dtype=np.float64),
+            kinds=np.array([each.kind for each in estimates], dtype=np.int64),
+            levels=np.array([each.level for each in estimates], dtype=np.int64),
+            evidence=np.array([each.evidence for each in estimates]).reshape(-1, self.chains),
+            work=np.array([each.work for each in estimates], dtype=np.float64),
             true=state.true,
         )
 
     def resume(self, problem: Released, checkpoint: Checkpoint) -> AnnealedState:
-        """The state that a checkpoint was made of.
+        """Return the state that a checkpoint was made of.
 
         Raises:
             ValueError: it is of other settings or other counts, or incomplete.
@@ -295,16 +299,16 @@ class AnnealedGraphs:
 
 
 def _families(problem: Released, graph: list[int]) -> list[AnnealedFamily]:
-    """The families of a graph, with the surrogate counts of the chains."""
+    """Return the families of a graph, with the surrogate counts of the chains."""
     layout = problem.layout
     sets, shape = layout.sets, layout.n_states.tolist()
-    made: list[AnnealedFamily] = []
+    families: list[AnnealedFamily] = []
     for v, mask in enumerate(graph):
         place = int(sets.starts[v]) + sets.of(v)[0].tolist().index(mask)
         key = int(layout.whole[place])
         members = layout.members[layout.spans[key] : layout.spans[key + 1]].tolist()
         table = problem.surrogate[layout.places[key] : layout.places[key + 1]]
-        made.append(
+        families.append(
             AnnealedFamily(
                 child=v,
                 parents=tuple(u for u in members if u != v),
@@ -312,7 +316,7 @@ def _families(problem: Released, graph: list[int]) -> list[AnnealedFamily]:
                 surrogate=table.reshape([k if u in members else 1 for u, k in enumerate(shape)]),
             )
         )
-    return made
+    return families
 
 
 def _said_by(graph: list[int]) -> object:

@@ -59,11 +59,11 @@ class AnnealedFamily:
 
     @property
     def members(self) -> tuple[int, ...]:
-        """Its variables, ascending."""
+        """Variables of the family, ascending."""
         return tuple(sorted((*self.parents, self.child)))
 
     def evidence(self) -> float:
-        """The score of the surrogate counts, nats."""
+        """Return the score of the surrogate counts, nats."""
         a, m, k = self.pseudo, self.surrogate, self.surrogate.shape[self.child]
         rows = m.sum(axis=self.child)
         return float((gammaln(a + m) - gammaln(a)).sum() - (gammaln(k * a + rows) - gammaln(k * a)).sum())
@@ -106,14 +106,14 @@ class _Particles:
 
     def __init__(
         self,
-        released: Floats,
+        counts: Floats,
         channels: Sequence[Floats],
         families: Sequence[AnnealedFamily],
         n: int,
         rng: np.random.Generator,
     ) -> None:
-        self.released, self.channels, self.families, self.rng, self.n = released.ravel(), channels, families, rng, n
-        self.shape, self.every, self.moves = released.shape, np.arange(n), 0
+        self.released, self.channels, self.families, self.rng, self.n = counts.ravel(), channels, families, rng, n
+        self.shape, self.every, self.moves = counts.shape, np.arange(n), 0
         self.logs: list[Floats] = []
         for family in families:
             mass = np.broadcast_to(family.pseudo + family.surrogate, (n, *family.surrogate.shape))
@@ -125,7 +125,7 @@ class _Particles:
     def renew(self) -> None:
         """Compute from the logarithms what follows from them."""
         self.theta = [np.exp(logs) for logs in self.logs]
-        self.after = self.pushed(self.shares())
+        self.after = self._push(self.shares())
         self.room = self.after.copy()
         self.fit = self.likelihood(self.room)
 
@@ -136,7 +136,7 @@ class _Particles:
             shares *= theta
         return shares
 
-    def pushed(self, shares: Floats) -> Floats:
+    def _push(self, shares: Floats) -> Floats:
         """(n, C), of the released cells."""
         for v, channel in enumerate(self.channels, start=1):
             shares = np.moveaxis(np.moveaxis(shares, v, -1) @ channel, -1, v)
@@ -196,18 +196,18 @@ class _Particles:
             weight /= weight.min(axis=0)
             if len(family.members) == d:  # the rest of a row is its probability
                 row = sum((along[u] * at[u] for u in family.parents), nowhere)
-                moved = (weight[0] * rows[self.every, row])[:, None]
+                shift = (weight[0] * rows[self.every, row])[:, None]
                 for u in range(d):
                     part = self.channels[u][at[u]]
                     if u in beside:
                         part = part - self.channels[u][beside[u]]
-                    moved = (moved[:, :, None] * part[:, None, :]).reshape(n, -1)
+                    shift = (shift[:, :, None] * part[:, None, :]).reshape(n, -1)
             else:
                 changes = np.zeros_like(theta)
                 for cell, size, s in zip(places, weight, sign, strict=True):
                     changes[self.every, cell] += s * size
-                moved = self.pushed(changes.reshape(n, *shape) * rest)
-            self._along(_Lines(places=places, weight=sign * weight, moved=moved), logs, theta, power, stage)
+                shift = self._push(changes.reshape(n, *shape) * rest)
+            self._along(_Lines(places=places, weight=sign * weight, moved=shift), logs, theta, power, stage)
 
     def _along(self, lines: _Lines, logs: Floats, theta: Floats, power: Floats, stage: Floats) -> None:
         """Some steps of each particle on its line.
@@ -218,7 +218,7 @@ class _Particles:
             power: (n, cells): of the probabilities in the density.
             stage: (n,)
         """
-        every, rng, places, weight, moved = self.every, self.rng, lines.places, lines.weight, lines.moved
+        every, rng, places, weight, shift = self.every, self.rng, lines.places, lines.weight, lines.moved
         now, value, size = logs[every, places], theta[every, places], np.log(np.abs(weight))
         own = power[every, places]
         reach = now - size
@@ -227,7 +227,7 @@ class _Particles:
         down, up = low[first, every], high[last, every]  # logs of the ways to the two ends
         length = np.logaddexp(down, up)
         place, moves = down - up, length > _FAINT
-        fit, gone, best = self.fit, np.zeros(self.n), now
+        fit, way, best = self.fit, np.zeros(self.n), now
         density = (own * now).sum(axis=0) - np.logaddexp(0.0, place) - np.logaddexp(0.0, -place)
         wide = math.log(2 / self.families_least + 3)
         for _ in range(_TRIES):
@@ -240,16 +240,16 @@ class _Particles:
             cells[first, every] = length + below + size[first, every]
             cells[last, every] = length + above + size[last, every]
             other = (own * cells).sum(axis=0) + below + above
-            np.multiply(moved, to[:, None], out=self.room)
+            np.multiply(shift, to[:, None], out=self.room)
             self.room += self.after
             likely = self.likelihood(self.room)
             gain = stage * (likely - fit) + other - density
-            taken = moves & (np.log(1 - rng.random(self.n)) < gain)
-            place, gone, fit = np.where(taken, new, place), np.where(taken, to, gone), np.where(taken, likely, fit)
-            density, best = np.where(taken, other, density), np.where(taken, cells, best)
+            accepts = moves & (np.log(1 - rng.random(self.n)) < gain)
+            place, way, fit = np.where(accepts, new, place), np.where(accepts, to, way), np.where(accepts, likely, fit)
+            density, best = np.where(accepts, other, density), np.where(accepts, cells, best)
         logs[every, places], theta[every, places] = best, np.exp(best)
-        moved *= gone[:, None]
-        self.after += moved
+        shift *= way[:, None]
+        self.after += shift
         np.maximum(self.after, 0.0, out=self.after)
         self.fit = fit
 
@@ -260,7 +260,7 @@ class _Particles:
 
 
 def anneal(
-    released: Floats,
+    counts: Floats,
     channels: Sequence[Floats],
     families: Sequence[AnnealedFamily],
     *,
@@ -272,7 +272,7 @@ def anneal(
     """Estimate how probable released counts are given a graph; see the module.
 
     Args:
-        released: (K_1, .., K_d).
+        counts: (K_1, .., K_d).
         channels: rows true, columns released, of each variable.
         families: of the graph, one of each variable in their order.
         chains: independent estimates.
@@ -281,7 +281,7 @@ def anneal(
         rng: of everything; advanced.
     """
     n = chains * particles
-    swarm = _Particles(released, channels, families, n, rng)
+    swarm = _Particles(counts, channels, families, n, rng)
     evidence = np.full(chains, sum(family.evidence() for family in families))
     stage, log_weight = np.zeros(chains), np.full((chains, particles), -math.log(particles))
     while (stage < 1).any():
@@ -314,7 +314,7 @@ def anneal(
 
 
 def _step(height: Floats, weight: Floats, most: float) -> float:
-    """How much further the next stage is, at most `most`: the weights are worth `WORTH` of the particles."""
+    """Return how much further the next stage is, at most `most`: the weights are worth `WORTH` of the particles."""
 
     def worth(step: float) -> float:
         gain = np.exp(step * (height - height.max()))

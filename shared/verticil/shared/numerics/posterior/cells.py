@@ -40,7 +40,7 @@ Codes16 = NDArray[np.uint16]
 def cell_of(  # noqa: PLR0917  # numba kernels take positions
     key: int, row: Codes16, spans: Ints, members: Ints, strides: Ints, places: Ints
 ) -> int:
-    """Where a record stands in the table of a key."""
+    """Return where a record stands in the table of a key."""
     cell = places[key]
     for i in range(spans[key], spans[key + 1]):
         cell += row[members[i]] * strides[i]
@@ -85,17 +85,17 @@ def tabulate(  # noqa: PLR0917  # numba kernels take positions
 
 @compiled
 def sum_terms(  # noqa: PLR0917  # numba kernels take positions
-    counts: Ints, term_key: Ints, term_pseudo: Floats, places: Ints, wanted: Ints, terms: Floats
+    counts: Ints, term_key: Ints, term_pseudo: Floats, places: Ints, numbers: Ints, terms: Floats
 ) -> None:
-    """Of some terms the sum over a key's cells of ln G(a + N) - ln G(a).
+    """Sum ln G(a + N) - ln G(a) over a key's cells, for some terms.
 
     Args:
         counts, places: see the module.
         term_key, term_pseudo: (terms,): of which key, and a.
-        wanted: which terms.
+        numbers: which terms.
         terms: (terms,); written: nats.
     """
-    for i in wanted:
+    for i in numbers:
         a, total = term_pseudo[i], 0.0
         empty = math.lgamma(a)
         for cell in range(places[term_key[i]], places[term_key[i] + 1]):
@@ -110,22 +110,22 @@ def weigh(  # noqa: PLR0917  # numba kernels take positions
     whole: Ints,
     rest: Ints,
     prior: Floats,
-    raised: float,
+    exponent: float,
     starts: Ints,
-    listed: Masks,
+    sets: Masks,
     masks: Masks,
     fraction: Floats,
     power: Ints,
     log_weight: Floats,
     order: Ints,
 ) -> None:
-    """The weights of all sets of parents, sorted as `kernels` takes them.
+    """Weigh all sets of parents, sorted as `kernels` takes them.
 
     Args:
         terms: see `sum_terms`.
         whole, rest, prior: (sets,): the terms of a set with its child and without, and the logarithm of its prior.
-        raised: the power of the weights.
-        starts, listed: the sets in the order in which they are listed.
+        exponent: the power of the weights.
+        starts, sets: the sets in the order in which they are listed.
         masks, fraction, power, log_weight: (sets,); written, see `kernels`.
         order: (sets,); written: where the set of each place is listed.
     """
@@ -133,15 +133,15 @@ def weigh(  # noqa: PLR0917  # numba kernels take positions
         first, last = starts[v], starts[v + 1]
         weight = np.empty(last - first)
         for s in range(first, last):
-            value = (prior[s] + terms[whole[s]] - terms[rest[s]]) * raised
+            value = (prior[s] + terms[whole[s]] - terms[rest[s]]) * exponent
             weight[s - first] = math.floor(value * _ROUND + 0.5) / _ROUND
-        ranked = np.argsort(-weight, kind="mergesort")
+        ranking = np.argsort(-weight, kind="mergesort")
         for s in range(first, last):
-            at = ranked[s - first]
+            at = ranking[s - first]
             binary = weight[at] / _LN2
             power[s] = math.floor(binary / 64)
             fraction[s] = 2.0 ** (binary - 64 * power[s])
-            log_weight[s], masks[s], order[s] = weight[at], listed[first + at], first + at
+            log_weight[s], masks[s], order[s] = weight[at], sets[first + at], first + at
 
 
 @compiled
@@ -153,18 +153,18 @@ def touches(  # noqa: PLR0917  # numba kernels take positions
     strides: Ints,
     families: Ints,
     n_families: Ints,
-    touched: Ints,
+    cells: Ints,
     n_touched: Ints,
     step_whole: Ints,
     step_rest: Ints,
 ) -> None:
-    """What a cell of each variable takes part in, by a graph.
+    """Return what a cell of each variable takes part in, by a graph.
 
     Args:
         whole, rest: (d,): see `sweep`.
         spans, members, strides: see the module.
         families, n_families: (d, d) and (d,), zero; written: of which families a variable is a member.
-        touched, n_touched: (d, 2 d) and (d,), zero; written: the keys of those, each once.
+        cells, n_touched: (d, 2 d) and (d,), zero; written: the keys of those, each once.
         step_whole, step_rest: (d, d), zero; written: ``[v, f]``, the strides of v in the keys of f.
     """
     for f in range(len(whole)):
@@ -180,9 +180,9 @@ def touches(  # noqa: PLR0917  # numba kernels take positions
                 v = members[i]
                 new = True
                 for j in range(n_touched[v]):
-                    new = new and touched[v, j] != key
+                    new = new and cells[v, j] != key
                 if new:
-                    touched[v, n_touched[v]] = key
+                    cells[v, n_touched[v]] = key
                     n_touched[v] += 1
 
 
@@ -217,10 +217,10 @@ def sweep(  # noqa: PLR0917  # numba kernels take positions
     """
     d = len(n_states)
     families, n_families = np.zeros((d, d), dtype=np.int64), np.zeros(d, dtype=np.int64)
-    touched, n_touched = np.zeros((d, 2 * d), dtype=np.int64), np.zeros(d, dtype=np.int64)
+    touch_cells, n_touched = np.zeros((d, 2 * d), dtype=np.int64), np.zeros(d, dtype=np.int64)
     step_whole, step_rest = np.zeros((d, d), dtype=np.int64), np.zeros((d, d), dtype=np.int64)
     touches(
-        whole, rest, spans, members, strides, families, n_families, touched, n_touched, step_whole, step_rest
+        whole, rest, spans, members, strides, families, n_families, touch_cells, n_touched, step_whole, step_rest
     )  # fmt: skip
     share = np.empty(n_states.max())
     for _ in range(times):
@@ -229,7 +229,7 @@ def sweep(  # noqa: PLR0917  # numba kernels take positions
             row = codes[r]
             now = np.int64(row[v])
             for j in range(n_touched[v]):
-                counts[cell_of(touched[v, j], row, spans, members, strides, places)] -= 1
+                counts[cell_of(touch_cells[v, j], row, spans, members, strides, places)] -= 1
             share[: n_states[v]] = 1.0
             for j in range(n_families[v]):
                 f = families[v, j]
@@ -253,4 +253,4 @@ def sweep(  # noqa: PLR0917  # numba kernels take positions
                 aim -= share[k]
             row[v] = k
             for j in range(n_touched[v]):
-                counts[cell_of(touched[v, j], row, spans, members, strides, places)] += 1
+                counts[cell_of(touch_cells[v, j], row, spans, members, strides, places)] += 1

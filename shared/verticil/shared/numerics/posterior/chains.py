@@ -132,12 +132,12 @@ class Chains:
         return self.thinning or math.ceil((self.steps - self.burn_in) / _KEPT)
 
     @property
-    def kept(self) -> int:
-        """Graphs of each chain that are kept, once all steps are done."""
+    def n_graphs(self) -> int:
+        """Number of graphs that a chain keeps, once all steps are done."""
         return self.n_kept(self.steps)
 
     def start(self, sets: ParentSets, seed: int) -> ChainsState:
-        """The first graph of each chain."""
+        """Return the first graph of each chain."""
         d = sets.n_variables
         words = np.random.SeedSequence(seed).generate_state(self.chains, np.uint64).astype(np.uint64)
         parents, places = np.zeros((self.chains, d), dtype=np.uint64), np.zeros((self.chains, d), dtype=np.int64)
@@ -165,7 +165,7 @@ class Chains:
         steps = min(self._block(state.sets), ends - state.done)
         if steps <= 0:
             return state
-        tables = state.tables if power == 1.0 else _raised(state.tables, power)
+        tables = state.tables if power == 1.0 else _raise_weights(state.tables, power)
         n = self.n_kept(state.done + steps) - self.n_kept(state.done)
         kept_parents = np.zeros((self.chains, n, state.sets.n_variables), dtype=np.uint64)
         kept_weight = np.zeros((self.chains, n))
@@ -192,7 +192,7 @@ class Chains:
         return state.done / self.steps
 
     def result(self, state: ChainsState) -> GraphSample:
-        """The graphs kept so far.
+        """Return the graphs kept so far.
 
         Raises:
             ValueError: there are fewer than four of each chain.
@@ -200,8 +200,8 @@ class Chains:
         return self.sample_of(state.kept, state.sets.n_variables, state.done)
 
     def checkpoint(self, state: ChainsState) -> Checkpoint:
-        """The state as arrays; ``search`` says which settings and which parent sets it is of."""
-        parents, weight = joined(state.kept, self.chains, state.sets.n_variables)
+        """Return the state as arrays; ``search`` says which settings and which parent sets it is of."""
+        parents, weight = join_pieces(state.kept, self.chains, state.sets.n_variables)
         return sealed(
             self._mark(state.sets),
             seed=np.array(state.seed),
@@ -213,7 +213,7 @@ class Chains:
         )
 
     def resume(self, sets: ParentSets, checkpoint: Checkpoint) -> ChainsState:
-        """The state that a checkpoint was made of.
+        """Return the state that a checkpoint was made of.
 
         Raises:
             ValueError: it is of other settings or other parent sets, or incomplete.
@@ -235,29 +235,29 @@ class Chains:
         own = "" if (self.discarded, self.thinning) == (None, None) else f" {self.discarded} {self.thinning}"
         return mark_of(self, own.encode() + sets.digest())
 
-    def stage(self, done: int) -> tuple[int, float]:
-        """The step with which the stage ends that the next step belongs to, and the power of the weights in it."""
+    def stage(self, step: int) -> tuple[int, float]:
+        """Return the step with which the stage ends that the next step belongs to, and the power of the weights in it."""
         for stage in range(1, _STAGES + 1):
-            if done < (ends := self.burn_in * stage // _STAGES):
+            if step < (ends := self.burn_in * stage // _STAGES):
                 return ends, _SMALLEST ** max(1 - stage / (_STAGES - _AT_ONE), 0.0)
         return self.steps, 1.0
 
-    def n_kept(self, done: int) -> int:
+    def n_kept(self, step: int) -> int:
         """Return how many graphs of each chain are kept after so many steps."""
-        return max((done - self.burn_in) // self.every, 0)
+        return max((step - self.burn_in) // self.every, 0)
 
-    def sample_of(self, kept: Sequence[Kept], n_variables: int, done: int, *, change: float = 0.0) -> GraphSample:
+    def sample_of(self, pieces: Sequence[Kept], n_variables: int, step: int, *, change: float = 0.0) -> GraphSample:
         """Return the graphs that were kept in so many steps, chain by chain; `change`: see `GraphSample`.
 
         Raises:
             ValueError: there are fewer than four of each chain.
         """
-        parents, weight = joined(kept, self.chains, n_variables)
+        parents, weight = join_pieces(pieces, self.chains, n_variables)
         return GraphSample(
             parents=parents.reshape(-1, n_variables),
             log_weight=weight.reshape(-1),
             chain=np.repeat(np.arange(self.chains, dtype=np.int16), weight.shape[1]),
-            steps=done,
+            steps=step,
             burn_in=self.burn_in,
             every=self.every,
             change=change,
@@ -313,36 +313,36 @@ def advance_all(advance: Callable[[int], None], chains: int, threads: int) -> No
             list(pool.map(advance, range(chains)))
 
 
-def joined(kept: Sequence[Kept], chains: int, n_variables: int) -> Kept:
+def join_pieces(pieces: Sequence[Kept], chains: int, n_variables: int) -> Kept:
     """Return the pieces of what was kept as one: masks, (chains, n, d), and log weights, (chains, n)."""
-    parents = [np.empty((chains, 0, n_variables), dtype=np.uint64), *(piece[0] for piece in kept)]
-    weight = [np.empty((chains, 0)), *(piece[1] for piece in kept)]
+    parents = [np.empty((chains, 0, n_variables), dtype=np.uint64), *(piece[0] for piece in pieces)]
+    weight = [np.empty((chains, 0)), *(piece[1] for piece in pieces)]
     return np.concatenate(parents, axis=1), np.concatenate(weight, axis=1)
 
 
 def scaled(log_weight: Floats) -> tuple[Floats, Ints]:
-    """Weights as m 2^(64 k), 1 <= m < 2^64."""
+    """Write weights as m 2^(64 k), 1 <= m < 2^64."""
     binary = log_weight / math.log(2.0)
     power = np.floor(binary / 64).astype(np.int64)
     return np.exp2(binary - 64 * power), power
 
 
-def _raised(tables: Tables, power: float) -> Tables:
-    """The weights raised to a power."""
+def _raise_weights(tables: Tables, power: float) -> Tables:
+    """Raise the weights to a power."""
     log_weight = tables.log_weight * power
     fraction, exponent = scaled(log_weight)
     return tables._replace(fraction=fraction, power=exponent, log_weight=log_weight)
 
 
 def shapes_of(together: int) -> Ints:
-    """All graphs on so many variables, (graphs, together), each variable's parents as a mask."""
+    """Return all graphs on so many variables, (graphs, together), each variable's parents as a mask."""
     every = list(range(2**together))
     return np.array(list(acyclic([every] * together)), dtype=np.int64)
 
 
 def nearby(sets: ParentSets) -> Floats:
-    """How often variables are drawn beside each, see `kernels.run`: by how little a variable's weight falls where the other is
-    made its parent, or the other way round; and a share evenly.
+    """Return how often variables are drawn beside each, see `kernels.run`: by how little a variable's weight falls
+    where the other is made its parent, or the other way round; and a share evenly.
     """
     d = sets.n_variables
     if d == 1:
@@ -373,7 +373,7 @@ def reversed_graph(parents: Masks) -> Masks:
 
 
 def smallest(sets: ParentSets) -> Ints:
-    """Each variable's smallest set: what all its sets have in common where there is nothing but required edges."""
+    """Return each variable's smallest set: what all its sets have in common where there is nothing but required edges."""
     return np.array(
         [
             sets.starts[v] + min(range(len(masks)), key=lambda s: (masks[s].bit_count(), masks[s]))
@@ -384,7 +384,7 @@ def smallest(sets: ParentSets) -> Ints:
 
 
 def random_graph(sets: ParentSets, generator: np.random.Generator) -> Ints:
-    """A random order, and of each variable one of the sets of its predecessors."""
+    """Draw an order, and of each variable one of the sets of its predecessors."""
     d = sets.n_variables
     places, waiting, before = np.zeros(d, dtype=np.int64), generator.permutation(d).tolist(), 0
     while waiting:

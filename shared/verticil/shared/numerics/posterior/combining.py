@@ -39,7 +39,7 @@ class Combined:
 
 
 def of_spread(estimates: Sequence[float], *, level: float = 0.95) -> Combined:
-    """By the spread of the sets alone: mean ± t_{m-1} s / sqrt(m).
+    """Combine by the spread of the sets alone: mean ± t_{m-1} s / sqrt(m).
 
     Args:
         estimates: of each set, at least two.
@@ -56,22 +56,22 @@ def of_spread(estimates: Sequence[float], *, level: float = 0.95) -> Combined:
 
 
 def of_full(
-    estimates: Sequence[float], variances: Sequence[float], *, level: float = 0.95, enlarged: float = 1.0
+    estimates: Sequence[float], variances: Sequence[float], *, level: float = 0.95, factor: float = 1.0
 ) -> Combined:
-    """Of fully synthetic sets.
+    """Combine fully synthetic sets.
 
     Args:
         estimates: of each set, at least two.
         variances: that each set alone gives its estimate.
         level: of the interval.
-        enlarged: records of a synthetic set for each original one.
+        factor: records of a synthetic set for each original one.
 
     Raises:
         ValueError: fewer than two sets, another number of variances, or a level that is no share.
     """
     m = len(estimates)
     between, within = (1 + 1 / m) * _between(estimates), _within(estimates, variances)
-    return _interval(estimates, max(between - within, enlarged * within), m - 1, level)
+    return _interval(estimates, max(between - within, factor * within), m - 1, level)
 
 
 def _between(estimates: Sequence[float]) -> float:

@@ -128,10 +128,10 @@ def _r_hat(parts: Floats) -> float:
 
 def _effective(parts: Floats) -> float:
     chains, n = parts.shape
-    centred = parts - parts.mean(axis=1, keepdims=True)
+    deviations = parts - parts.mean(axis=1, keepdims=True)
     if float(np.ptp(parts)) < 1e-15:
         return float(chains * n)
-    spectrum = np.fft.rfft(centred, 2 * n, axis=1)
+    spectrum = np.fft.rfft(deviations, 2 * n, axis=1)
     covariance = np.fft.irfft(np.abs(spectrum) ** 2, axis=1)[:, :n].mean(axis=0) / n
     within = covariance[0] * n / (n - 1)
     total = covariance[0] + float(parts.mean(axis=1).var(ddof=1))

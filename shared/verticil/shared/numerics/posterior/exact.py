@@ -32,7 +32,9 @@ class ExactPosterior:
     edge_probability: Floats
 
     def of(self, *parents: int) -> float:
-        """The probability of one graph, given by the masks of its variables' parents; 0 where it is not possible."""
+        """Return the probability of one graph, given by the masks of its variables' parents; 0 where it is not
+        possible.
+        """
         return float(self.probability[(self.parents == np.array(parents, dtype=np.uint64)).all(axis=1)].sum())
 
 
@@ -45,9 +47,9 @@ def exact_posterior(sets: ParentSets) -> ExactPosterior:
     d = sets.n_variables
     if d > MOST_EXACT:
         raise ValueError(f"{d} variables, expected at most {MOST_EXACT} for all graphs")
-    known = [dict(zip(*(array.tolist() for array in sets.of(v)), strict=True)) for v in range(d)]
+    weights = [dict(zip(*(array.tolist() for array in sets.of(v)), strict=True)) for v in range(d)]
     graphs = list(acyclic([sorted(sets.of(v)[0].tolist()) for v in range(d)]))
-    weight = np.array([sum(known[v][mask] for v, mask in enumerate(graph)) for graph in graphs])
+    weight = np.array([sum(weights[v][mask] for v, mask in enumerate(graph)) for graph in graphs])
     top = weight.max()
     share = np.exp(weight - top)
     parents = np.array(graphs, dtype=np.uint64)
@@ -67,22 +69,22 @@ def edges_of(parents: Masks) -> Floats:
     return bits.astype(np.float64)
 
 
-def acyclic(allowed: list[list[int]]) -> Iterator[tuple[int, ...]]:
-    """Every choice of one mask for each variable that makes no cycle, in the order of the masks."""
-    d = len(allowed)
+def acyclic(choices: list[list[int]]) -> Iterator[tuple[int, ...]]:
+    """List every choice of one mask for each variable that makes no cycle, in the order of the masks."""
+    d = len(choices)
 
-    def extend(chosen: tuple[int, ...], above: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    def extend(masks: tuple[int, ...], above: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """`above`: the ancestors of each variable in what is chosen, the variable itself with them."""
-        v = len(chosen)
+        v = len(masks)
         if v == d:
-            yield chosen
+            yield masks
             return
-        for mask in allowed[v]:
+        for mask in choices[v]:
             ancestors = 0
             for u in range(d):
                 if mask >> u & 1:
                     ancestors |= above[u]
             if not ancestors >> v & 1:
-                yield from extend((*chosen, mask), tuple(a | ancestors if a >> v & 1 else a for a in above))
+                yield from extend((*masks, mask), tuple(a | ancestors if a >> v & 1 else a for a in above))
 
     yield from extend((), tuple(1 << v for v in range(d)))

@@ -98,7 +98,7 @@ class Incomplete:
 
     @property
     def n_cells(self) -> int:
-        """Unknown cells."""
+        """Number of unknown cells."""
         return len(self.rows)
 
     @property
@@ -106,14 +106,14 @@ class Incomplete:
         """What a round costs, about: looks at a cell of a record or a table."""
         return len(self.codes) * len(self.keys) // 4 + 4 * len(self.base)
 
-    def completed(self, drawn: Codes16) -> Codes16:
-        """(m, d): the records with the cells that were drawn, (cells,)."""
+    def completed(self, cells: Codes16) -> Codes16:
+        """Return the records with the cells that were drawn, (cells,): (m, d)."""
         codes = self.codes.copy()
-        codes[self.rows, self.variables] = drawn
+        codes[self.rows, self.variables] = cells
         return codes
 
     def table(self, codes: Codes16, variables: Sequence[int]) -> Ints:
-        """How many of all records have each combination, with those that lacked a cell as they are in `codes`.
+        """Count how many of all records have each combination, with those that lacked a cell as they are in `codes`.
 
         Args:
             codes: (m, d), see `completed`.
@@ -131,10 +131,10 @@ class Incomplete:
 
     def digest(self) -> bytes:
         """SHA-256 of all of it."""
-        made = hashlib.sha256(self.sets.digest() + self.score.encode() + str(self.n_records).encode())
+        hasher = hashlib.sha256(self.sets.digest() + self.score.encode() + str(self.n_records).encode())
         for array in (self.n_states, self.codes, self.rows, self.variables, self.base):
-            made.update(array.tobytes())
-        return made.digest()
+            hasher.update(array.tobytes())
+        return hasher.digest()
 
 
 def incomplete(
@@ -159,14 +159,14 @@ def incomplete(
     """
     d, n = len(n_states), len(columns[0])
     codes, lacks = np.zeros((n, d), dtype=np.uint16), np.zeros(n, dtype=np.uint64)
-    for v, (column, hidden) in enumerate(zip(columns, unknown, strict=True)):
-        codes[:, v] = column if hidden is None else np.where(hidden, 0, column)
-        if hidden is not None:
-            lacks |= hidden.astype(np.uint64) << np.uint64(v)
-    if (held := int((lacks != 0).sum()) * d) > _MOST_CELLS:
+    for v, (column, is_unknown) in enumerate(zip(columns, unknown, strict=True)):
+        codes[:, v] = column if is_unknown is None else np.where(is_unknown, 0, column)
+        if is_unknown is not None:
+            lacks |= is_unknown.astype(np.uint64) << np.uint64(v)
+    if (size := int((lacks != 0).sum()) * d) > _MOST_CELLS:
         raise DataFault(
             "LEARNING_FAILED",
-            f"posterior.missing 'augment': the records with a missing value have {held} values, expected at most {_MOST_CELLS}",
+            f"posterior.missing 'augment': the records with a missing value have {size} values, expected at most {_MOST_CELLS}",
             hint="keep missing values as a category (missing = 'category')",
         )
     # Records that lack the same stand together; those that lack nothing first.
@@ -199,7 +199,7 @@ def incomplete(
     pairs = np.concatenate([np.stack([whole, pseudo], axis=1), np.stack([rest, above], axis=1)])
     terms, term_at = np.unique(pairs, axis=0, return_inverse=True)
     base = np.zeros(int(places[-1]), dtype=np.int64)
-    found = Incomplete(
+    problem = Incomplete(
         sets=sets,
         n_states=states,
         n_records=n,
@@ -225,9 +225,9 @@ def incomplete(
         base=base,
     )
     cells.tabulate(
-        codes, patterns, ends, keys, found.spans, found.members, found.strides, found.places, False, base
+        codes, patterns, ends, keys, problem.spans, problem.members, problem.strides, problem.places, False, base
     )  # fmt: skip
-    return found
+    return problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -276,17 +276,17 @@ class _Work:
         self.terms = np.zeros(len(problem.term_key))
         self.masks, self.fraction, self.log_weight = sets.masks.copy(), np.empty(n), np.empty(n)
         self.power, self.order = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
-        lacked = np.bitwise_or.reduce(problem.patterns) if len(problem.patterns) else np.uint64(0)
-        self.live = np.flatnonzero((problem.keys[problem.term_key] & lacked) != 0)
+        unknown = np.bitwise_or.reduce(problem.patterns) if len(problem.patterns) else np.uint64(0)
+        self.live = np.flatnonzero((problem.keys[problem.term_key] & unknown) != 0)
         self.shapes = shapes_of(min(together, sets.n_variables))
         self.counts[:] = problem.base
         self._sum(problem, np.arange(len(self.terms)))
         self._weigh(problem, 1.0)
         # Whom the records that lack nothing link: the same for every round, so that a resumed run chooses alike.
-        known = dataclasses.replace(sets, masks=self.masks, log_weight=self.log_weight)
-        self.nearby = nearby(known)
+        visible_sets = dataclasses.replace(sets, masks=self.masks, log_weight=self.log_weight)
+        self.nearby = nearby(visible_sets)
 
-    def score(self, problem: Incomplete, codes: Codes16, raised: float) -> None:
+    def score(self, problem: Incomplete, codes: Codes16, exponent: float) -> None:
         """Count and weigh, with the unknown cells as they are in `codes`."""
         self.counts[:] = problem.base
         p = problem
@@ -294,22 +294,22 @@ class _Work:
             codes, p.patterns, p.ends, p.keys, p.spans, p.members, p.strides, p.places, True, self.counts
         )  # fmt: skip
         self._sum(problem, self.live)
-        self._weigh(problem, raised)
+        self._weigh(problem, exponent)
 
-    def _sum(self, problem: Incomplete, wanted: Ints) -> None:
-        cells.sum_terms(self.counts, problem.term_key, problem.term_pseudo, problem.places, wanted, self.terms)
+    def _sum(self, problem: Incomplete, numbers: Ints) -> None:
+        cells.sum_terms(self.counts, problem.term_key, problem.term_pseudo, problem.places, numbers, self.terms)
 
-    def _weigh(self, problem: Incomplete, raised: float) -> None:
+    def _weigh(self, problem: Incomplete, exponent: float) -> None:
         cells.weigh(
-            self.terms, problem.whole_term, problem.rest_term, problem.sets.log_weight, raised, problem.sets.starts,
+            self.terms, problem.whole_term, problem.rest_term, problem.sets.log_weight, exponent, problem.sets.starts,
             problem.sets.masks, self.masks, self.fraction, self.power, self.log_weight, self.order,
         )  # fmt: skip
 
-    def place(self, listed: Ints) -> Ints:
-        """Where sets stand now that are listed there."""
+    def place(self, numbers: Ints) -> Ints:
+        """Return where sets stand now that are listed there."""
         places = np.empty(len(self.order), dtype=np.int64)
         places[self.order] = np.arange(len(self.order))
-        return places[listed]
+        return places[numbers]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,17 +333,17 @@ class CompletingChains:
         return self._plain.every * min(max(problem.looks // _ROUND, 1), _LONGEST)
 
     def _apart(self, problem: Incomplete) -> int:
-        """Of how many whole rounds one has its cells kept."""
+        """Return of how many whole rounds one has its cells kept."""
         n = (self.steps - self._plain.burn_in) // self._round(problem)
         most = min(_COMPLETED, max(_MOST_BYTES // (2 * max(problem.n_cells, 1)), 2 * self.chains))
         return max(math.ceil(n * self.chains / most), 1)
 
     def start(self, problem: Incomplete, seed: int) -> State:
-        """The first graph of each chain, and cells drawn from the shares of each column's known ones."""
+        """Return each chain's first graph, and cells drawn from the shares of each column's known ones."""
         d, sets = problem.sets.n_variables, problem.sets
         words = np.random.SeedSequence(seed).generate_state(self.chains, np.uint64).astype(np.uint64)
-        listed = np.zeros((self.chains, d), dtype=np.int64)
-        drawn = np.zeros((self.chains, problem.n_cells), dtype=np.uint16)
+        graphs = np.zeros((self.chains, d), dtype=np.int64)
+        cells = np.zeros((self.chains, problem.n_cells), dtype=np.uint16)
         work = _Work(problem, self._plain.together)
         alone = [np.bincount(problem.codes[:, v], minlength=k) for v, k in enumerate(problem.n_states)]
         for chain in range(self.chains):
@@ -353,14 +353,14 @@ class CompletingChains:
                 shares = alone[v] + 1.0
                 shares[0] -= own.sum()  # they stand as 0
                 shares /= shares.sum()
-                drawn[chain, own] = generator.choice(k, size=int(own.sum()), p=shares)
-            listed[chain] = smallest(sets) if chain < 2 else random_graph(sets, generator)
+                cells[chain, own] = generator.choice(k, size=int(own.sum()), p=shares)
+            graphs[chain] = smallest(sets) if chain < 2 else random_graph(sets, generator)
             if chain == 1:
-                work.score(problem, problem.completed(drawn[chain]), 1.0)
-                parents, places = sets.masks[listed[chain]], work.place(listed[chain])
+                work.score(problem, problem.completed(cells[chain]), 1.0)
+                parents, places = sets.masks[graphs[chain]], work.place(graphs[chain])
                 kernels.climb(sets.starts, work.masks, work.log_weight, parents, reversed_graph(parents), places)
-                listed[chain] = work.order[places]
-        return State(problem=problem, done=0, streams=words.reshape(-1, 1), listed=listed, drawn=drawn)
+                graphs[chain] = work.order[places]
+        return State(problem=problem, done=0, streams=words.reshape(-1, 1), listed=graphs, drawn=cells)
 
     def step(self, state: State) -> State:
         """Some rounds of every chain."""
@@ -368,43 +368,43 @@ class CompletingChains:
         rounds = max(_BLOCK // (self.chains * (problem.looks + 1)), 1)
         work, sets = _Work(problem, self._plain.together), problem.sets
         length, apart = self._round(problem), self._apart(problem)
-        streams, listed, drawn = state.streams.copy(), state.listed.copy(), state.drawn.copy()
+        streams, graphs, values = state.streams.copy(), state.listed.copy(), state.drawn.copy()
         pieces: list[tuple[Masks, Floats, Codes16]] = []
-        done = state.done
+        step = state.done
         for _ in range(rounds):
-            if done >= self.steps:
+            if step >= self.steps:
                 break
-            ends, raised = self._plain.stage(done)
-            steps = min(length, ends - done)
-            n = self._plain.n_kept(done + steps) - self._plain.n_kept(done)
-            since = done + steps - self._plain.burn_in
+            ends, exponent = self._plain.stage(step)
+            steps = min(length, ends - step)
+            n = self._plain.n_kept(step + steps) - self._plain.n_kept(step)
+            since = step + steps - self._plain.burn_in
             keeps = since > 0 and since % (length * apart) == 0
             parents = np.zeros((self.chains, n, sets.n_variables), dtype=np.uint64)
             weight = np.zeros((self.chains, n))
-            kept = np.zeros((self.chains, int(keeps), problem.n_cells), dtype=np.uint16)
+            samples = np.zeros((self.chains, int(keeps), problem.n_cells), dtype=np.uint16)
             for chain in range(self.chains):
-                codes = problem.completed(drawn[chain])
-                work.score(problem, codes, raised)
-                graph, places = sets.masks[listed[chain]], work.place(listed[chain])
+                codes = problem.completed(values[chain])
+                work.score(problem, codes, exponent)
+                graph, places = sets.masks[graphs[chain]], work.place(graphs[chain])
                 kernels.run(
-                    steps, done, self._plain.burn_in, self._plain.every, work.shapes, work.nearby, sets.starts, work.masks,
+                    steps, step, self._plain.burn_in, self._plain.every, work.shapes, work.nearby, sets.starts, work.masks,
                     work.fraction, work.power, work.log_weight, streams[chain], graph, reversed_graph(graph), places,
                     parents[chain], weight[chain],
                 )  # fmt: skip
-                listed[chain] = work.order[places]
-                kept[chain] = drawn[chain]
-                at = listed[chain]
+                graphs[chain] = work.order[places]
+                samples[chain] = values[chain]
+                at = graphs[chain]
                 cells.sweep(
                     _SWEEPS, problem.whole[at], problem.rest[at], problem.pseudo[at], problem.n_states,
                     problem.rows, problem.variables, problem.spans, problem.members, problem.strides, problem.places,
                     work.counts, codes, streams[chain],
                 )  # fmt: skip
-                drawn[chain] = codes[problem.rows, problem.variables]
-            pieces.append((parents, weight, kept))
-            done += steps
-        joined = _joined(pieces)
+                values[chain] = codes[problem.rows, problem.variables]
+            pieces.append((parents, weight, samples))
+            step += steps
+        piece = _join_pieces(pieces)
         return dataclasses.replace(
-            state, done=done, streams=streams, listed=listed, drawn=drawn, kept=(*state.kept, joined)
+            state, done=step, streams=streams, listed=graphs, drawn=values, kept=(*state.kept, piece)
         )
 
     def progress(self, state: State) -> float:
@@ -412,25 +412,25 @@ class CompletingChains:
         return state.done / self.steps
 
     def result(self, state: State) -> CompletedSample:
-        """The graphs and cells kept so far.
+        """Return the graphs and cells kept so far.
 
         Raises:
             ValueError: there are fewer than four graphs of each chain.
         """
-        problem, (parents, weight, kept) = state.problem, _joined(state.kept)
-        n, q = weight.shape[1], kept.shape[1]
+        problem, (parents, weight, samples) = state.problem, _join_pieces(state.kept)
+        n, q = weight.shape[1], samples.shape[1]
         apart = self._apart(problem) * self._round(problem) // self._plain.every
         draws = np.arange(self.chains)[:, None] * n + apart * np.arange(1, q + 1) - 1
         return CompletedSample(
             sample=self._plain.sample_of([(parents, weight)], problem.sets.n_variables, state.done),
             draws=draws.reshape(-1),
-            cells=kept.reshape(self.chains * q, problem.n_cells),
+            cells=samples.reshape(self.chains * q, problem.n_cells),
         )
 
     def checkpoint(self, state: State) -> Checkpoint:
-        """The state as arrays; ``search`` says which settings and which records it is of."""
+        """Return the state as arrays; ``search`` says which settings and which records it is of."""
         problem = state.problem
-        parents, weight, kept = _joined(state.kept) if state.kept else _nothing(self.chains, problem)
+        parents, weight, cells = _join_pieces(state.kept) if state.kept else _nothing(self.chains, problem)
         return sealed(
             mark_of(self, problem.digest()),
             done=np.array(state.done),
@@ -439,11 +439,11 @@ class CompletingChains:
             drawn=state.drawn,
             kept_parents=parents,
             kept_weight=weight,
-            kept_cells=kept,
+            kept_cells=cells,
         )
 
     def resume(self, problem: Incomplete, checkpoint: Checkpoint) -> State:
-        """The state that a checkpoint was made of.
+        """Return the state that a checkpoint was made of.
 
         Raises:
             ValueError: it is of other settings or other records, or incomplete.
@@ -469,6 +469,6 @@ def _nothing(chains: int, problem: Incomplete) -> tuple[Masks, Floats, Codes16]:
     )
 
 
-def _joined(pieces: Sequence[tuple[Masks, Floats, Codes16]]) -> tuple[Masks, Floats, Codes16]:
-    parents, weight, kept = (list(each) for each in zip(*pieces, strict=True))
-    return np.concatenate(parents, axis=1), np.concatenate(weight, axis=1), np.concatenate(kept, axis=1)
+def _join_pieces(pieces: Sequence[tuple[Masks, Floats, Codes16]]) -> tuple[Masks, Floats, Codes16]:
+    parents, weight, cells = (list(each) for each in zip(*pieces, strict=True))
+    return np.concatenate(parents, axis=1), np.concatenate(weight, axis=1), np.concatenate(cells, axis=1)

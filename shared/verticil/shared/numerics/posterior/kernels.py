@@ -43,7 +43,7 @@ _LN2 = math.log(2.0)
 
 @compiled
 def unit(stream: Masks) -> float:
-    """A number in [0, 1), of SplitMix64 (Steele, Lea, Flood 2014); `stream`, (1,), is its state."""
+    """Draw a number in [0, 1), by SplitMix64 (Steele, Lea, Flood 2014); `stream`, (1,), is its state."""
     stream[0] += _GOLDEN
     z = stream[0]
     z = (z ^ (z >> _S30)) * _MIX_1
@@ -53,33 +53,33 @@ def unit(stream: Masks) -> float:
 
 @compiled
 def with_descendants(start: int, children: Masks) -> np.uint64:
-    """A variable and all its descendants, as a mask."""
-    seen = _ONE << np.uint64(start)
-    front = seen
+    """Return a variable and all its descendants, as a mask."""
+    mask = _ONE << np.uint64(start)
+    front = mask
     while front != _ZERO:
         lowest = front & (~front + _ONE)
         front ^= lowest
-        new = np.uint64(children[_PLACES[(lowest * _BRUIJN) >> _S58]]) & ~seen
-        seen |= new
+        new = np.uint64(children[_PLACES[(lowest * _BRUIJN) >> _S58]]) & ~mask
+        mask |= new
         front |= new
-    return seen
+    return mask
 
 
 @compiled
 def set_parents(child: int, mask: np.uint64, parents: Masks, children: Masks) -> None:
     """Give a variable other parents, in `parents` and `children`."""
     bit = _ONE << np.uint64(child)
-    changed = parents[child] ^ mask
-    while changed != _ZERO:
-        lowest = changed & (~changed + _ONE)
-        changed ^= lowest
+    difference = parents[child] ^ mask
+    while difference != _ZERO:
+        lowest = difference & (~difference + _ONE)
+        difference ^= lowest
         children[_PLACES[(lowest * _BRUIJN) >> _S58]] ^= bit
     parents[child] = mask
 
 
 @compiled
 def class_sums(  # noqa: PLR0917  # numba kernels take positions
-    chosen: Ints,
+    variables: Ints,
     below: Masks,
     cut: Floats,
     starts: Ints,
@@ -90,21 +90,21 @@ def class_sums(  # noqa: PLR0917  # numba kernels take positions
     sums: Floats,
     firsts: Ints,
 ) -> None:
-    """The weight of each class of each chosen variable.
+    """Sum the weight of each class of each chosen variable.
 
     Args:
-        chosen: (q,) W.
+        variables: (q,) W.
         below: (q,) D of each.
         cut: (q,) log weight under which a set need not be looked at.
         starts, masks, fraction, power, log_weight: see the module.
         sums: (q, 2^q); written: by class (bit j: the set meets D of the j-th) the sum in units of 2^(64 k).
         firsts: (q, 2^q); written: that k, of the class's heaviest set.
     """
-    q = len(chosen)
+    q = len(variables)
     for i in range(q):
         sums[i, :] = 0.0
         own = below[i]
-        for s in range(starts[chosen[i]], starts[chosen[i] + 1]):
+        for s in range(starts[variables[i]], starts[variables[i] + 1]):
             if log_weight[s] < cut[i]:
                 break
             mask = masks[s]
@@ -132,9 +132,9 @@ def draw_set(  # noqa: PLR0917  # numba kernels take positions
     fraction: Floats,
     power: Ints,
 ) -> int:
-    """Where the set stands at which the weights of a class, added up as `class_sums` adds them, exceed `aim`."""
+    """Return where the set stands at which the weights of a class, added up as `class_sums` adds them, exceed `aim`."""
     total = 0.0
-    found = -1
+    place = -1
     for s in range(starts[variable], starts[variable + 1]):
         mask = masks[s]
         if mask & below[own] != _ZERO:
@@ -144,16 +144,16 @@ def draw_set(  # noqa: PLR0917  # numba kernels take positions
             if mask & below[j] != _ZERO:
                 meets |= 1 << j
         if meets == kind:
-            found = s
+            place = s
             total += fraction[s] * _SCALE[min(first - power[s], 3)]
             if total > aim:
                 break
-    return found
+    return place
 
 
 @compiled
 def redraw(  # noqa: PLR0917  # numba kernels take positions
-    chosen: Ints,
+    variables: Ints,
     uniform: Floats,
     shapes: Ints,
     starts: Ints,
@@ -166,29 +166,29 @@ def redraw(  # noqa: PLR0917  # numba kernels take positions
     places: Ints,
     shares: Floats,
 ) -> None:
-    """One step; see the module.
+    """Redraw the parents of some variables: one step; see the module.
 
     Args:
-        chosen: (q,) W, distinct.
+        variables: (q,) W, distinct.
         uniform: (q + 1,) numbers in [0, 1): for H, then for the set of each.
         shapes: (graphs, q): all graphs on W, masks of each one's parents by position.
         starts, masks, fraction, power, log_weight: see the module.
         parents, children, places: (d,): the graph, its reverse, and where each variable's set stands; changed.
         shares: (graphs,); written: the weight of each H, the heaviest about 1.
     """
-    q = len(chosen)
+    q = len(variables)
     below = np.empty(q, dtype=np.uint64)
     cut = np.empty(q)
     sums, firsts = np.empty((q, 1 << q)), np.zeros((q, 1 << q), dtype=np.int64)
     slack = _NEGLIGIBLE * _LN2
     for i in range(q):
-        slack += log_weight[starts[chosen[i]]] - log_weight[places[chosen[i]]]
+        slack += log_weight[starts[variables[i]]] - log_weight[places[variables[i]]]
     for i in range(q):
-        cut[i] = log_weight[starts[chosen[i]]] - slack
-        set_parents(chosen[i], _ZERO, parents, children)
+        cut[i] = log_weight[starts[variables[i]]] - slack
+        set_parents(variables[i], _ZERO, parents, children)
     for i in range(q):
-        below[i] = with_descendants(chosen[i], children)
-    class_sums(chosen, below, cut, starts, masks, fraction, power, log_weight, sums, firsts)
+        below[i] = with_descendants(variables[i], children)
+    class_sums(variables, below, cut, starts, masks, fraction, power, log_weight, sums, firsts)
     logs = np.empty((q, 1 << q))
     for i in range(q):
         for kind in range(1 << q):
@@ -217,15 +217,15 @@ def redraw(  # noqa: PLR0917  # numba kernels take positions
     for i in range(q):
         kind = shapes[shape, i]
         aim = uniform[i + 1] * sums[i, kind]
-        s = draw_set(chosen[i], i, kind, aim, firsts[i, kind], below, starts, masks, fraction, power)
-        places[chosen[i]] = s
-        set_parents(chosen[i], masks[s], parents, children)
+        s = draw_set(variables[i], i, kind, aim, firsts[i, kind], below, starts, masks, fraction, power)
+        places[variables[i]] = s
+        set_parents(variables[i], masks[s], parents, children)
 
 
 @compiled
 def run(  # noqa: PLR0917  # numba kernels take positions
     steps: int,
-    done: int,
+    first_step: int,
     burn_in: int,
     every: int,
     shapes: Ints,
@@ -246,7 +246,7 @@ def run(  # noqa: PLR0917  # numba kernels take positions
 
     Args:
         steps: how many.
-        done: how many the chain has made.
+        first_step: how many the chain has made.
         burn_in, every: the graph after step t is kept where t > burn_in and t - burn_in is a multiple of `every`.
         shapes: see `redraw`.
         nearby: (d, d): row u says how often which other variables are chosen beside u: sums up to each, the last 1.
@@ -256,26 +256,26 @@ def run(  # noqa: PLR0917  # numba kernels take positions
         kept_parents, kept_weight: (n, d) and (n,), zero; written: the graphs that these steps keep.
     """
     d, q = len(parents), shapes.shape[1]
-    chosen = np.empty(q, dtype=np.int64)
+    variables = np.empty(q, dtype=np.int64)
     uniform, shares = np.empty(q + 1), np.empty(len(shapes))
     draw = 0
-    for t in range(done + 1, done + steps + 1):
+    for t in range(first_step + 1, first_step + steps + 1):
         for _ in range((d + q - 1) // q):
-            chosen[0] = int(unit(stream) * d)
+            variables[0] = int(unit(stream) * d)
             size = 1
             while size < q:
-                beside = chosen[int(unit(stream) * size)]
-                found = np.searchsorted(nearby[beside], unit(stream), side="right")
+                beside = variables[int(unit(stream) * size)]
+                neighbour = np.searchsorted(nearby[beside], unit(stream), side="right")
                 new = True
                 for i in range(size):
-                    new = new and chosen[i] != found
+                    new = new and variables[i] != neighbour
                 if new:
-                    chosen[size] = found
+                    variables[size] = neighbour
                     size += 1
             for i in range(q + 1):
                 uniform[i] = unit(stream)
             redraw(
-                chosen, uniform, shapes, starts, masks, fraction, power, log_weight, parents, children, places, shares
+                variables, uniform, shapes, starts, masks, fraction, power, log_weight, parents, children, places, shares
             )  # fmt: skip
         if t > burn_in and (t - burn_in) % every == 0:
             kept_parents[draw] = parents

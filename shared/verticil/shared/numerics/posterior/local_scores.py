@@ -22,7 +22,7 @@ FamilyValue = Callable[[int, tuple[int, ...]], float]
 
 
 def dirichlet_score(table: Counts, *, pseudo: float = 1.0) -> float:
-    """The logarithm of a column's probability under equal prior counts, nats.
+    """Return the logarithm of a column's probability under equal prior counts, nats.
 
     Args:
         table: (J, K) counts >= 0, parent configurations by the child's categories.
@@ -43,5 +43,7 @@ def dirichlet_score(table: Counts, *, pseudo: float = 1.0) -> float:
 
 
 def bdeu_score(table: Counts, *, equivalent: float = 1.0) -> float:
-    """The same under prior counts of `equivalent` records in all, spread evenly over the cells; see `dirichlet_score`."""
+    """Return the same under prior counts of `equivalent` records in all, spread evenly over the cells; see
+    `dirichlet_score`.
+    """
     return dirichlet_score(table, pseudo=equivalent / max(table.size, 1))

@@ -64,15 +64,15 @@ class ParentSets:
         masks, weight = np.array(self.masks, dtype=np.uint64), np.round(self.log_weight / _UNIT) * _UNIT
         for v in range(d):
             part = slice(self.starts[v], self.starts[v + 1])
-            ranked = np.lexsort((masks[part], -weight[part]))
-            masks[part], weight[part] = masks[part][ranked], weight[part][ranked]
+            order = np.lexsort((masks[part], -weight[part]))
+            masks[part], weight[part] = masks[part][order], weight[part][order]
         starts = np.array(self.starts, dtype=np.int64)
         for name, array in (("starts", starts), ("masks", masks), ("log_weight", weight)):
             array.setflags(write=False)
             object.__setattr__(self, name, array)
 
     def of(self, variable: int) -> tuple[Masks, Floats]:
-        """The sets of one variable, and their weights."""
+        """Return the sets of one variable, and their weights."""
         part = slice(self.starts[variable], self.starts[variable + 1])
         return self.masks[part], self.log_weight[part]
 
@@ -91,7 +91,7 @@ def parent_sets(
     constraints: Constraints | None = None,
     candidates: Sequence[tuple[int, ...]] | None = None,
     count_ahead: Callable[[int, Sequence[tuple[int, ...]]], None] | None = None,
-    cancelled: Callable[[], None] | None = None,
+    raise_if_cancelled: Callable[[], None] | None = None,
     most_sets: int = MOST_SETS,
 ) -> ParentSets:
     """Score every set of parents that a variable may have.
@@ -105,7 +105,7 @@ def parent_sets(
         constraints: what every graph must meet; None for nothing.
         candidates: of each variable; see the module. None: every variable is a candidate of every other.
         count_ahead: is told a variable and all its sets before they are scored.
-        cancelled: called between short pieces of work; may raise.
+        raise_if_cancelled: called between short pieces of work; may raise.
         most_sets: most sets of all variables together.
 
     Raises:
@@ -121,21 +121,21 @@ def parent_sets(
         )
     starts, masks, weights = [0], [np.empty(0, dtype=np.uint64)], [np.empty(0)]
     for child in range(d):
-        if cancelled is not None:
-            cancelled()
+        if raise_if_cancelled is not None:
+            raise_if_cancelled()
         outside: tuple[int, ...] = ()
-        required: tuple[int, ...] = ()
+        core: tuple[int, ...] = ()
         possible = tuple(v for v in range(d) if v != child)
         if constraints is not None:
-            required = constraints.parents_required(child)
-            possible = tuple(v for v in possible if constraints.allowed[v, child] and v not in required)
+            core = constraints.parents_required(child)
+            possible = tuple(v for v in possible if constraints.allowed[v, child] and v not in core)
         if candidates is not None:
             outside = tuple(v for v in possible if v not in candidates[child])
             possible = tuple(v for v in possible if v in candidates[child])
-        found: list[tuple[int, ...]] = []
-        for family in _sets(child, required, possible, outside, n_states, max_parents, max_family_cells):
-            found.append(family)
-            if starts[-1] + len(found) > most_sets:
+        families: list[tuple[int, ...]] = []
+        for family in _sets(child, core, possible, outside, n_states, max_parents, max_family_cells):
+            families.append(family)
+            if starts[-1] + len(families) > most_sets:
                 raise Misuse(
                     "STUDY_UNSUPPORTED",
                     f"structure.method 'posterior': more than {most_sets} sets of parents of {d} variables with up to "
@@ -143,25 +143,25 @@ def parent_sets(
                     hint="lower structure.max_parents, or let each variable have fewer candidates",
                 )
         if count_ahead is not None:
-            count_ahead(child, found)
+            count_ahead(child, families)
         values: list[float] = []
-        for number, family in enumerate(found):
-            if cancelled is not None and number % 256 == 0:
-                cancelled()
+        for number, family in enumerate(families):
+            if raise_if_cancelled is not None and number % 256 == 0:
+                raise_if_cancelled()
             values.append(float(score(child, family)) + prior.log(len(family)))
         weight = np.array(values)
-        kept = weight > -math.inf
-        if not kept.any():
+        is_finite = weight > -math.inf
+        if not is_finite.any():
             name = child if constraints is None else f"'{constraints.names[child]}'"
             raise Misuse(
                 "STUDY_INVALID",
-                f"structure: variable {name} has no possible set of parents ({len(required)} required, at most {max_parents} "
+                f"structure: variable {name} has no possible set of parents ({len(core)} required, at most {max_parents} "
                 f"parents and {max_family_cells} cells of a family), so there is no graph",
                 hint="raise max_parents or max_family_cells, or require fewer edges",
             )
-        masks.append(np.array([sum(1 << v for v in family) for family in found], dtype=np.uint64)[kept])
-        weights.append(weight[kept])
-        starts.append(starts[-1] + int(kept.sum()))
+        masks.append(np.array([sum(1 << v for v in family) for family in families], dtype=np.uint64)[is_finite])
+        weights.append(weight[is_finite])
+        starts.append(starts[-1] + int(is_finite.sum()))
     return ParentSets(
         n_variables=d,
         starts=np.array(starts, dtype=np.int64),
@@ -172,21 +172,21 @@ def parent_sets(
 
 def _sets(  # noqa: PLR0917  # a variable, who may be its parent, the limits
     child: int,
-    required: tuple[int, ...],
+    core: tuple[int, ...],
     possible: tuple[int, ...],
     outside: tuple[int, ...],
     n_states: Sequence[int],
     max_parents: int,
     max_family_cells: int,
 ) -> Iterator[tuple[int, ...]]:
-    """The sets of a variable within the limits, each ascending."""
-    room = max_parents - len(required)
-    base = math.prod(n_states[v] for v in (*required, child))
+    """List the sets of a variable within the limits, each ascending."""
+    room = max_parents - len(core)
+    base = math.prod(n_states[v] for v in (*core, child))
     for size in range(room + 1):
-        chosen: Iterator[tuple[int, ...]] = itertools.combinations(possible, size)
+        families: Iterator[tuple[int, ...]] = itertools.combinations(possible, size)
         if size:
             smaller = itertools.combinations(possible, size - 1)
-            chosen = itertools.chain(chosen, ((*family, v) for family in smaller for v in outside))
-        for family in chosen:
-            if not (required or family) or base * math.prod(n_states[v] for v in family) <= max_family_cells:
-                yield tuple(sorted(required + family))
+            families = itertools.chain(families, ((*family, v) for family in smaller for v in outside))
+        for family in families:
+            if not (core or family) or base * math.prod(n_states[v] for v in family) <= max_family_cells:
+                yield tuple(sorted(core + family))

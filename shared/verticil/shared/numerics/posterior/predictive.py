@@ -43,13 +43,13 @@ def hpd(draws: Floats, level: float = LEVEL) -> tuple[float, float]:
     """
     if not 0 < level < 1:
         raise ValueError(f"an interval of the level {level}, expected a share above 0 and below 1")
-    known = np.sort(draws[~np.isnan(draws)])
-    if not len(known):
+    values = np.sort(draws[~np.isnan(draws)])
+    if not len(values):
         return math.nan, math.nan
-    held = math.ceil(round(level * len(known), 9))  # .98 times 50 is a hair above 49
-    widths = known[held - 1 :] - known[: len(known) - held + 1]
+    held = math.ceil(round(level * len(values), 9))  # .98 times 50 is a hair above 49
+    widths = values[held - 1 :] - values[: len(values) - held + 1]
     start = int(np.argmin(widths))
-    return float(known[start]), float(known[start + held - 1])
+    return float(values[start]), float(values[start + held - 1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,8 +75,8 @@ class Predictive:
     def of(cls, draws: Floats, *, chains: int = 1, level: float = LEVEL) -> Predictive:
         """Sum up the draws of some chains, one chain after the other."""
         low, high = hpd(draws, level)
-        known = draws[~np.isnan(draws)]
-        mean = float(known.mean()) if len(known) else math.nan
+        values = draws[~np.isnan(draws)]
+        mean = float(values.mean()) if len(values) else math.nan
         return cls(draws=draws, mean=mean, low=low, high=high, level=level, worth=worth_of(draws, chains))
 
 
@@ -93,17 +93,17 @@ def chosen_graphs(sample: GraphSample, m: int) -> tuple[Dag, ...]:
 
 
 def drawn_family(child: int, parents: tuple[int, ...], concentration: Floats, generator: np.random.Generator) -> Family:
-    """A family whose rows are drawn from Dirichlet distributions, (J, K); it has no standard errors."""
+    """Draw a family whose rows are drawn from Dirichlet distributions, (J, K); it has no standard errors."""
     mass = generator.standard_gamma(concentration)
     total = mass.sum(axis=1, keepdims=True)
     # A row without records and with next to no prior mass can underflow: then all of it is in one category.
-    lost = total[:, 0] <= 0
-    mass[lost, generator.integers(0, mass.shape[1], int(lost.sum()))] = 1.0
+    is_zero = total[:, 0] <= 0
+    mass[is_zero, generator.integers(0, mass.shape[1], int(is_zero.sum()))] = 1.0
     return sure_family(child, parents, mass / mass.sum(axis=1, keepdims=True))
 
 
 def sure_family(child: int, parents: tuple[int, ...], theta: Floats) -> Family:
-    """A family with these probabilities, (J, K), and without standard errors."""
+    """Return a family with these probabilities, (J, K), and without standard errors."""
     unknown = np.full(theta.shape, np.nan)
     return Family(
         child=child,
@@ -144,7 +144,8 @@ def predictive(
     *,
     chains: int = 1,
 ) -> tuple[Predictive, ...]:
-    """The posterior predictive distribution of some statistics: one set of records from each network, kept no longer than needed.
+    """Draw the posterior predictive distribution of some statistics: one set of records a network, kept no longer than
+    needed.
 
     Args:
         networks: drawn from the posterior, chain after chain.

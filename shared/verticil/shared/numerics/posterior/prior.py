@@ -30,5 +30,5 @@ class StructurePrior:
             raise ValueError(f"gamma {self.gamma} and alpha {self.alpha}, expected gamma >= 0 and alpha > 0")
 
     def log(self, n_parents: int) -> float:
-        """The logarithm of one variable's factor, nats."""
+        """Return the logarithm of one variable's factor, nats."""
         return -self.gamma * n_parents**self.alpha if n_parents else 0.0

@@ -81,13 +81,13 @@ def left_of(axis: UnitAxis, shares: Floats) -> float:
         return 1.0
     if axis.cells is not None or not axis.is_linear:
         return contrast_factor(axis) ** 2
-    mixed = (1 - _FLOOR) * shares + _FLOOR / len(shares)
-    share = float((mixed[:, None] * forward**2 / (mixed @ forward)).sum() - 1) / max(len(shares) - 1, 1)
+    blend = (1 - _FLOOR) * shares + _FLOOR / len(shares)
+    share = float((blend[:, None] * forward**2 / (blend @ forward)).sum() - 1) / max(len(shares) - 1, 1)
     return min(max(share, 0.0), 1.0)
 
 
 def exact_scores(table: Floats, score: LocalScore) -> tuple[float, ...]:
-    """The score of each variable of a family with all the others as its parents, less its score without parents.
+    """Return the score of each variable of a family with all the others as its parents, less its score without parents.
 
     Args:
         table: (K_1, .., K_m), counts that are not negative.
@@ -100,17 +100,18 @@ def exact_scores(table: Floats, score: LocalScore) -> tuple[float, ...]:
     [36.555, 36.555]
     """
     whole = _cells(table, score, 1)
-    found: list[float] = []
+    scores: list[float] = []
     for axis, states in enumerate(table.shape):
         others = tuple(other for other in range(table.ndim) if other != axis)
         alone = table.sum(axis=others)
         without = _cells(alone, score, 1) - _cells(alone.sum(keepdims=True), score, states)
-        found.append(whole - _cells(table.sum(axis=axis), score, states) - without)
-    return tuple(found)
+        scores.append(whole - _cells(table.sum(axis=axis), score, states) - without)
+    return tuple(scores)
 
 
 def family_scores(table: Floats, factor: float, score: LocalScore) -> dict[tuple[int, tuple[int, ...]], float]:
-    """What each variable of a family is worth with each set of the others as its parents, less it without parents.
+    """Return what each variable of a family is worth with each set of the others as its parents, less it without
+    parents.
 
     Args:
         table: (K_1, .., K_m), counts that are not negative.
@@ -127,7 +128,7 @@ def family_scores(table: Floats, factor: float, score: LocalScore) -> dict[tuple
         for members in itertools.combinations(range(m), size)
     }
     whole = {members: _cells(each, score, 1) for members, each in sums.items()}
-    found: dict[tuple[int, tuple[int, ...]], float] = {}
+    scores: dict[tuple[int, tuple[int, ...]], float] = {}
     for child in range(m):
         states, alone = table.shape[child], 0.0
         for size in range(m):
@@ -136,8 +137,8 @@ def family_scores(table: Floats, factor: float, score: LocalScore) -> dict[tuple
                 rows = whole[parents] if score == "bdeu" else _cells(sums[parents], score, states)
                 value = whole[tuple(sorted((*parents, child)))] - rows
                 alone = alone if parents else value
-                found[child, parents] = value - alone
-    return found
+                scores[child, parents] = value - alone
+    return scores
 
 
 def _cells(counts: Counts, score: LocalScore, together: int) -> float:
@@ -147,7 +148,7 @@ def _cells(counts: Counts, score: LocalScore, together: int) -> float:
 
 
 def can_be_augmented(design: FamilyDesign, factor: float) -> bool:
-    """Whether true counts can be drawn: each record has one entry in every column, and it is not too much work.
+    """Return whether true counts can be drawn: each record has one entry in every column, and it is not too much work.
 
     Of sets of entries the released table tells too little.
     """
@@ -158,21 +159,21 @@ def can_be_augmented(design: FamilyDesign, factor: float) -> bool:
 
 
 def drawn_counts(
-    observed: Counts,
+    released_table: Counts,
     design: FamilyDesign,
-    corrected: Floats,
+    estimate: Floats,
     m: int,
     *,
     factor: float,
     pseudo: float,
     generator: np.random.Generator,
 ) -> Floats:
-    """True counts of a family given the released ones, by a chain of its own for each draw: see the module.
+    """Draw true counts of a family given the released ones, by a chain of its own for each draw: see the module.
 
     Args:
-        observed: the released counts, see `FamilyDesign.released_shape`.
+        released_table: the released counts, see `FamilyDesign.released_shape`.
         design: how they were randomized; `can_be_augmented`.
-        corrected: (K_parent_1, .., K_child), N^.
+        estimate: (K_parent_1, .., K_child), N^.
         m: draws.
         factor: f; how many steps are made follows from it.
         pseudo: a, the prior's count in every possible cell, > 0.
@@ -183,14 +184,14 @@ def drawn_counts(
     """
     spread = [axis.spread for axis in design.axes]
     channels = [axis.forward for axis in design.axes]
-    released = np.asarray(np.rint(observed), dtype=np.int64)
+    counts = np.asarray(np.rint(released_table), dtype=np.int64)
 
-    def arranged(table: Floats) -> Floats:
+    def arrange(table: Floats) -> Floats:
         return design.arrange(table if all(each is None for each in spread) else apply_axes(table, spread))
 
     if all(channel is None for channel in channels):
-        return np.broadcast_to(arranged(released.astype(np.float64)), (m, *design.shape))
-    states = [k if channel is None else len(channel) for k, channel in zip(released.shape, channels, strict=True)]
+        return np.broadcast_to(arrange(counts.astype(np.float64)), (m, *design.shape))
+    states = [k if channel is None else len(channel) for k, channel in zip(counts.shape, channels, strict=True)]
     prior = np.full((1,) * len(states), pseudo)
     for place, matrix in enumerate(spread):
         if matrix is not None:  # categories that are one cell share its pseudo-count
@@ -198,20 +199,20 @@ def drawn_counts(
             prior = prior * part.reshape([-1 if other == place else 1 for other in range(len(states))])
     prior = np.broadcast_to(prior, states)
     if all(axis.cells is None and len(axis.members) == 1 for axis in design.axes):
-        start = factor * corrected
+        start = factor * estimate
     else:
-        start = np.full(states, factor * float(released.sum()) / math.prod(states))
-    found = np.empty((m, *design.shape))
+        start = np.full(states, factor * float(counts.sum()) / math.prod(states))
+    draws = np.empty((m, *design.shape))
     size = max(_TOGETHER // math.prod(states), 1)
     axes = tuple(range(1, 1 + len(states)))
     for first in range(0, m, size):
         true = np.broadcast_to(start, (min(size, m - first), *states))
         for _ in range(_steps(factor)):
             shares = generator.standard_gamma(prior + true)
-            true = _shared_out(released, channels, shares / shares.sum(axis=axes, keepdims=True), generator)
+            true = _shared_out(counts, channels, shares / shares.sum(axis=axes, keepdims=True), generator)
         for place, each in enumerate(true, start=first):
-            found[place] = arranged(each)
-    return found
+            draws[place] = arrange(each)
+    return draws
 
 
 def _steps(factor: float) -> int:
@@ -219,13 +220,16 @@ def _steps(factor: float) -> int:
 
 
 def _shared_out(
-    released: NDArray[np.int64], channels: Sequence[Floats | None], shares: Floats, generator: np.random.Generator
+    released_counts: NDArray[np.int64],
+    channels: Sequence[Floats | None],
+    shares: Floats,
+    generator: np.random.Generator,
 ) -> Floats:
-    """True counts given the shares of the cells, (chains, ..), and the released counts: the second half of a step."""
+    """Draw true counts given the shares of the cells, (chains, ..), and the released counts: the second half of a step."""
     ahead = [shares]  # with the axes behind a place turned into those of released entries, the last place first
     for place in range(len(channels) - 1, 0, -1):
         ahead.append(_along(ahead[-1], channels[place], place + 1))
-    counts: NDArray[np.int64] = np.broadcast_to(released, (len(shares), *released.shape))
+    counts: NDArray[np.int64] = np.broadcast_to(released_counts, (len(shares), *released_counts.shape))
     for place, channel in enumerate(channels, start=1):
         table = ahead.pop()
         if channel is None:
@@ -235,8 +239,8 @@ def _shared_out(
         if not (totals > 0).all():  # shares too small for a float
             weights = np.where(totals > 0, weights, channel.T)
             totals = weights.sum(axis=-1, keepdims=True)
-        drawn = generator.multinomial(np.moveaxis(counts, place, -1), weights / totals)
-        counts = np.moveaxis(drawn.sum(axis=-2), -1, place)
+        part = generator.multinomial(np.moveaxis(counts, place, -1), weights / totals)
+        counts = np.moveaxis(part.sum(axis=-2), -1, place)
     return counts.astype(np.float64)
 
 

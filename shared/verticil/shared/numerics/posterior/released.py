@@ -36,7 +36,7 @@ from verticil.shared.numerics.posterior.chains import (
     Chains,
     Checkpoint,
     advance_all,
-    joined,
+    join_pieces,
     mark_of,
     opened,
     random_graph,
@@ -69,7 +69,7 @@ _BLOCK: Final = 2**23  # cells that all chains draw between two states: some ten
 
 
 def can_be_unblinded(design: FamilyDesign) -> bool:
-    """Whether graphs and true counts of these columns can be sampled together.
+    """Return whether graphs and true counts of these columns can be sampled together.
 
     Args:
         design: of all variables, in their order.
@@ -110,17 +110,17 @@ class Released:
 
     def digest(self) -> bytes:
         """SHA-256 of all of it."""
-        made = hashlib.sha256(self.layout.digest())
+        hasher = hashlib.sha256(self.layout.digest())
         for array in (self.released, self.channels):
-            made.update(array.tobytes())
-        return made.digest()
+            hasher.update(array.tobytes())
+        return hasher.digest()
 
 
-def released_counts(observed: Counts, design: FamilyDesign, sets: ParentSets, score: LocalScore) -> Released:
+def released_counts(observed_table: Counts, design: FamilyDesign, sets: ParentSets, score: LocalScore) -> Released:
     """Lay out released counts for the chains.
 
     Args:
-        observed: of all variables, in their order; see `FamilyDesign.released_shape`.
+        observed_table: of all variables, in their order; see `FamilyDesign.released_shape`.
         design: how they were randomized; `can_be_unblinded`.
         sets: sets of parents; their weights are the logarithm of their prior alone.
         score: of a family.
@@ -138,16 +138,16 @@ def released_counts(observed: Counts, design: FamilyDesign, sets: ParentSets, sc
         own = slice(layout.spans[t], layout.spans[t + 1])
         index[t] = layout.places[t] + layout.strides[own] @ codes[layout.members[own]]
     children = np.repeat(np.arange(d), np.diff(sets.starts))
-    corrected = np.maximum(em_projection(observed, design, iterations=60), 0.0)
-    left = [
-        left_of(axis, corrected.sum(axis=tuple(u for u in range(d) if u != v)) / corrected.sum())
+    estimate = np.maximum(em_projection(observed_table, design, iterations=60), 0.0)
+    factors = [
+        left_of(axis, estimate.sum(axis=tuple(u for u in range(d) if u != v)) / estimate.sum())
         for v, axis in enumerate(design.axes)
     ]
     plain = [left_of(axis, np.full(k, 1 / k)) for k, axis in zip(shape, design.axes, strict=True)]
     surrogate = np.zeros(int(layout.places[-1]))
     for t in range(len(layout.keys)):
-        factor = math.prod(left[v] for v in layout.members[layout.spans[t] : layout.spans[t + 1]].tolist())
-        np.add.at(surrogate, index[t], factor * corrected.ravel())
+        factor = math.prod(factors[v] for v in layout.members[layout.spans[t] : layout.spans[t + 1]].tolist())
+        np.add.at(surrogate, index[t], factor * estimate.ravel())
     evidence = np.zeros((len(sets.log_weight), len(unblinding.SCALES)))
     for place, child in enumerate(children.tolist()):
         key, pseudo = int(layout.whole[place]), float(layout.pseudo[place])
@@ -163,8 +163,8 @@ def released_counts(observed: Counts, design: FamilyDesign, sets: ParentSets, sc
     ]
     return Released(
         layout=layout,
-        released=np.asarray(np.rint(observed), dtype=np.int64).ravel(),
-        corrected=corrected.ravel(),
+        released=np.asarray(np.rint(observed_table), dtype=np.int64).ravel(),
+        corrected=estimate.ravel(),
         surrogate=surrogate,
         evidence=evidence,
         channels=channels,
@@ -174,9 +174,9 @@ def released_counts(observed: Counts, design: FamilyDesign, sets: ParentSets, sc
     )
 
 
-def _least_pair(left: Sequence[float]) -> float:
-    """The product of the two smallest shares."""
-    return max(math.prod(sorted(left)[:2]), 1e-9)
+def _least_pair(shares: Sequence[float]) -> float:
+    """Return the product of the two smallest shares."""
+    return max(math.prod(sorted(shares)[:2]), 1e-9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -239,23 +239,23 @@ class ReleasedChains:
         return Chains(chains=self.chains, steps=self.steps, discarded=self.discarded, thinning=self.thinning)
 
     def start(self, problem: Released, seed: int) -> ReleasedState:
-        """The first graph and the first true counts of each chain."""
+        """Return the first graph and the first true counts of each chain."""
         layout = problem.layout
         sets, shape = layout.sets, layout.n_states
         words = np.random.SeedSequence(seed).generate_state(self.chains, np.uint64).astype(np.uint64).reshape(-1, 1)
         at = np.zeros((self.chains, sets.n_variables), dtype=np.int64)
         true = np.zeros((self.chains, len(problem.released)), dtype=np.int64)
-        corrected = np.maximum(problem.corrected, 0.0).reshape(shape) + 1 / len(problem.corrected)
+        joint = np.maximum(problem.corrected, 0.0).reshape(shape) + 1 / len(problem.corrected)
         apart = np.ones(shape)
         for v in range(len(shape)):
-            margin = corrected.sum(axis=tuple(u for u in range(len(shape)) if u != v), keepdims=True)
-            apart = apart * (margin / corrected.sum())
-        corrected /= corrected.sum()
+            margin = joint.sum(axis=tuple(u for u in range(len(shape)) if u != v), keepdims=True)
+            apart = apart * (margin / joint.sum())
+        joint /= joint.sum()
         for chain in range(self.chains):
             generator = np.random.default_rng([seed, chain])
             at[chain] = smallest(sets) if chain < 2 else random_graph(sets, generator)
             share = float(chain) if chain < 2 else generator.random()
-            shares = share * corrected + (1 - share) * apart
+            shares = share * joint + (1 - share) * apart
             unblinding.share_out(
                 problem.released, shares.ravel(), shape, problem.channels, words[chain], true[chain]
             )  # fmt: skip
@@ -264,7 +264,7 @@ class ReleasedChains:
     def step(self, state: ReleasedState) -> ReleasedState:
         """Some rounds of every chain."""
         problem, plain = state.problem, self._plain
-        ends, raised = plain.stage(state.done)
+        ends, exponent = plain.stage(state.done)
         block = max(_BLOCK // (self.chains * problem.length * problem.index.size), 1)
         n_steps = min(block, ends - state.done)
         if n_steps <= 0:
@@ -272,7 +272,7 @@ class ReleasedChains:
         layout, sets = problem.layout, problem.layout.sets
         n = plain.n_kept(state.done + n_steps) - plain.n_kept(state.done)
         parents = np.zeros((self.chains, n, sets.n_variables), dtype=np.uint64)
-        weight, drawn = np.zeros((self.chains, n)), np.zeros((self.chains, n, len(problem.released)), dtype=np.int64)
+        weight, samples = np.zeros((self.chains, n)), np.zeros((self.chains, n, len(problem.released)), dtype=np.int64)
         streams, at, true = state.streams.copy(), state.at.copy(), state.true.copy()
         d = sets.n_variables
         shapes = shapes_of(min(plain.together, d))
@@ -280,16 +280,16 @@ class ReleasedChains:
 
         def advance(chain: int) -> None:
             unblinding.rounds(
-                n_steps, state.done, plain.burn_in, plain.every, problem.length, raised, shapes, evenly, sets.starts,
+                n_steps, state.done, plain.burn_in, plain.every, problem.length, exponent, shapes, evenly, sets.starts,
                 sets.masks, sets.log_weight, layout.whole, layout.rest, layout.whole_term, layout.rest_term, layout.pseudo,
                 layout.term_key, layout.term_pseudo, problem.steps_in, layout.n_states, problem.index, layout.places,
                 problem.channels, problem.released, problem.surrogate, problem.evidence, streams[chain], at[chain],
-                true[chain], parents[chain], weight[chain], drawn[chain],
+                true[chain], parents[chain], weight[chain], samples[chain],
             )  # fmt: skip
 
         advance_all(advance, self.chains, self.threads)
         numbers = plain.n_kept(state.done) + 1 + np.arange(n)
-        some = drawn[:, numbers % self._apart() == 0].astype(np.int32)
+        some = samples[:, numbers % self._apart() == 0].astype(np.int32)
         return dataclasses.replace(
             state,
             done=state.done + n_steps,
@@ -301,15 +301,16 @@ class ReleasedChains:
         )
 
     def _apart(self) -> int:
-        """Of how many graphs one has its true counts kept."""
-        return max(math.ceil(self._plain.kept * self.chains / max(_DRAWN, 2 * self.chains)), 1)
+        """Return of how many graphs one has its true counts kept."""
+        return max(math.ceil(self._plain.n_graphs * self.chains / max(_DRAWN, 2 * self.chains)), 1)
 
     def progress(self, state: ReleasedState) -> float:
         """Share of the rounds that is done."""
         return state.done / self.steps
 
     def result(self, state: ReleasedState) -> ReleasedSample:
-        """The graphs and true counts kept so far. Their log weight is that of the graph and the true counts together.
+        """Return the graphs and true counts kept so far. Their log weight is that of the graph and the true counts
+        together.
 
         Raises:
             ValueError: there are fewer than four of each chain.
@@ -327,8 +328,8 @@ class ReleasedChains:
         return np.concatenate([nothing, *state.kept_true], axis=1)
 
     def checkpoint(self, state: ReleasedState) -> Checkpoint:
-        """The state as arrays; ``search`` says which settings and which counts it is of."""
-        parents, weight = joined(state.kept, self.chains, state.at.shape[1])
+        """Return the state as arrays; ``search`` says which settings and which counts it is of."""
+        parents, weight = join_pieces(state.kept, self.chains, state.at.shape[1])
         return sealed(
             mark_of(self, state.problem.digest()),
             done=np.array(state.done),
@@ -341,7 +342,7 @@ class ReleasedChains:
         )
 
     def resume(self, problem: Released, checkpoint: Checkpoint) -> ReleasedState:
-        """The state that a checkpoint was made of.
+        """Return the state that a checkpoint was made of.
 
         Raises:
             ValueError: it is of other settings or other counts, or incomplete.

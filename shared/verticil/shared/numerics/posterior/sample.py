@@ -84,21 +84,21 @@ class GraphSample:
         between = shares.var(axis=0, ddof=1) / chains if chains > 1 else np.zeros((d, d))
         traces = self.log_weight.reshape(chains, n)
         difference = max(float(np.abs(shares - probability).max()), self.change)
-        followed = [traces, *_least_sure(by_chain, probability + probability.T)]
-        r_hat = max(map(rank_r_hat, followed))
-        derived = {
+        series = [traces, *_least_sure(by_chain, probability + probability.T)]
+        r_hat = max(map(rank_r_hat, series))
+        arrays = {
             "edge_probability": probability,
             "edge_error": np.sqrt(np.maximum(within, between)),
             "skeleton_probability": probability + probability.T,
         }
-        for name, array in derived.items():
+        for name, array in arrays.items():
             object.__setattr__(self, name, array)
-        for name in ("parents", "log_weight", "chain", *derived):
+        for name in ("parents", "log_weight", "chain", *arrays):
             getattr(self, name).setflags(write=False)
         diagnostics = Diagnostics(
             r_hat=r_hat,
             edge_difference=difference,
-            effective_size=min(map(bulk_size, followed)),
+            effective_size=min(map(bulk_size, series)),
             tail_size=tail_size(traces),
             agree=chains > 1 and r_hat <= MOST_R_HAT and difference < MOST_DIFFERENCE,
         )
@@ -111,34 +111,36 @@ class GraphSample:
 
     @property
     def n_variables(self) -> int:
-        """Variables, d."""
+        """Number of variables, d."""
         return int(self.parents.shape[1])
 
     def dag(self, draw: int) -> Dag:
-        """One graph of the sample."""
+        """Return one graph of the sample."""
         return dag_of(self.parents[draw])
 
     def distinct(self) -> tuple[tuple[Dag, float], ...]:
-        """Every different graph with its share of the sample, the most frequent first, of equals the smaller masks."""
+        """Return every different graph with its share of the sample, the most frequent first, of equals the smaller
+        masks.
+        """
         counts = Counter(tuple(map(int, masks)) for masks in self.parents)
-        ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        return tuple((dag_of(np.array(masks, dtype=np.uint64)), count / self.n_draws) for masks, count in ranked)
+        items = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        return tuple((dag_of(np.array(masks, dtype=np.uint64)), count / self.n_draws) for masks, count in items)
 
 
-def _least_sure(by_chain: Masks, linked: Floats) -> list[Floats]:
+def _least_sure(by_chain: Masks, probability: Floats) -> list[Floats]:
     """(chains, n) each, 0 or 1: whether a graph has a link, of those that are least sure."""
-    first, second = np.triu_indices(len(linked), 1)
-    order = np.argsort(np.abs(linked[first, second] - 0.5), kind="stable")[:_TRACED]
-    found: list[Floats] = []
+    first, second = np.triu_indices(len(probability), 1)
+    order = np.argsort(np.abs(probability[first, second] - 0.5), kind="stable")[:_TRACED]
+    series: list[Floats] = []
     for a, b in zip(first[order].tolist(), second[order].tolist(), strict=True):
-        if 0 < linked[a, b] < 1:
+        if 0 < probability[a, b] < 1:
             either = (by_chain[:, :, b] >> np.uint64(a)) | (by_chain[:, :, a] >> np.uint64(b))
-            found.append((either & np.uint64(1)).astype(np.float64))
-    return found
+            series.append((either & np.uint64(1)).astype(np.float64))
+    return series
 
 
 def dag_of(masks: Masks) -> Dag:
-    """The graph of (d,) masks of parents.
+    """Return the graph of (d,) masks of parents.
 
     >>> dag_of(np.array([0, 1, 3], dtype=np.uint64)).parents
     ((), (0,), (0, 1))

@@ -37,11 +37,11 @@ class Records:
     numbers: Mapping[int, Floats] = field(default_factory=dict[int, Floats])
 
     def counts(self, *variables: int) -> Ints:
-        """How many records have each combination: one axis for each variable, in this order."""
+        """Count how many records have each combination: one axis for each variable, in this order."""
         return family_table([self.columns[v] for v in variables], [self.n_states[v] for v in variables])
 
     def distinct(self, variables: Sequence[int]) -> tuple[Ints, Ints]:
-        """The combinations that there are, (m, number of variables), and how many records have each, (m,)."""
+        """Return the combinations that there are, (m, number of variables), and how many records have each, (m,)."""
         rows = np.column_stack([self.columns[v].astype(np.int64) for v in variables])
         codes, _, counts = distinct_rows(rows)
         return codes, counts
@@ -66,7 +66,7 @@ class Share:
     given: Mapping[int, int] = field(default_factory=dict[int, int])
 
     def __call__(self, records: Records) -> float:
-        """The share; NaN where nobody is in what is given."""
+        """Return the share; NaN where nobody is in what is given."""
         n, hits = self.counts(records)
         return hits / n if n else math.nan
 
@@ -76,7 +76,7 @@ class Share:
         return int(table.sum()), int(table[self.code])
 
     def interval(self, records: Records) -> tuple[float, float]:
-        """Of the level 95 %, by the normal distribution; NaN where nobody is in what is given."""
+        """Return the interval of the level 95 %, by the normal distribution; NaN where nobody is in what is given."""
         n, hits = self.counts(records)
         if not n:
             return math.nan, math.nan
@@ -98,12 +98,12 @@ class Mean:
     given: Mapping[int, int] = field(default_factory=dict[int, int])
 
     def __call__(self, records: Records) -> float:
-        """The mean; NaN where nobody in what is given has a number."""
+        """Return the mean; NaN where nobody in what is given has a number."""
         numbers = records.numbers[self.variable]
-        wanted = ~np.isnan(numbers)
+        is_counted = ~np.isnan(numbers)
         for v, code in self.given.items():
-            wanted &= records.columns[v] == code
-        return float(numbers[wanted].mean()) if wanted.any() else math.nan
+            is_counted &= records.columns[v] == code
+        return float(numbers[is_counted].mean()) if is_counted.any() else math.nan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,12 +123,12 @@ class Overlap:
 
     @classmethod
     def with_original(cls, share: Share, records: Records) -> Overlap:
-        """With the interval of these records."""
+        """Return the same statistic with the interval of these records."""
         low, high = share.interval(records)
         return cls(share=share, low=low, high=high)
 
     def __call__(self, records: Records) -> float:
-        """The overlap; NaN where an interval is not defined or both are points."""
+        """Return the overlap; NaN where an interval is not defined or both are points."""
         low, high = self.share.interval(records)
         lengths = (self.high - self.low) + (high - low)
         if math.isnan(lengths) or lengths <= 0:
@@ -150,15 +150,15 @@ class ChiSquare:
     second: int
 
     def __call__(self, records: Records) -> float:
-        """The p-value; NaN where a variable has one category left."""
+        """Return the p-value; NaN where a variable has one category left."""
         from scipy.special import gammaincc
 
         table = records.counts(self.first, self.second)
         table = table[table.sum(axis=1) > 0][:, table.sum(axis=0) > 0]
         if min(table.shape) < 2:
             return math.nan
-        expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
-        statistic = float(((table - expected) ** 2 / expected).sum())
+        expected_counts = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
+        statistic = float(((table - expected_counts) ** 2 / expected_counts).sum())
         return float(gammaincc((table.shape[0] - 1) * (table.shape[1] - 1) / 2, statistic / 2))
 
 
@@ -181,7 +181,7 @@ class Coefficient:
     values: Mapping[int, Sequence[float]] = field(default_factory=dict[int, Sequence[float]])
 
     def __call__(self, records: Records) -> float:
-        """The coefficient; NaN where the predictors do not determine it, or categories are separated."""
+        """Return the coefficient; NaN where the predictors do not determine it, or categories are separated."""
         codes, counts = records.distinct((*self.predictors, self.response))
         x = np.column_stack(
             [np.ones(len(codes)), *(self._values(v, codes[:, i]) for i, v in enumerate(self.predictors))]
@@ -191,13 +191,13 @@ class Coefficient:
             return math.nan
         if self.event is None:
             y = self._values(self.response, codes[:, -1])
-            weighted = x.T * weights
-            found: Floats | None = np.asarray(np.linalg.solve(weighted @ x, weighted @ y), dtype=np.float64)
+            weighted_x = x.T * weights
+            coefficients: Floats | None = np.asarray(np.linalg.solve(weighted_x @ x, weighted_x @ y), dtype=np.float64)
         else:
-            found = _logistic(x, (codes[:, -1] == self.event).astype(np.float64), weights)
-        if found is None:
+            coefficients = _logistic(x, (codes[:, -1] == self.event).astype(np.float64), weights)
+        if coefficients is None:
             return math.nan
-        return float(found[0 if self.of is None else 1 + self.predictors.index(self.of)])
+        return float(coefficients[0 if self.of is None else 1 + self.predictors.index(self.of)])
 
     def _values(self, variable: int, codes: Ints) -> Floats:
         values = self.values.get(variable)
@@ -205,7 +205,7 @@ class Coefficient:
 
 
 def _logistic(x: Floats, y: Floats, weights: Floats) -> Floats | None:
-    """The coefficients by Newton's method; None where the likelihood has no maximum or it was not reached."""
+    """Return the coefficients by Newton's method; None where the likelihood has no maximum or it was not reached."""
     beta = np.zeros(x.shape[1])
     for _ in range(_STEPS):
         logits = x @ beta

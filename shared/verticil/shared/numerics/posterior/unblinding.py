@@ -46,7 +46,7 @@ _FEW = 10.0  # expected successes up to which they are counted one by one
 
 @compiled
 def log_gamma_variate(shape: float, stream: Masks) -> float:
-    """The logarithm of a Gamma(shape, 1) variable (Marsaglia & Tsang 2000); in logs, for shapes far below 1."""
+    """Draw the logarithm of a Gamma(shape, 1) variable (Marsaglia & Tsang 2000); in logs, for shapes far below 1."""
     boost = 0.0
     if shape < 1.0:
         boost = math.log(1.0 - unit(stream)) / shape
@@ -65,7 +65,7 @@ def log_gamma_variate(shape: float, stream: Masks) -> float:
 
 @compiled
 def binomial_variate(n: int, p: float, stream: Masks) -> int:
-    """A Binomial(n, p) variable: by inversion where few are expected, else by rejection (BTRS; Hörmann 1993)."""
+    """Draw a Binomial(n, p) variable: by inversion where few are expected, else by rejection (BTRS; Hörmann 1993)."""
     if n <= 0 or p <= 0.0:
         return 0
     if p >= 1.0:
@@ -81,12 +81,12 @@ def _below_half(n: int, p: float, stream: Masks) -> int:
     ratio = p / (1.0 - p)
     if n * p < _FEW:
         while True:
-            share, left, k = math.exp(n * math.log1p(-p)), unit(stream), 0
-            while left > share and k < n:
-                left -= share
+            share, rest, k = math.exp(n * math.log1p(-p)), unit(stream), 0
+            while rest > share and k < n:
+                rest -= share
                 k += 1
                 share *= ratio * (n - k + 1) / k
-            if left <= share:  # else rounding has left a hair of the unit interval behind the last value
+            if rest <= share:  # else rounding has left a hair of the unit interval behind the last value
                 return k
     spread = math.sqrt(n * p * (1.0 - p))
     b = 1.15 + 2.53 * spread
@@ -104,26 +104,26 @@ def _below_half(n: int, p: float, stream: Masks) -> int:
             continue
         if us >= 0.07 and v <= sure:
             return k
-        bound = top - math.lgamma(k + 1.0) - math.lgamma(n - k + 1.0) + (k - mode) * math.log(ratio)
-        if math.log(v * alpha / (a / (us * us) + b)) <= bound:
+        limit = top - math.lgamma(k + 1.0) - math.lgamma(n - k + 1.0) + (k - mode) * math.log(ratio)
+        if math.log(v * alpha / (a / (us * us) + b)) <= limit:
             return k
 
 
 @compiled
 def share_out(  # noqa: PLR0912, PLR0917  # numba kernels take positions and have their loops in one place
-    released: Ints, shares: Floats, n_states: Ints, channels: Floats, stream: Masks, true: Ints
+    counts: Ints, shares: Floats, n_states: Ints, channels: Floats, stream: Masks, true: Ints
 ) -> None:
     """Draw true counts given the released ones and the shares of the true cells.
 
     Args:
-        released: (C,) counts of the released cells.
+        counts: (C,) counts of the released cells.
         shares: (C,) of the true cells, up to a factor.
         n_states: (d,)
         channels: (d, K, K), K the most categories: ``[v, x, y]`` the probability that x is released as y.
         stream: (1,) of the random numbers; changed.
         true: (C,); written.
     """
-    d, size = len(n_states), len(released)
+    d, size = len(n_states), len(counts)
     ahead = np.zeros((d + 1, size))  # [a]: true entries up to column a, released ones behind it
     ahead[d] = shares
     post = 1
@@ -138,7 +138,7 @@ def share_out(  # noqa: PLR0912, PLR0917  # numba kernels take positions and hav
                         for j in range(post):
                             ahead[a, (i * k + y) * post + j] += p * ahead[a + 1, (i * k + x) * post + j]
         post *= k
-    now, then = released.copy(), np.zeros(size, dtype=np.int64)
+    now, then = counts.copy(), np.zeros(size, dtype=np.int64)
     weights = np.empty(n_states.max())
     pre = 1
     for a in range(d):
@@ -148,8 +148,8 @@ def share_out(  # noqa: PLR0912, PLR0917  # numba kernels take positions and hav
         for i in range(pre):
             for y in range(k):
                 for j in range(post):
-                    left = now[(i * k + y) * post + j]
-                    if left == 0:
+                    n_left = now[(i * k + y) * post + j]
+                    if n_left == 0:
                         continue
                     total = 0.0
                     for x in range(k):
@@ -160,15 +160,15 @@ def share_out(  # noqa: PLR0912, PLR0917  # numba kernels take positions and hav
                             weights[x] = channels[a, x, y]
                             total += weights[x]
                     for x in range(k):
-                        if left == 0:
+                        if n_left == 0:
                             break
                         n = (
-                            left
+                            n_left
                             if x == k - 1 or weights[x] >= total
-                            else binomial_variate(int(left), weights[x] / total, stream)
+                            else binomial_variate(int(n_left), weights[x] / total, stream)
                         )
                         then[(i * k + x) * post + j] += n
-                        left -= n
+                        n_left -= n
                         total -= weights[x]
         now, then = then, now
         pre *= k
@@ -213,16 +213,16 @@ def draw_rows(  # noqa: PLR0917  # numba kernels take positions
 
 @compiled
 def log_likelihood(  # noqa: PLR0917  # numba kernels take positions
-    log_shares: Floats, released: Ints, n_states: Ints, channels: Floats, now: Floats, then: Floats
+    log_shares: Floats, counts: Ints, n_states: Ints, channels: Floats, now: Floats, then: Floats
 ) -> float:
-    """The logarithm of the released counts' probability, up to what no probability changes; nats.
+    """Return the logarithm of the released counts' probability, up to what no probability changes; nats.
 
     Args:
         log_shares: (C,) logarithms of the probabilities of the true cells.
-        released, n_states, channels: see `share_out`.
+        counts, n_states, channels: see `share_out`.
         now, then: (C,); written.
     """
-    size, pre = len(released), 1
+    size, pre = len(counts), 1
     for c in range(size):
         now[c] = math.exp(log_shares[c])
     for a in range(len(n_states)):
@@ -240,8 +240,8 @@ def log_likelihood(  # noqa: PLR0917  # numba kernels take positions
         pre *= k
     total = 0.0
     for c in range(size):
-        if released[c] > 0:
-            total += released[c] * math.log(max(now[c], 1e-300))
+        if counts[c] > 0:
+            total += counts[c] * math.log(max(now[c], 1e-300))
     return total
 
 
@@ -274,20 +274,20 @@ def drawn_scale(stream: Masks) -> float:
 
 
 @compiled
-def count_free(variable: int, below: np.uint64, starts: Ints, listed: Masks) -> int:
-    """How many sets of a variable make no cycle; `below`: it and its descendants."""
+def count_free(variable: int, below: np.uint64, starts: Ints, sets: Masks) -> int:
+    """Count how many sets of a variable make no cycle; `below`: it and its descendants."""
     n = 0
     for s in range(starts[variable], starts[variable + 1]):
-        n += listed[s] & below == np.uint64(0)
+        n += sets[s] & below == np.uint64(0)
     return n
 
 
 @compiled
-def free_set(variable: int, below: np.uint64, starts: Ints, listed: Masks, stream: Masks) -> int:
-    """One of the sets of `count_free`, each as often as another."""
-    aim = int(unit(stream) * count_free(variable, below, starts, listed))
+def free_set(variable: int, below: np.uint64, starts: Ints, sets: Masks, stream: Masks) -> int:
+    """Draw one of the sets of `count_free`, each as often as another."""
+    aim = int(unit(stream) * count_free(variable, below, starts, sets))
     for s in range(starts[variable], starts[variable + 1]):
-        if listed[s] & below == np.uint64(0):
+        if sets[s] & below == np.uint64(0):
             if aim == 0:
                 return s
             aim -= 1
@@ -297,15 +297,15 @@ def free_set(variable: int, below: np.uint64, starts: Ints, listed: Masks, strea
 @compiled
 def rounds(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positions and have their loops in one place
     n_steps: int,
-    done: int,
+    first_step: int,
     burn_in: int,
     every: int,
     length: int,
-    raised: float,
+    exponent: float,
     shapes: Ints,
     nearby: Floats,
     starts: Ints,
-    listed: Masks,
+    sets: Masks,
     prior: Floats,
     whole: Ints,
     rest: Ints,
@@ -319,7 +319,7 @@ def rounds(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positions a
     index: Ints,
     places: Ints,
     channels: Floats,
-    released: Ints,
+    released_counts: Ints,
     surrogate: Floats,
     evidence: Floats,
     stream: Masks,
@@ -332,15 +332,15 @@ def rounds(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positions a
     """Several steps of one chain.
 
     Args:
-        n_steps, done, burn_in, every: see `kernels.run`.
+        n_steps, first_step, burn_in, every: see `kernels.run`.
         length: rounds of a step; see the module.
-        raised: the power of the weights of graphs.
+        exponent: the power of the weights of graphs.
         shapes, nearby: see `kernels.run`.
-        starts, listed, prior: the sets of parents as they are listed, and the logarithm of the prior of each.
+        starts, sets, prior: the sets of parents as they are listed, and the logarithm of the prior of each.
         whole, rest, whole_term, rest_term, pseudo: (sets,): its keys and terms, and the prior's count; see `cells`.
         term_key, term_pseudo: see `cells.sum_terms`.
         steps_in: (sets,): a step in the child, in cells of its family's table.
-        n_states, index, places, channels, released: see the module and `share_out`.
+        n_states, index, places, channels, released_counts: see the module and `share_out`.
         surrogate: (cells of all keys,): counts of true records that tell about as much as the released ones.
         evidence: (sets, scales): the score of each family by the surrogate counts times each of `SCALES`.
         stream: (1,) of the random numbers; changed.
@@ -349,16 +349,16 @@ def rounds(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positions a
         kept_parents, kept_weight: (n, d) and (n,), zero; written: the graphs that these rounds keep.
         kept_true: (n, C); written: the true counts that each of them was drawn with.
     """
-    d, n_sets = len(n_states), len(listed)
+    d, n_sets = len(n_states), len(sets)
     counts, theta, shares = np.zeros(places[-1], dtype=np.int64), np.zeros((d, places[-1])), np.empty(len(true))
-    drawn, chosen, new = np.zeros((2, places[-1])), np.zeros(2, dtype=np.int64), np.zeros(2, dtype=np.int64)
+    new_theta, variables, new = np.zeros((2, places[-1])), np.zeros(2, dtype=np.int64), np.zeros(2, dtype=np.int64)
     terms, every_term = np.zeros(len(term_key)), np.arange(len(term_key))
     every_key = np.arange(len(places) - 1)
     masks, fraction, log_weight = np.empty(n_sets, dtype=np.uint64), np.empty(n_sets), np.empty(n_sets)
     power, order = np.zeros(n_sets, dtype=np.int64), np.zeros(n_sets, dtype=np.int64)
     where, now = np.empty(n_sets, dtype=np.int64), np.empty(d, dtype=np.int64)
     parents, children = np.empty(d, dtype=np.uint64), np.empty(d, dtype=np.uint64)
-    log_shares, proposed = np.empty(len(true)), np.empty(len(true))
+    log_shares, new_log_shares = np.empty(len(true)), np.empty(len(true))
     mass, other, now_cells, then_cells = (
         np.zeros(places[-1]),
         np.zeros(places[-1]),
@@ -367,18 +367,18 @@ def rounds(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positions a
     )
     draw = 0
     for t in range(n_steps * length):
-        step = done + t // length
+        step = first_step + t // length
         tabulate(every_key, index, places, true, counts)
         sum_terms(counts, term_key, term_pseudo, places, every_term, terms)
         weigh(
-            terms, whole_term, rest_term, prior, raised, starts, listed, masks, fraction, power, log_weight, order
+            terms, whole_term, rest_term, prior, exponent, starts, sets, masks, fraction, power, log_weight, order
         )  # fmt: skip
         for s in range(n_sets):
             where[order[s]] = s
         children[:] = np.uint64(0)
         for v in range(d):
             now[v] = where[at[v]]
-            parents[v] = listed[at[v]]
+            parents[v] = sets[at[v]]
             for u in range(d):
                 if (parents[v] >> np.uint64(u)) & _ONE:
                     children[u] |= _ONE << np.uint64(v)
@@ -402,29 +402,29 @@ def rounds(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positions a
             )
             for c in range(len(true)):
                 log_shares[c] += theta[v, index[key, c]]
-        likelihood = log_likelihood(log_shares, released, n_states, channels, now_cells, then_cells)
+        likelihood = log_likelihood(log_shares, released_counts, n_states, channels, now_cells, then_cells)
         for turn in range(2 * d):
-            chosen[0] = turn % d
+            variables[0] = turn % d
             m = 1 + turn // d if d > 1 else 1
             if m == 2:
-                chosen[1] = (chosen[0] + 1 + int(unit(stream) * (d - 1))) % d
+                variables[1] = (variables[0] + 1 + int(unit(stream) * (d - 1))) % d
             gain = 0.0
             for i in range(m):
-                set_parents(chosen[i], np.uint64(0), parents, children)
+                set_parents(variables[i], np.uint64(0), parents, children)
             for i in range(m):
-                below = with_descendants(chosen[i], children)
-                new[i] = free_set(chosen[i], below, starts, listed, stream)
-                gain += math.log(count_free(chosen[i], below, starts, listed))
-                set_parents(int(chosen[i]), np.uint64(listed[new[i]]), parents, children)
+                below = with_descendants(variables[i], children)
+                new[i] = free_set(variables[i], below, starts, sets, stream)
+                gain += math.log(count_free(variables[i], below, starts, sets))
+                set_parents(int(variables[i]), np.uint64(sets[new[i]]), parents, children)
             for i in range(m):
-                set_parents(chosen[i], np.uint64(0), parents, children)
+                set_parents(variables[i], np.uint64(0), parents, children)
             for i in range(m):  # how often the way back is proposed
-                below = with_descendants(chosen[i], children)
-                gain -= math.log(count_free(chosen[i], below, starts, listed))
-                set_parents(int(chosen[i]), np.uint64(listed[at[chosen[i]]]), parents, children)
-            proposed[:] = log_shares
+                below = with_descendants(variables[i], children)
+                gain -= math.log(count_free(variables[i], below, starts, sets))
+                set_parents(int(variables[i]), np.uint64(sets[at[variables[i]]]), parents, children)
+            new_log_shares[:] = log_shares
             for i in range(m):
-                v, old, key = chosen[i], whole[at[chosen[i]]], whole[new[i]]
+                v, old, key = variables[i], whole[at[variables[i]]], whole[new[i]]
                 scale = drawn_scale(stream)
                 for cell in range(places[key], places[key + 1]):
                     mass[cell] = pseudo[new[i]] + scale * surrogate[cell]
@@ -434,25 +434,25 @@ def rounds(  # noqa: PLR0912, PLR0915, PLR0917  # numba kernels take positions a
                 tilt, tilt_now = 0.0, 0.0
                 for cell in range(places[key], places[key + 1]):
                     tilt += surrogate[cell] * other[cell]
-                    drawn[i, cell] = other[cell]
+                    new_theta[i, cell] = other[cell]
                 for cell in range(places[old], places[old + 1]):
                     tilt_now += surrogate[cell] * theta[v, cell]
                 gain += prior[new[i]] + log_prior_over_proposal(tilt, evidence[new[i]])
                 gain -= prior[at[v]] + log_prior_over_proposal(tilt_now, evidence[at[v]])
                 for c in range(len(true)):
-                    proposed[c] += other[index[key, c]] - theta[v, index[old, c]]
-            after = log_likelihood(proposed, released, n_states, channels, now_cells, then_cells)
+                    new_log_shares[c] += other[index[key, c]] - theta[v, index[old, c]]
+            after = log_likelihood(new_log_shares, released_counts, n_states, channels, now_cells, then_cells)
             gain += after - likelihood
             if math.log(1.0 - unit(stream)) < gain:
                 likelihood = after
-                log_shares[:] = proposed
+                log_shares[:] = new_log_shares
                 for i in range(m):
-                    set_parents(chosen[i], np.uint64(0), parents, children)
+                    set_parents(variables[i], np.uint64(0), parents, children)
                 for i in range(m):
-                    set_parents(int(chosen[i]), np.uint64(listed[new[i]]), parents, children)
-                    at[chosen[i]] = new[i]
+                    set_parents(int(variables[i]), np.uint64(sets[new[i]]), parents, children)
+                    at[variables[i]] = new[i]
                     for cell in range(places[whole[new[i]]], places[whole[new[i]] + 1]):
-                        theta[chosen[i], cell] = drawn[i, cell]
+                        theta[variables[i], cell] = new_theta[i, cell]
         for c in range(len(true)):
             shares[c] = math.exp(log_shares[c])
-        share_out(released, shares, n_states, channels, stream, true)
+        share_out(released_counts, shares, n_states, channels, stream, true)

@@ -36,8 +36,8 @@ Zeros = Callable[[Sequence[int]], Bools | None]
 """Which combinations of some attributes rules leave possible: an axis for each; None: all."""
 
 
-def projected(counts: Floats, projection: Projection, possible: Bools | None = None) -> Floats:
-    """A distribution from noisy counts: no negative cell, sum 1. Counts without a positive total become uniform.
+def project(counts: Floats, projection: Projection, possible: Bools | None = None) -> Floats:
+    """Make a distribution of noisy counts: no negative cell, sum 1. Counts without a positive total become uniform.
 
     Args:
         counts: of a table.
@@ -48,9 +48,9 @@ def projected(counts: Floats, projection: Projection, possible: Bools | None = N
     [[0.4, 0.0, 0.6], [0.375, 0.0, 0.625]]
     """
     if possible is not None:
-        found = np.zeros(counts.shape)
-        found[possible] = projected(counts[possible], projection)
-        return found
+        shares = np.zeros(counts.shape)
+        shares[possible] = project(counts[possible], projection)
+        return shares
     total = float(counts.sum())
     if total <= 0:
         return np.full(counts.shape, 1 / counts.size)
@@ -87,11 +87,11 @@ def agreeing(
     for margin in sorted(common, key=lambda found: (len(found), sorted(found))):
         members = [place for place, attributes in enumerate(sets) if margin <= attributes]
         sums = [_margin(tables[place][0], values[place], margin) for place in members]
-        summed = [np.maximum(_margin(tables[place][0], cells[place], margin), 1.0) for place in members]
-        weights = [1 / (variances[place] * many) for place, many in zip(members, summed, strict=True)]
+        sizes = [np.maximum(_margin(tables[place][0], cells[place], margin), 1.0) for place in members]
+        weights = [1 / (variances[place] * many) for place, many in zip(members, sizes, strict=True)]
         mean = np.average(sums, axis=0, weights=weights)
-        for place, found, many in zip(members, sums, summed, strict=True):
-            lacking = (mean - found) / many
+        for place, margin_sums, many in zip(members, sums, sizes, strict=True):
+            lacking = (mean - margin_sums) / many
             values[place] += _spread(tables[place][0], values[place].shape, margin, lacking) * cells[place]
     return values
 
@@ -116,23 +116,23 @@ def distributions(
     # The paper clips and normalises first; least squares are better averaged as long as they are unbiased.
     values = [table for _, table in tables]
     if projection == "clip":
-        values = [projected(table, projection, mask) for table, mask in zip(values, masks, strict=True)]
+        values = [project(table, projection, mask) for table, mask in zip(values, masks, strict=True)]
     for _ in range(ROUNDS):
-        agreed = agreeing(list(zip(attributes, values, strict=True)), variances, masks)
-        values = [projected(table, projection, mask) for table, mask in zip(agreed, masks, strict=True)]
+        agreeing_tables = agreeing(list(zip(attributes, values, strict=True)), variances, masks)
+        values = [project(table, projection, mask) for table, mask in zip(agreeing_tables, masks, strict=True)]
     return values
 
 
-def _margin(attributes: tuple[int, ...], values: Floats, kept: frozenset[int]) -> Floats:
-    """The sums over all other attributes, axes ascending."""
-    summed = values.sum(axis=tuple(axis for axis, v in enumerate(attributes) if v not in kept))
-    order = [v for v in attributes if v in kept]
-    return np.asarray(summed.transpose(sorted(range(len(order)), key=order.__getitem__)))
+def _margin(attributes: tuple[int, ...], values: Floats, margin: frozenset[int]) -> Floats:
+    """Sum over all other attributes, axes ascending."""
+    sums = values.sum(axis=tuple(axis for axis, v in enumerate(attributes) if v not in margin))
+    order = [v for v in attributes if v in margin]
+    return np.asarray(sums.transpose(sorted(range(len(order)), key=order.__getitem__)))
 
 
-def _spread(attributes: tuple[int, ...], shape: tuple[int, ...], kept: frozenset[int], lacking: Floats) -> Floats:
-    """What each cell gets: what the cell of the margin that it is summed into lacks, axes ascending."""
-    order = [v for v in attributes if v in kept]
-    placed = lacking.transpose([sorted(order).index(v) for v in order])
-    wide = placed.reshape([size if v in kept else 1 for v, size in zip(attributes, shape, strict=True)])
+def _spread(attributes: tuple[int, ...], shape: tuple[int, ...], margin: frozenset[int], lacking: Floats) -> Floats:
+    """Return what each cell gets: what the cell of the margin that it is summed into lacks, axes ascending."""
+    order = [v for v in attributes if v in margin]
+    arranged_sums = lacking.transpose([sorted(order).index(v) for v in order])
+    wide = arranged_sums.reshape([size if v in margin else 1 for v, size in zip(attributes, shape, strict=True)])
     return np.broadcast_to(wide, shape)

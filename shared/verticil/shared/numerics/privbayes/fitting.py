@@ -18,7 +18,7 @@ from verticil.shared.numerics.estimation.parameters import family_parameters
 from verticil.shared.numerics.model.constraints import Constraints
 from verticil.shared.numerics.model.network import Family, Network
 from verticil.shared.numerics.model.schema import Schema
-from verticil.shared.numerics.privbayes.distributions import Projection, Zeros, distributions, projected
+from verticil.shared.numerics.privbayes.distributions import Projection, Zeros, distributions, project
 from verticil.shared.numerics.privbayes.measuring import NoisyTable, automatic_tau, counted_records, noisy_tables
 from verticil.shared.numerics.privbayes.noise import Noise
 from verticil.shared.numerics.privbayes.scores import noisy_scores
@@ -48,7 +48,7 @@ class Fitted:
     zeros: Zeros | None = None
 
     def network(self, schema: Schema, *, level: float = 0.95) -> Network:
-        """The network, with the estimate and interval of each probability from the noisy counts.
+        """Return the network, with the estimate and interval of each probability from the noisy counts.
 
         Args:
             schema: of the attributes.
@@ -61,12 +61,14 @@ class Fitted:
         return Network(schema=schema, dag=self.structure.dag, families=tuple(families))
 
     def configuration_shares(self) -> list[Floats]:
-        """For each attribute the shares of its parents' configurations in its own table, (J,): the paper's histograms."""
-        found: list[Floats] = []
+        """Return for each attribute the shares of its parents' configurations in its own table, (J,): the paper's
+        histograms.
+        """
+        shares: list[Floats] = []
         for child, parents in enumerate(self.structure.dag.parents):
             place = self._place(child)
-            found.append(_arranged(self.tables[place].attributes, self.distributions[place], parents).ravel())
-        return found
+            shares.append(_arrange(self.tables[place].attributes, self.distributions[place], parents).ravel())
+        return shares
 
     def _place(self, child: int) -> int:
         return next(
@@ -81,8 +83,8 @@ class Fitted:
         scope = (*parents, child)
         inside = None if self.zeros is None else self.zeros(table.attributes)
         noisy = table.counts if inside is None else np.where(inside, table.counts, 0.0)
-        counts = _arranged(table.attributes, noisy, scope)
-        ready = _arranged(table.attributes, self.distributions[place], scope) * max(float(counts.sum()), 1.0)
+        counts = _arrange(table.attributes, noisy, scope)
+        ready = _arrange(table.attributes, self.distributions[place], scope) * max(float(counts.sum()), 1.0)
 
         def return_table(table: Counts, design: Design, *, prior_count: float = 0.0) -> Floats:
             del table, design, prior_count
@@ -139,8 +141,8 @@ def fit(
     if scores is None:
         if noise.scores is None and len(n_states) > 1:
             raise ValueError("no scores and no noise for them, expected one of the two")
-        found = noisy_scores(columns, n_states, key=key, sigma=noise.scores) if noise.scores else np.zeros((1, 1))
-        scores = found.astype(np.float64)
+        matrix = noisy_scores(columns, n_states, key=key, sigma=noise.scores) if noise.scores else np.zeros((1, 1))
+        scores = matrix.astype(np.float64)
     structure = learn_structure(scores, n_states, tau=tau, constraints=constraints)
     tables = noisy_tables(columns, n_states, structure.tables, key=key, sigma=noise.measurement)
     possible = [None if zeros is None else zeros(table.attributes) for table in tables]
@@ -154,14 +156,14 @@ def _distributions(
     tables: Sequence[NoisyTable], projection: Projection, possible: Sequence[Bools | None], *, consistent: bool
 ) -> tuple[Floats, ...]:
     if not consistent:
-        return tuple(projected(table.counts, projection, mask) for table, mask in zip(tables, possible, strict=True))
+        return tuple(project(table.counts, projection, mask) for table, mask in zip(tables, possible, strict=True))
     noisy = [(table.attributes, table.counts) for table in tables]
     variances = [max(table.deviation**2, np.finfo(np.float64).tiny) for table in tables]
     return tuple(distributions(noisy, variances, projection=projection, possible=possible))
 
 
-def _arranged(attributes: tuple[int, ...], values: Floats, scope: Sequence[int]) -> Floats:
-    """Summed to the attributes of the scope, in its order."""
-    kept = [v for v in attributes if v in scope]
-    summed = values.sum(axis=tuple(axis for axis, v in enumerate(attributes) if v not in scope))
-    return np.ascontiguousarray(summed.transpose([kept.index(v) for v in scope]))
+def _arrange(attributes: tuple[int, ...], values: Floats, scope: Sequence[int]) -> Floats:
+    """Sum values to the attributes of the scope, in its order."""
+    remaining = [v for v in attributes if v in scope]
+    sums = values.sum(axis=tuple(axis for axis, v in enumerate(attributes) if v not in scope))
+    return np.ascontiguousarray(sums.transpose([remaining.index(v) for v in scope]))

@@ -41,7 +41,7 @@ class NoisyTable:
 
 
 def automatic_tau(n: float, deviation: float) -> float:
-    """The most cells of a table at which its average cell is `AVERAGE_CELL` times the noise.
+    """Return the most cells of a table at which its average cell is `AVERAGE_CELL` times the noise.
 
     The one place of the rule. The paper has none and tunes tau.
 
@@ -56,12 +56,12 @@ def automatic_tau(n: float, deviation: float) -> float:
 
 
 def counted_records(n: int, *, key: bytes, sigma: float) -> int:
-    """The number of records with discrete Gaussian noise; can be negative."""
+    """Count the records with discrete Gaussian noise; can be negative."""
     return n + int(discrete_gaussian.draw(key, _RECORDS, (1,), sigma)[0])
 
 
 def shared_out(sizes: Sequence[int], n_attributes: int) -> list[int]:
-    """How many measurements each table gets; all of them together are `MEASUREMENTS` for each attribute.
+    """Return how many measurements each table gets; all of them together are `MEASUREMENTS` for each attribute.
 
     Args:
         sizes: cells of each table, at least one table and at most one for each attribute.
@@ -70,8 +70,8 @@ def shared_out(sizes: Sequence[int], n_attributes: int) -> list[int]:
     >>> shared_out([4, 9, 6, 6, 2], 6)
     [14, 15, 15, 14, 14]
     """
-    each, left = divmod(MEASUREMENTS * n_attributes, len(sizes))
-    largest = sorted(range(len(sizes)), key=lambda place: (-sizes[place], place))[:left]
+    each, rest = divmod(MEASUREMENTS * n_attributes, len(sizes))
+    largest = sorted(range(len(sizes)), key=lambda place: (-sizes[place], place))[:rest]
     return [each + (place in largest) for place in range(len(sizes))]
 
 
@@ -98,9 +98,11 @@ def noisy_tables(
     shapes = [tuple(n_states[v] for v in attributes) for attributes in tables]
     copies = shared_out([int(np.prod(shape)) for shape in shapes], len(n_states))
     deviation = discrete_gaussian.variance(sigma) ** 0.5
-    found: list[NoisyTable] = []
+    measurements: list[NoisyTable] = []
     for number, (attributes, shape, copy) in enumerate(zip(tables, shapes, copies, strict=True)):
         counts = family_table([columns[v] for v in attributes], shape)
         noise = discrete_gaussian.draw(key, b"table/%d" % number, (copy, *shape), sigma).sum(axis=0)
-        found.append(NoisyTable(attributes=attributes, counts=counts + noise / copy, deviation=deviation / copy**0.5))
-    return tuple(found)
+        measurements.append(
+            NoisyTable(attributes=attributes, counts=counts + noise / copy, deviation=deviation / copy**0.5)
+        )
+    return tuple(measurements)

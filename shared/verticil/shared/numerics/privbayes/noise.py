@@ -37,7 +37,7 @@ MEASUREMENTS: Final = 12
 
 
 def score_change(relation: Relation) -> int:
-    """By how much a person changes each whole-number score at most; see the module.
+    """Return by how much a person changes each whole-number score at most; see the module.
 
     >>> score_change("add-remove"), score_change("replace")
     (2, 3)
@@ -46,12 +46,12 @@ def score_change(relation: Relation) -> int:
 
 
 def cells_changed(relation: Relation) -> int:
-    """How many cells of each table a person changes by one."""
+    """Return how many cells of each table a person changes by one."""
     return 1 if relation == "add-remove" else 2
 
 
 def n_scores(n_attributes: int) -> int:
-    """How many pairs are scored, m = d (d - 1) / 2; one attribute is in all of them that a person can change."""
+    """Count the pairs that are scored, m = d (d - 1) / 2; one attribute is in all of them that a person can change."""
     return n_attributes * (n_attributes - 1) // 2
 
 

@@ -28,8 +28,8 @@ def score_of(table: Ints) -> int:
     n = int(table.sum())
     if n == 0:
         return 0
-    doubled = int(np.abs(n * table - np.outer(table.sum(axis=1), table.sum(axis=0))).sum())  # 2 n S
-    return (doubled + n) // (2 * n)
+    twice = int(np.abs(n * table - np.outer(table.sum(axis=1), table.sum(axis=0))).sum())  # 2 n S
+    return (twice + n) // (2 * n)
 
 
 def exact_scores(columns: Sequence[AnyCodes], n_states: Sequence[int]) -> Ints:
@@ -42,10 +42,10 @@ def exact_scores(columns: Sequence[AnyCodes], n_states: Sequence[int]) -> Ints:
     Raises:
         ValueError: the lengths differ, or a code is out of range.
     """
-    found = np.zeros((len(columns), len(columns)), dtype=np.int64)
+    scores = np.zeros((len(columns), len(columns)), dtype=np.int64)
     for a, b in itertools.combinations(range(len(columns)), 2):
-        found[a, b] = found[b, a] = score_of(pair_table(columns[a], columns[b], n_states[a], n_states[b]))
-    return found
+        scores[a, b] = scores[b, a] = score_of(pair_table(columns[a], columns[b], n_states[a], n_states[b]))
+    return scores
 
 
 def noisy_scores(columns: Sequence[AnyCodes], n_states: Sequence[int], *, key: bytes, sigma: float) -> Ints:
@@ -82,8 +82,8 @@ def scores_of_tables(tables: Mapping[tuple[int, int], Floats], n_attributes: int
     >>> float(scores_of_tables({(0, 1): np.array([[5.0, 0.0], [0.0, 5.0]])}, 2)[0, 1])
     5.0
     """
-    found = np.zeros((n_attributes, n_attributes))
+    scores = np.zeros((n_attributes, n_attributes))
     for (a, b), table in tables.items():
         product = np.outer(table.sum(axis=1), table.sum(axis=0)) / max(float(table.sum()), 1.0)
-        found[a, b] = found[b, a] = float(np.abs(table - product).sum()) / 2
-    return found
+        scores[a, b] = scores[b, a] = float(np.abs(table - product).sum()) / 2
+    return scores

@@ -50,15 +50,15 @@ class Rules:
     before: Bools
     required: Bools
 
-    def ready(self, attribute: int, placed: Sequence[int]) -> bool:
-        """Whether all that must stand before an attribute are placed."""
+    def ready(self, attribute: int, before: Sequence[int]) -> bool:
+        """Return whether all that must stand before an attribute are placed."""
         waiting = self.before[:, attribute].copy()
-        waiting[list(placed)] = False
+        waiting[list(before)] = False
         return not waiting.any()
 
-    def joins(self, attribute: int, placed: Sequence[int]) -> bool:
-        """Whether an attribute may be the child of all that are placed."""
-        return self.ready(attribute, placed) and bool(self.allowed[list(placed), attribute].all())
+    def joins(self, attribute: int, before: Sequence[int]) -> bool:
+        """Return whether an attribute may be the child of all that are placed."""
+        return self.ready(attribute, before) and bool(self.allowed[list(before), attribute].all())
 
 
 def learn_structure(
@@ -89,15 +89,15 @@ def learn_structure(
     first = first_pair(scores, n_states, tau=tau, may=rules.joins, most_attributes=most_attributes)
     if not first:
         first = (next(v for v in range(len(n_states)) if rules.ready(v, ())),)
-    placed, tables = list(first), [first]
+    order, tables = list(first), [first]
     parents: list[tuple[int, ...]] = [()] * len(n_states)
     for place, attribute in enumerate(first):
         parents[attribute] = tuple(sorted(first[:place]))
-    while len(placed) < len(n_states):
-        child, chosen = next_pair(scores, n_states, placed, tau=tau, rules=rules, most_attributes=most_attributes)
-        parents[child] = chosen
-        tables.append((*chosen, child))
-        placed.append(child)
+    while len(order) < len(n_states):
+        child, subset = next_pair(scores, n_states, order, tau=tau, rules=rules, most_attributes=most_attributes)
+        parents[child] = subset
+        tables.append((*subset, child))
+        order.append(child)
     return Structure(tables=tuple(tables), dag=Dag(parents=tuple(parents)))
 
 
@@ -134,23 +134,23 @@ def first_pair(
                 best = (scores[i, j] / cells, order)
     if best is None:
         return ()
-    taken = list(best[1])
-    room = tau / math.prod(n_states[v] for v in taken)
-    left = [v for v in range(d) if v not in taken]
+    attributes = list(best[1])
+    room = tau / math.prod(n_states[v] for v in attributes)
+    others = [v for v in range(d) if v not in attributes]
     weights = np.asarray(scores, dtype=np.float64) / np.outer(n_states, n_states)
-    while left and len(taken) < most:
-        candidate = max(left, key=lambda v: float(weights[taken, v].sum()))
-        left.remove(candidate)
-        if room / n_states[candidate] > 1 and may(candidate, taken):
+    while others and len(attributes) < most:
+        candidate = max(others, key=lambda v: float(weights[attributes, v].sum()))
+        others.remove(candidate)
+        if room / n_states[candidate] > 1 and may(candidate, attributes):
             room /= n_states[candidate]
-            taken.append(candidate)
-    return tuple(taken)
+            attributes.append(candidate)
+    return tuple(attributes)
 
 
 def next_pair(
     scores: Ints | Floats,
     n_states: Sequence[int],
-    placed: Sequence[int],
+    order: Sequence[int],
     *,
     tau: float,
     rules: Rules | None = None,
@@ -160,24 +160,24 @@ def next_pair(
 
     Args:
         scores, n_states, tau, most_attributes: see `learn_structure`.
-        placed: attributes; not all.
+        order: attributes; not all.
         rules: of the constraints; None: there are none.
     """
     rules = rules or _rules(len(n_states), None)
     most = most_attributes or len(n_states)
-    found: list[tuple[float, int, tuple[int, ...]]] = []
+    candidates: list[tuple[float, int, tuple[int, ...]]] = []
     for child in range(len(n_states)):
-        if child in placed or not rules.ready(child, placed):
+        if child in order or not rules.ready(child, order):
             continue
-        chosen = [p for p in placed if rules.required[p, child]]
-        cells = math.prod(n_states[p] for p in chosen) * n_states[child]
-        others = [p for p in placed if p not in chosen and rules.allowed[p, child] and scores[p, child] > 0]
+        subset = [p for p in order if rules.required[p, child]]
+        cells = math.prod(n_states[p] for p in subset) * n_states[child]
+        others = [p for p in order if p not in subset and rules.allowed[p, child] and scores[p, child] > 0]
         for parent in sorted(others, key=lambda p: (-scores[p, child], p)):
-            if cells * n_states[parent] <= tau and len(chosen) < most - 1:
-                chosen.append(parent)
+            if cells * n_states[parent] <= tau and len(subset) < most - 1:
+                subset.append(parent)
                 cells *= n_states[parent]
-        found.append((float(sum(scores[p, child] for p in chosen)), -child, tuple(sorted(chosen))))
-    _, negative, parents = max(found)
+        candidates.append((float(sum(scores[p, child] for p in subset)), -child, tuple(sorted(subset))))
+    _, negative, parents = max(candidates)
     return -negative, parents
 
 

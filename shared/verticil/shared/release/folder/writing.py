@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from verticil.shared.core.errors import DataFault, Misuse
 from verticil.shared.documents.json_document import Json, to_text
-from verticil.shared.numerics.knowledge.columns import completed
+from verticil.shared.numerics.knowledge.columns import complete_network
 from verticil.shared.privacy.statement import privacy_statement
 from verticil.shared.release.content import PROPOSAL, ReleaseContent
 from verticil.shared.release.evidence import parties_left_out, signed_document
@@ -88,7 +88,7 @@ def _write_files(folder: Path, content: ReleaseContent, progress: Callable[[int]
     from verticil.shared.release.report.page import render
 
     study, network = content.study, content.network
-    complete = completed(network, study.knowledge)
+    complete = complete_network(network, study.knowledge)
     context = model_json.ModelContext(
         study=study,
         study_digest=content.study_digest,

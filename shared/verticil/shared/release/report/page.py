@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from verticil.shared.documents.json_document import Json
-from verticil.shared.numerics.knowledge.words import EXPLAINED, HEADING, stated
+from verticil.shared.numerics.knowledge.words import EXPLAINED, HEADING, describe_knowledge
 from verticil.shared.numerics.model.network import CONFIRMED
 from verticil.shared.privacy.accounts import PUBLIC
 from verticil.shared.privacy.events import NoisyTables
@@ -181,7 +181,7 @@ def _values(content: ReleaseContent) -> dict[str, object]:
         "prior": wording.percent(PRIOR, 0),
         "alignment": statement.alignment,
         "origins": origin_words(study),
-        "stated": stated(study.knowledge, study.schema),
+        "stated": describe_knowledge(study.knowledge, study.schema),
         "stated_heading": HEADING,
         "stated_explained": EXPLAINED,
         "further": [
