@@ -89,7 +89,7 @@ _LIMITS: Final = Limits()
 _WORKERS: Final = Workers()
 
 
-def _bounded(table: Table, key: str, default: int, low: int, high: int) -> int:
+def _number_within(table: Table, key: str, default: int, low: int, high: int) -> int:
     number = table.value(int, key, default)
     if not low <= number <= high:
         table.fail(key, f"got {number}, expected {low} to {high}")
@@ -121,22 +121,26 @@ def load_miner(path: Path) -> MinerConfig:
         ),
         sealing_key=certificate.with_suffix(".seal"),
         limits=Limits(
-            max_bytes_per_study=_bounded(limits, "max_bytes_per_study", _LIMITS.max_bytes_per_study, _MEBIBYTE, 2**50),
-            max_concurrent_uploads=_bounded(limits, "max_concurrent_uploads", _LIMITS.max_concurrent_uploads, 1, 1024),
-            disk_reserve_bytes=_bounded(limits, "disk_reserve_bytes", _LIMITS.disk_reserve_bytes, 0, 2**50),
-            max_relay_bytes=_bounded(limits, "max_relay_bytes", _LIMITS.max_relay_bytes, 0, 2**40),
-            max_open_studies_per_analyst=_bounded(
+            max_bytes_per_study=_number_within(
+                limits, "max_bytes_per_study", _LIMITS.max_bytes_per_study, _MEBIBYTE, 2**50
+            ),
+            max_concurrent_uploads=_number_within(
+                limits, "max_concurrent_uploads", _LIMITS.max_concurrent_uploads, 1, 1024
+            ),
+            disk_reserve_bytes=_number_within(limits, "disk_reserve_bytes", _LIMITS.disk_reserve_bytes, 0, 2**50),
+            max_relay_bytes=_number_within(limits, "max_relay_bytes", _LIMITS.max_relay_bytes, 0, 2**40),
+            max_open_studies_per_analyst=_number_within(
                 limits, "max_open_studies_per_analyst", _LIMITS.max_open_studies_per_analyst, 1, 1_000_000
             ),
-            max_daily_studies_per_analyst=_bounded(
+            max_daily_studies_per_analyst=_number_within(
                 limits, "max_daily_studies_per_analyst", _LIMITS.max_daily_studies_per_analyst, 1, 1_000_000
             ),
         ),
         workers=Workers(
-            processes=_bounded(workers, "processes", _WORKERS.processes, 1, 256),
-            memory_bytes=_bounded(workers, "memory_bytes", _WORKERS.memory_bytes, 512 * _MEBIBYTE, 2**50),
+            processes=_number_within(workers, "processes", _WORKERS.processes, 1, 256),
+            memory_bytes=_number_within(workers, "memory_bytes", _WORKERS.memory_bytes, 512 * _MEBIBYTE, 2**50),
         ),
-        randomized_days=_bounded(retention, "randomized_days", 30, 0, 36_500),
+        randomized_days=_number_within(retention, "randomized_days", 30, 0, 36_500),
         metrics=metrics_address(table.table("metrics", optional=True)),
     )
     check_address(table, "listen", config.listen, example="0.0.0.0:8443")
