@@ -24,7 +24,7 @@ import joint
 import joint_data
 from joint_data import Data, Truth
 
-from verticil.analyst.prediction import predicted
+from verticil.analyst.prediction import predict_study
 from verticil.shared.masked.arithmetic.opening import deviation, sigma_each
 from verticil.shared.numerics.joint.count import from_columns
 from verticil.shared.numerics.joint.noisy_tables import NoisyTables
@@ -96,7 +96,7 @@ def demonstration(seeds: Sequence[int]) -> Iterator[joint.Line]:
     data, study = joint_data.shipped("masked")
     owners = [study.parties.index(unit.owner) for unit in study.units]
     lines = list(rows("demonstration, total 1", data, owners, 1.0, seeds))
-    if lines[0].predicted != predicted(study, data.n):
+    if lines[0].predicted != predict_study(study, data.n):
         raise ValueError(
             "study check predicts of the shipped study what is not predicted of these tables: is it another?"
         )

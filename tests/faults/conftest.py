@@ -31,7 +31,7 @@ from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.simulation.analyst import follow_study
 from verticil.simulation.processes import Children
-from verticil.simulation.provision import OPEN_LIMITS, Provisioned, copied, csv_site, provision, set_endpoint
+from verticil.simulation.provision import OPEN_LIMITS, Provisioned, copy_federation, csv_site, provision, set_endpoint
 from verticil.wire.v1 import control_pb2
 
 N = 4000
@@ -231,7 +231,7 @@ class Federation:
     ) -> AsyncIterator[Run]:
         """A life of its own. `before` changes the folders before anything starts; `idle_seconds` is the nodes' patience."""
         self._runs += 1
-        made = copied(self.template, self.folder / f"run-{self._runs}")
+        made = copy_federation(self.template, self.folder / f"run-{self._runs}")
         before(made)
         run = Run(made, cache=self.folder / "compiled", idle_seconds=idle_seconds)
         try:

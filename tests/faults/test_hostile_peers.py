@@ -35,7 +35,7 @@ from verticil.shared.federation.transport.errors_on_wire import ERROR_KEY
 from verticil.shared.federation.transport.version import PROTOCOL_KEY, PROTOCOL_VERSION
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
-from verticil.simulation.provision import Provisioned, copied, set_endpoint
+from verticil.simulation.provision import Provisioned, copy_federation, set_endpoint
 from verticil.wire.v1 import common_pb2, control_pb2, coordinator_pb2
 
 GROWTH_MIB = 64
@@ -153,7 +153,7 @@ class Miner:
 @pytest.fixture(scope="module")
 def miner(template: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Miner]:
     folder = tmp_path_factory.mktemp("hostile")
-    found = Miner(copied(template.template, folder / "federation"), folder)
+    found = Miner(copy_federation(template.template, folder / "federation"), folder)
     yield found
     assert found.close() == 0
     assert "Traceback" not in (found.made.root / "miner.log").read_text(), "an error that was not foreseen"
@@ -420,7 +420,9 @@ async def test_ten_thousand_connections_slowly_opened(
     template: Any, tmp_path: Path, in_the_table: Callable[..., None]
 ) -> None:
     n_connections = _room(10_000)
-    miner = Miner(copied(template.template, tmp_path / "federation"), tmp_path)  # with room for as many as we open
+    miner = Miner(
+        copy_federation(template.template, tmp_path / "federation"), tmp_path
+    )  # with room for as many as we open
     try:
         detail = await slowly(miner, n_connections)
     finally:

@@ -26,7 +26,7 @@ from verticil.shared.core.errors import VerticilError
 from verticil.shared.study.canonical import digest
 from verticil.shared.study.reading import read_study
 from verticil.simulation.in_process import run_federation
-from verticil.simulation.provision import copied
+from verticil.simulation.provision import copy_federation
 from verticil.wire.v1 import coordinator_pb2
 
 INTEGERS = (0, 0, 1, 2, 7, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1)
@@ -129,8 +129,8 @@ class Meddler:
 
 
 async def run(template: Any, folder: Path, **options: Any) -> dict[str, str]:
-    made = copied(template.template, folder / "federation")
-    await run_federation(made, read_study(made.analyst / "study.toml"), folder / "release", seeded=True, **options)
+    made = copy_federation(template.template, folder / "federation")
+    await run_federation(made, read_study(made.analyst / "study.toml"), folder / "release", is_seeded=True, **options)
     costs = {party: f"{cost:.9g}" for party, cost in charged(made.parties).items()}
     return {**essence(folder / "release"), **costs}
 

@@ -22,7 +22,7 @@ from support.line import Line
 from support.sameness import charged, differences, essence
 from verticil.shared.study.reading import read_study
 from verticil.simulation.in_process import run_federation
-from verticil.simulation.provision import Provisioned, copied
+from verticil.simulation.provision import Provisioned, copy_federation
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1500)]
 BYTES = 120_000
@@ -197,9 +197,9 @@ async def test_a_clock_that_jumps_loses_nothing(
     found = []
     clocks: list[Any] = [Jumping(0.0, every=10**9), Jumping(hours, every=every)]
     for number, clock in enumerate(clocks):
-        made = copied(template.template, tmp_path / f"run-{number}")
+        made = copy_federation(template.template, tmp_path / f"run-{number}")
         study = read_study(made.analyst / "study.toml")
-        await run_federation(made, study, tmp_path / f"release-{number}", seeded=True, clock=clock)
+        await run_federation(made, study, tmp_path / f"release-{number}", is_seeded=True, clock=clock)
         ledger = {party: f"{cost:.9g}" for party, cost in charged(made.parties).items()}
         found.append({**essence(tmp_path / f"release-{number}"), **ledger})
     assert clocks[1].jumps > 3

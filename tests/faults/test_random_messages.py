@@ -54,7 +54,7 @@ from verticil.shared.release.statement import software_text
 from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.simulation.in_process import run_federation, run_peers, serving_miner
-from verticil.simulation.provision import OPEN_LIMITS, Provisioned, copied, csv_site, provision
+from verticil.simulation.provision import OPEN_LIMITS, Provisioned, copy_federation, csv_site, provision
 from verticil.wire.v1 import control_pb2
 
 GROWTH_MIB = 64
@@ -193,7 +193,7 @@ class Stage:
         self.unforeseen: list[str] = []
         self._loop.set_exception_handler(lambda _, context: self.unforeseen.append(str(context)))
         self._open = contextlib.AsyncExitStack()
-        self.central = copied(template.template, folder / "central")
+        self.central = copy_federation(template.template, folder / "central")
         tables = template.folder / "template" / "tables"
         self.peers = provision(
             folder / "peers",
@@ -208,7 +208,7 @@ class Stage:
         )
         text = (self.central.analyst / "study.toml").read_text()
         (self.peers.analyst / "study.toml").write_text(text.replace('"central"', '"peer"'))
-        self._untouched = [copied(made, folder / f"calm-{made.root.name}") for made in self.federations]
+        self._untouched = [copy_federation(made, folder / f"calm-{made.root.name}") for made in self.federations]
         self.services: dict[str, Any] = {}
         self._ports: dict[str, int] = {}
         self._dialled: dict[tuple[str, str], Any] = {}
@@ -225,8 +225,8 @@ class Stage:
     def _run(self, made: Provisioned, wrap: Any = None) -> Coroutine[Any, Any, int]:
         study, release = read_study(made.analyst / "study.toml"), made.root / "release"
         if study.model == "peer":
-            return run_peers(made, study, release, seeded=True, wrap_peer=wrap)
-        return run_federation(made, study, release, seeded=True, wrap=wrap)
+            return run_peers(made, study, release, is_seeded=True, wrap_peer=wrap)
+        return run_federation(made, study, release, is_seeded=True, wrap=wrap)
 
     def published(self, made: Provisioned) -> dict[str, str]:
         """What the study ends with, from where it is, and what each party paid."""

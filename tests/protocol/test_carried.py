@@ -53,7 +53,7 @@ from verticil.shared.study.canonical import to_bytes
 from verticil.shared.study.reading import read_study
 from verticil.shared.study.states import State
 from verticil.simulation.in_process import run_federation
-from verticil.simulation.provision import OPEN_LIMITS, Provisioned, copied, csv_site, provision
+from verticil.simulation.provision import OPEN_LIMITS, Provisioned, copy_federation, csv_site, provision
 from verticil.wire.v1 import control_pb2
 
 CANARY_ID, CANARY_VALUE = "canary-4711-id", "kanarienvogel-77"
@@ -289,8 +289,8 @@ async def no_island_file_counts(ferry: Ferry, file: Path) -> None:
 def test_feature_38_the_release_is_that_of_the_run_with_everybody_online(tmp_path: Path) -> None:
     made = federation(tmp_path)
     proposal = study(tmp_path)
-    other = copied(made, tmp_path / "ferried")
-    asyncio.run(run_federation(made, proposal, tmp_path / "online", seeded=True))
+    other = copy_federation(made, tmp_path / "ferried")
+    asyncio.run(run_federation(made, proposal, tmp_path / "online", is_seeded=True))
     manual = other.parties["island"] / "party.toml"
     manual.write_text(manual.read_text().replace('approval = "auto"', 'approval = "manual"'))
 
@@ -410,8 +410,8 @@ def test_feature_38_sealed_blinded_countersigned_and_killed_at_every_step(tmp_pa
     """
     made = federation(tmp_path, 150)
     proposal = study(tmp_path, "dh-psi", 'sample_from = "network"\n[publish]\ncountersign = "all"\n')
-    other = copied(made, tmp_path / "ferried")
-    asyncio.run(run_federation(made, proposal, tmp_path / "online", seeded=True))
+    other = copy_federation(made, tmp_path / "ferried")
+    asyncio.run(run_federation(made, proposal, tmp_path / "online", is_seeded=True))
 
     async def ferried() -> int:
         steps = 0

@@ -268,7 +268,7 @@ async def test_the_miner_remembers_whom_it_saw_and_says_revoked_or_expired(trial
     seen.see(who, anew)
     seen.see(who, former)  # whoever still has the old key calls again, and is refused
     assert seen.standing("alice") == ("", "")
-    seen.see(who, anew, carried=True)
+    seen.see(who, anew, is_carried=True)
     assert seen.standing("alice")[0] == "carried"
     clock[0] += dt.timedelta(days=31)
     assert seen.standing("alice") == ("expired", f"{anew.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}")

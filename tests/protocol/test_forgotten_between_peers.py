@@ -73,7 +73,7 @@ class Restored:
         self.clinic, self.insurer = (self.made.parties[name] / "party.toml" for name in ("clinic", "insurer"))
         backup(load_party(self.clinic), root / "old", WORDS)
         (root / "study.toml").write_text(STUDY)
-        asyncio.run(run_peers(self.made, read_study(root / "study.toml"), root / "release", seeded=True))
+        asyncio.run(run_peers(self.made, read_study(root / "study.toml"), root / "release", is_seeded=True))
         self.before = rows(self.clinic)
         self.folder = self.clinic.parent.with_name("clinic-again")
         self.root = root

@@ -53,11 +53,11 @@ def test_decoded_studies_are_forgotten_beyond_a_size_and_not_before(
 ) -> None:
     monkeypatch.setattr(rules, "_DECODED_BYTES", 2 * len(canonical.to_bytes(release_study)))
     studies, encoded = rules.DecodedStudies(), canonical.to_bytes(release_study)
-    first = studies.decoded(b"a", encoded)
-    studies.decoded(b"b", encoded)
-    assert studies.decoded(b"a", encoded) is first
-    studies.decoded(b"c", encoded)
-    assert studies.decoded(b"a", encoded) is first
-    studies.decoded(b"d", encoded)
-    studies.decoded(b"e", encoded)
-    assert studies.decoded(b"a", encoded) is not first
+    first = studies.decode(b"a", encoded)
+    studies.decode(b"b", encoded)
+    assert studies.decode(b"a", encoded) is first
+    studies.decode(b"c", encoded)
+    assert studies.decode(b"a", encoded) is first
+    studies.decode(b"d", encoded)
+    studies.decode(b"e", encoded)
+    assert studies.decode(b"a", encoded) is not first

@@ -157,7 +157,7 @@ async def test_feature_32_two_of_three_publish_what_a_study_of_two_publishes(
     clock, release = Clock(made), tmp_path / "release"
     proposal = study_of(tmp_path, "bank", "clinic", "insurer", quorum=QUORUM)
     two = without_bank(made)
-    n_common = await run_federation(two, proposal, release, seeded=True, clock=clock)
+    n_common = await run_federation(two, proposal, release, is_seeded=True, clock=clock)
     assert n_common == N - 10  # of clinic and insurer; the bank's people do not matter
     authority = made.ca_certificate.read_bytes()
     assert verify_release(release, ca_certificate=authority).parties_left_out == ("bank",)
@@ -168,7 +168,7 @@ async def test_feature_32_two_of_three_publish_what_a_study_of_two_publishes(
 
     # The same people, secrets and columns without the bank in the study. Sticky noise: what differs can only be the sub-model.
     again = tmp_path / "of-two"
-    await run_federation(two, study_of(tmp_path, "clinic", "insurer"), again, seeded=True, clock=clock)
+    await run_federation(two, study_of(tmp_path, "clinic", "insurer"), again, is_seeded=True, clock=clock)
     for name in ("synthetic.csv", "network.bif", "network.bifxml"):
         assert (release / name).read_bytes() == (again / name).read_bytes()
 
@@ -193,7 +193,7 @@ async def test_feature_32_the_policy_of_a_site_ends_a_sub_model(made: Provisione
     assert "minimum_parties = 2\n" in text
     file.write_text(text.replace("minimum_parties = 2\n", "minimum_parties = 3\n"))
     with pytest.raises(VerticilError) as caught:
-        await run_federation(without_bank(made), proposal, tmp_path / "release", seeded=True, clock=Clock(made))
+        await run_federation(without_bank(made), proposal, tmp_path / "release", is_seeded=True, clock=Clock(made))
     assert caught.value.code == "POLICY_REFUSED"
     assert "2 parties, expected at least 3" in caught.value.message
     clinic = load_party(file)

@@ -26,19 +26,19 @@ from verticil.shared.documents.config import load_federation
 from verticil.shared.study.canonical import digest as study_digest
 from verticil.shared.study.protocols import PROTOCOLS, protocol_of
 from verticil.shared.study.reading import read_study
-from verticil.simulation.analyst import CarriedOut, carry_out, connected
+from verticil.simulation.analyst import CarriedOut, carry_out, connect_to_miner
 from verticil.simulation.peers import standing
 from verticil.simulation.processes import (
     Children,
     DemoResult,
     Step,
     demo_result,
-    provisioned,
+    provision_nodes,
     run_central,
     run_peers,
     workplace,
 )
-from verticil.simulation.provision import Provisioned, copied, seed_noise, set_endpoint
+from verticil.simulation.provision import Provisioned, copy_federation, seed_noise, set_endpoint
 from verticil.wire.v1 import common_pb2, control_pb2
 
 SLOW_SECONDS: Final = 0.05
@@ -176,7 +176,7 @@ class _Drill:
         digest = study_digest(read_study(self.made.analyst / "study.toml"))
         request = control_pb2.GetStudyRequest(study_digest=digest)
         async with AsyncExitStack() as stack:
-            control = connected(self.made.analyst)
+            control = connect_to_miner(self.made.analyst)
             stack.push_async_callback(control.close)
 
             async def until(done: Callable[[control_pb2.StudySummary], bool]) -> control_pb2.StudySummary:
@@ -297,11 +297,11 @@ async def run_drill(
     seed_derived = seed is not None or masks
     async with workplace(kept) as children:
         children.environment = {"NUMBA_CACHE_DIR": str(children.folder / "compiled")}  # compiled once for both runs
-        disturbed = await provisioned(children.folder, model=model, rows=rows, seed=seed, step=step)
+        disturbed = await provision_nodes(children.folder, model=model, rows=rows, seed=seed, step=step)
         if masks and seed is None:  # both runs draw the same noise
             for node in (disturbed.miner, *disturbed.parties.values()):
                 seed_noise(node, secrets.token_bytes(32))
-        calm = await asyncio.to_thread(copied, disturbed, children.folder / "undisturbed")
+        calm = await asyncio.to_thread(copy_federation, disturbed, children.folder / "undisturbed")
         place = children.folder / "releases"
         place.mkdir()
         step("the undisturbed run")
@@ -323,7 +323,7 @@ async def run_drill(
         _compare(*({party: f"{cost:.9g}" for party, cost in found.items()} for found in costs), what="ledger")
         shutil.copyfile(disturbed.ca_certificate, out / "ca.crt")
     return DrillResult(
-        demo=demo_result(after, kept=kept, started=started, children=children),
+        demo=demo_result(after, destination=kept, start_time=started, children=children),
         events=tuple(drill.events),
         digests=expected,
         epsilon_charged=costs[0],

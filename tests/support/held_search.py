@@ -22,7 +22,9 @@ WHEN: Final = "HELD_WHEN"
 """Of the environment: ``STAGE PERCENT``, and for an estimate the steps that must be in the checkpoint."""
 
 
-def do_job(job: jobs.Job, *, progress: Callable[[str, int], None], cancelled: Callable[[], bool], **more: Any) -> bytes:
+def do_job(
+    job: jobs.Job, *, progress: Callable[[str, int], None], is_cancelled: Callable[[], bool], **more: Any
+) -> bytes:
     """As `verticil.miner.scheduler.job.do_job`."""
     stage, percent, steps = os.environ[WHEN].split()
 
@@ -36,10 +38,10 @@ def do_job(job: jobs.Job, *, progress: Callable[[str, int], None], cancelled: Ca
         progress(now, done)
         if now == stage and done >= int(percent) and is_enough():
             progress(now, HELD)
-            while not cancelled():
+            while not is_cancelled():
                 time.sleep(0.01)
 
-    return _do_job(job, progress=tell, cancelled=cancelled, **more)
+    return _do_job(job, progress=tell, is_cancelled=is_cancelled, **more)
 
 
 _do_job: Final = jobs.do_job

@@ -41,7 +41,7 @@ class Daemon:
         self.listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def __aenter__(self) -> int:
-        self.task = asyncio.create_task(run_miner(self.config, stop=self.stop, started=self.listening.set_result))
+        self.task = asyncio.create_task(run_miner(self.config, stop=self.stop, on_start=self.listening.set_result))
         await asyncio.wait([self.task, self.listening], return_when=asyncio.FIRST_COMPLETED)
         if self.task.done():
             self.task.result()

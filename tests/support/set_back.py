@@ -136,7 +136,7 @@ class SetBack:
         async with contextlib.AsyncExitStack() as stack:
             running = Running(self, folder, accept_older=accept_older)
             if miner and self.model != "peer":
-                running.miner = await stack.enter_async_context(serving_miner(self.made, utc_now, seeded=True))
+                running.miner = await stack.enter_async_context(serving_miner(self.made, utc_now, is_seeded=True))
             stack.push_async_callback(running.stop)
             for name in self.parties[1:] if peers is None else peers:
                 running.start(name)

@@ -312,7 +312,7 @@ async def transcript(pki: Path, folder: Path, people: str, studies: Mapping[str,
     serving: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     stop = asyncio.Event()
     miner = asyncio.create_task(
-        run_miner(load_miner(folder / "miner" / "miner.toml"), stop=stop, started=serving.set_result)
+        run_miner(load_miner(folder / "miner" / "miner.toml"), stop=stop, on_start=serving.set_result)
     )
     await asyncio.wait([miner, serving], return_when=asyncio.FIRST_COMPLETED)
     if miner.done():

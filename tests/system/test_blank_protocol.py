@@ -85,7 +85,7 @@ def lay_out(tmp_path: Path, write_tables_of_peers: Callable[..., dict[str, Path]
 
 
 def carry_out(made: Provisioned, study: Path, release: Path, **how: Any) -> int:
-    return asyncio.run(run_peers(made, read_study(study), release, seeded=True, **how))
+    return asyncio.run(run_peers(made, read_study(study), release, is_seeded=True, **how))
 
 
 def ledger_of(node: Path) -> list[Any]:

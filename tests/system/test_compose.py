@@ -91,7 +91,7 @@ def test_daemons_are_probed_by_a_program_that_starts_no_python(compose: dict[str
 
 def written(parties: tuple[str, ...], role: Role = "party") -> dict[str, Any]:
     """What `study run --on compose` writes."""
-    return yaml.safe_load(_compose(parties, seeded=False, role=role))
+    return yaml.safe_load(_compose(parties, is_seeded=False, role=role))
 
 
 @pytest.mark.parametrize("where", ["shipped", "written by study run"])
@@ -129,7 +129,7 @@ def test_with_masked_tables_the_parties_images_and_the_key_service_differ_and_no
 def test_compose_accepts_the_file(tmp_path: Path, where: str, program: Callable[[str], str]) -> None:
     path = DEPLOY / "compose.yaml"
     if where == "written by study run":
-        (path := tmp_path / "compose.yaml").write_text(_compose(PARTIES, seeded=False), encoding="utf-8")
+        (path := tmp_path / "compose.yaml").write_text(_compose(PARTIES, is_seeded=False), encoding="utf-8")
     second = ["-f", str(DEPLOY / "compose-masked.yaml")] if where == "masked" else []
     done = subprocess.run(
         [program("docker-compose"), "-f", str(path), *second, "config", "-q"],

@@ -114,7 +114,7 @@ class Trial:
             self.ears[party] = Eavesdropper(line)
             return self.ears[party]
 
-        asyncio.run(run_federation(made, proposal, self.folder / "release", seeded=True, wrap=wrap))
+        asyncio.run(run_federation(made, proposal, self.folder / "release", is_seeded=True, wrap=wrap))
         return self
 
     def artifacts(self) -> dict[int, bytes]:

@@ -131,7 +131,7 @@ def test_an_older_copy_of_the_catalogue_is_noticed_by_the_audit_log(tmp_path: Pa
     catalogue.add_denial(bytes(32), "clinic", "no")
     audit = MinerAudit(tmp_path)
     audit.anchor(catalogue.known(), utc_now())
-    assert audit.anchored() == Known(studies=1, versions=2)
+    assert audit.last_anchor() == Known(studies=1, versions=2)
     check_memory(tmp_path)
     catalogue.close()
     shutil.copyfile(tmp_path / "older", tmp_path / "catalogue.sqlite")

@@ -67,7 +67,7 @@ async def test_feature_32_a_peer_that_stays_away_is_named_at_the_deadline(
                 made,
                 read_study(tmp_path / "study.toml"),
                 tmp_path / "release",
-                seeded=True,
+                is_seeded=True,
                 wrap_peer=between,
                 clock=clock,
             ),

@@ -83,7 +83,7 @@ def run(
         peers={**addresses, **dict.fromkeys(relayed, RELAY)},
     )
     (document := folder / "study.toml").write_text(study, encoding="utf-8")
-    work = run_peers(made, read_study(document), folder / "release", seeded=True, wrap=tape.between)
+    work = run_peers(made, read_study(document), folder / "release", is_seeded=True, wrap=tape.between)
     asyncio.run(work)
     return made, folder / "release"
 

@@ -49,7 +49,7 @@ def test_feature_31_the_containers_folders_give_the_release_of_a_local_run(
     (place := tmp_path / "containers").mkdir()
     made = lay_out_containers(place, case.study, study, case.tables, id_column="id", seed=9)
     assert read_study(made.analyst / "study.toml") == study
-    asyncio.run(run_federation(made, study, tmp_path / "release", seeded=True))
+    asyncio.run(run_federation(made, study, tmp_path / "release", is_seeded=True))
     assert differences(essence(tmp_path / "local" / "release"), essence(tmp_path / "release")) == []
 
 

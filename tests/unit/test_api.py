@@ -25,8 +25,8 @@ import pytest
 
 import verticil.api as vt
 from verticil.api import optional
-from verticil.api.federation import completed
-from verticil.api.frames import typed
+from verticil.api.federation import run_coroutine
+from verticil.api.frames import type_columns
 from verticil.cli.main import main
 from verticil.shared.core.errors import DataFault, GateFailed, Misuse
 from verticil.shared.synthesis.synthesis import decode
@@ -281,7 +281,7 @@ def test_numbers_among_words_are_numbers(made: Made) -> None:
     codes = [generator.integers(0, k, 200).astype(np.uint8) for k in models.schema.n_states]
     frame = decode(models.schema, codes, generator, labelled=True)
     assert str(frame["weight"].dtype) == "str"
-    found = typed(frame, models)
+    found = type_columns(frame, models)
     missing = codes[models.schema.index("weight")] == models.schema[models.schema.index("weight")].n_bins
     assert str(found["weight"].dtype) == "Float64"
     np.testing.assert_array_equal(found["weight"].isna().to_numpy(), missing)
@@ -408,7 +408,7 @@ def test_frames_that_no_table_can_hold_are_refused(made: Made) -> None:
 
 def test_pgmpy_and_pyagrum_answer_as_the_network_does(made: Made) -> None:
     """Variable elimination of pgmpy 1.1 and lazy propagation of pyAgrum 3.3."""
-    elimination = optional.needed("pgmpy.inference").VariableElimination
+    elimination = optional.import_optional("pgmpy.inference").VariableElimination
     given = {"income": ">50K", "age": made.release.network.variable("age").labels[2]}
     expected = made.release.query("smoker", given=given, source="network")["probability"]
     pgmpy_found = elimination(made.release.to_pgmpy()).query(["smoker"], evidence=given, show_progress=False)
@@ -447,7 +447,7 @@ def test_a_package_that_is_missing_is_named(made: Made, monkeypatch: pytest.Monk
         assert caught.value.code == "USAGE"
         assert caught.value.hint.startswith(f"pip install {package}")
     with pytest.raises(Misuse, match="this needs no_such_package"):
-        optional.needed("no_such_package")
+        optional.import_optional("no_such_package")
 
 
 # ---- studies
@@ -522,9 +522,9 @@ def test_what_waits_is_done_where_a_loop_runs_already() -> None:
         return 7
 
     async def notebook() -> int:
-        return completed(answer)
+        return run_coroutine(answer)
 
-    assert completed(answer) == asyncio.run(notebook()) == 7
+    assert run_coroutine(answer) == asyncio.run(notebook()) == 7
 
 
 def test_an_interrupt_in_a_notebook_ends_the_waiting() -> None:
@@ -538,7 +538,7 @@ def test_an_interrupt_in_a_notebook_ends_the_waiting() -> None:
             ended.append(True)
 
     async def cell() -> None:
-        completed(waiting)
+        run_coroutine(waiting)
 
     waiting_thread = threading.main_thread().ident or 0
 

@@ -19,7 +19,7 @@ from verticil.miner.learning.search.protocol import (
     SearchResult,
     run_search,
 )
-from verticil.miner.storage.checkpoint import CheckpointFile, binding_of, resumed
+from verticil.miner.storage.checkpoint import CheckpointFile, binding_of, resume
 
 BINDING = binding_of(["columns"], b"study")
 SOME: Checkpoint = {
@@ -150,11 +150,11 @@ def test_a_cancelled_search_leaves_its_checkpoint_and_goes_on_there(
     for _ in range(2):  # the second run stops where it has made 10 more generations
         steps = iter(range(100))
         with pytest.raises(LearningCancelled):
-            resumed(
+            resume(
                 search,
                 path,
                 BINDING,
-                cancelled=lambda steps=steps: next(steps) == 10,  # type: ignore[misc]
+                is_cancelled=lambda steps=steps: next(steps) == 10,  # type: ignore[misc]
                 what="study 7",
                 seconds=3600,
             )
@@ -162,14 +162,14 @@ def test_a_cancelled_search_leaves_its_checkpoint_and_goes_on_there(
     assert stored is not None
     assert stored["generation"] == 20
     assert "study 7: the search goes on from its checkpoint" in caplog.text
-    assert resumed(search, path, BINDING, cancelled=never, what="study 7") == search()
+    assert resume(search, path, BINDING, is_cancelled=never, what="study 7") == search()
 
 
 def test_a_checkpoint_that_the_searcher_refuses_is_begun_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "checkpoint"
     other = GeneticSearch(population=10, selected=3, generations=31)
     file_at(path).write(other.checkpoint(other.start(PROBLEM, 3)))
-    assert resumed(search, path, BINDING, cancelled=never, what="study 7") == search()
+    assert resume(search, path, BINDING, is_cancelled=never, what="study 7") == search()
     assert "the checkpoint is of another search; the search begins anew" in caplog.text
 
 

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from verticil.cli.main import app
 from verticil.curator import Synthesized, learning, synthesize
-from verticil.curator.measuring import measured, measurement
+from verticil.curator.measuring import measure_tables, measurement
 from verticil.curator.reading import Table, read_table
 from verticil.curator.study import owners_study
 from verticil.miner.learning.learn import LearnResult
@@ -106,11 +106,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Synthesized, L
         kept.append(learned(*arguments, **named))
         return kept[-1]
 
-    learned, learning.learned = learning.learned, keep
+    learned, learning.learn_study = learning.learn_study, keep
     try:
         found = synthesize(folder / "people.csv", folder / "study.toml", out=folder / "first", clock=lambda: NOON)
     finally:
-        learning.learned = learned
+        learning.learn_study = learned
     return folder, found, kept[0]
 
 
@@ -123,12 +123,12 @@ def clinic(tmp_path: Path, made: tuple[Path, Synthesized, LearnResult]) -> Path:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch, made: tuple[Path, Synthesized, LearnResult]) -> None:
     """Learning is not what is tested: what the first run learned."""
-    real = learning.learned
+    real = learning.learn_study
 
     def remembered(study: Study, *arguments: Any, **named: Any) -> LearnResult:
         return real(study, *arguments, **named) if study.structure.method == "privbayes" else made[2]
 
-    monkeypatch.setattr(learning, "learned", remembered)
+    monkeypatch.setattr(learning, "learn_study", remembered)
 
 
 def again(folder: Path, out: str | None = None, **how: Any) -> Synthesized:
@@ -418,7 +418,7 @@ def test_the_noise_is_what_the_event_says_and_never_twice_the_same(tmp_path: Pat
 
     def noise(of: Study, with_table: Table) -> np.ndarray[Any, Any]:
         release = measurement(of, with_table, dataset="people", secret=SECRET)
-        tables = measured(of, with_table, release, SECRET)
+        tables = measure_tables(of, with_table, release, SECRET)
         exact = [pd.crosstab(with_table.codes[a], with_table.codes[b]).to_numpy() for a, b in tables_of(of) if a != b]
         return np.concatenate([(t.counts - e).ravel() for t, e in zip(tables.tables, exact, strict=True)])
 
@@ -440,10 +440,10 @@ def test_the_noise_is_what_the_event_says_and_never_twice_the_same(tmp_path: Pat
 
 
 def spent(folder: Path) -> Cost:
-    from verticil.curator.state import opened
+    from verticil.curator.state import open_state
     from verticil.shared.privacy.accounts import PUBLIC
 
-    with opened(folder / "verticil-curator", "clinic", now=NOON) as state:
+    with open_state(folder / "verticil-curator", "clinic", now=NOON) as state:
         return state.ledger.spent("people", PUBLIC)
 
 

@@ -14,7 +14,7 @@ from verticil.curator import synthesize
 from verticil.curator.measuring import measurement
 from verticil.curator.people import other_states, read_whose
 from verticil.curator.spending import UNLIMITED, Spending, charge
-from verticil.curator.state import FOLDER, opened
+from verticil.curator.state import FOLDER, open_state
 from verticil.curator.study import owners_study
 from verticil.shared.core.errors import Refusal
 from verticil.shared.privacy.accounts import Cost
@@ -75,7 +75,7 @@ def charged(
 ) -> tuple[Spending, tuple[str, ...]]:
     """Charge what `synthesize` would for a table, and what it says of its people."""
     owned = owners_study(study, method="network", epsilon=epsilon, delta=1e-9, seed=None)
-    with opened(folder / FOLDER, "clinic", now=NOON) as state:
+    with open_state(folder / FOLDER, "clinic", now=NOON) as state:
         whose = read_whose(
             state,
             folder / file,

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from support.masked_nodes import Keys, Nodes, plan_for, random_tables
-from verticil.curator.state import opened as curator_opened
+from verticil.curator.state import open_state as curator_opened
 from verticil.miner.storage.catalogue import Catalogue
 from verticil.miner.storage.store import append_durably, remove_durably, replace_durably, write_durably
 from verticil.party.audit.log import AuditLog, Event, What

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from support.documents import study_toml
-from verticil.analyst.prediction import predicted
+from verticil.analyst.prediction import predict_study
 from verticil.cli.main import main
 from verticil.shared.mechanisms.subset import subset_selection
 from verticil.shared.mechanisms.transition import Transition, identity, quantize, symmetric
@@ -146,7 +146,7 @@ def test_study_check_says_it_with_the_people_that_are_expected(
         (path := tmp_path / "study.toml").write_text(text)
         main(["study", "check", str(path), "--n", str(n), "--format", "json"])
         said = json.loads(capsys.readouterr().out)
-        found = predicted(read_study(path), n)
+        found = predict_study(read_study(path), n)
         assert said["predicted_distance"] == (None if found is None else dataclasses.asdict(found))
         main(["study", "check", str(path), "--n", str(n)])
         line = f"predicted distance of a joint model's records to {n:,} people: "
@@ -167,10 +167,10 @@ def test_study_check_says_it_with_the_people_that_are_expected(
 
 def test_a_study_that_cannot_have_a_joint_model_gets_no_figure(release_study: Study) -> None:
     noisy = dataclasses.replace(release_study, tables=TablesRule(epsilon=1.0, delta=1e-9))
-    found = predicted(noisy, 5000)
+    found = predict_study(noisy, 5000)
     assert found == predict([unit.transition for unit in noisy.units], 5000, sigma=tables_deviation(noisy))
     assert found is not None
-    assert found.two_way > (predicted(release_study, 5000) or found).two_way
+    assert found.two_way > (predict_study(release_study, 5000) or found).two_way
     apart = dataclasses.replace(release_study.structure, forbidden=(("age", "sex"),))
-    assert predicted(dataclasses.replace(noisy, structure=apart), 5000) is None
-    assert predicted(dataclasses.replace(release_study, model="peer"), 5000) is None
+    assert predict_study(dataclasses.replace(noisy, structure=apart), 5000) is None
+    assert predict_study(dataclasses.replace(release_study, model="peer"), 5000) is None

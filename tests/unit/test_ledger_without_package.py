@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from verticil.curator.spending import UNLIMITED, charge
-from verticil.curator.state import opened
+from verticil.curator.state import open_state
 from verticil.gan.accounting import GeneratorTraining
 from verticil.party.dataset.releases import Release
 from verticil.shared.privacy import events
@@ -101,7 +101,7 @@ def charged(tmp_path: Path) -> Path:
         fingerprint=b"f" * 32,
         event=TRAINING,
     )
-    with opened(tmp_path / "state", "clinic", now=NOW) as state:
+    with open_state(tmp_path / "state", "clinic", now=NOW) as state:
         charge(state, study, release, budget=UNLIMITED, now=NOW)
     return tmp_path
 

@@ -16,8 +16,8 @@ import pytest
 from support.documents import study_toml
 from support.studies import numbered, study_of
 from verticil.analyst.lint import lint
-from verticil.analyst.models import compared
-from verticil.analyst.prediction import predicted
+from verticil.analyst.models import compare_models
+from verticil.analyst.prediction import predict_study
 from verticil.cli.main import main
 from verticil.miner.learning.measured import tables_with
 from verticil.miner.storage.measured import read_tables, write_tables
@@ -163,7 +163,7 @@ def test_what_the_miner_learns_from_has_the_noise_of_each_table(tmp_path: Path) 
 def test_the_predicted_error_is_that_of_the_mean_noise() -> None:
     study = masked(3)
     mean = math.sqrt(sum(each**2 for each in table_deviations(study)) / len(tables_of(study)))
-    assert predicted(study, 5000) == predict([unit.transition for unit in study.units], 5000, sigma=mean)
+    assert predict_study(study, 5000) == predict([unit.transition for unit in study.units], 5000, sigma=mean)
 
 
 SPOILED: dict[str, dict[str, Any]] = {
@@ -440,7 +440,7 @@ def test_what_is_said_of_a_masked_study_is_said_for_whom() -> None:
 
 def test_one_table_compares_the_models() -> None:
     study = masked(3, sizes=ADULT)
-    central, peer, here = compared(study, 32_561)
+    central, peer, here = compare_models(study, 32_561)
     assert [row.model for row in (central, peer, here)] == ["central", "peer", "masked"]
     assert not any(row.missing for row in (central, peer, here))
     assert (here.costs["public"], here.costs["columns"]) == (Cost(epsilon=1.0, delta=1e-9),) * 2
@@ -453,9 +453,9 @@ def test_one_table_compares_the_models() -> None:
     assert central.two_way is not None
     assert here.two_way is not None
     assert central.two_way < here.two_way < 1.5 * central.two_way
-    back = compared(dataclasses.replace(study, model="central", masked=None), 32_561)
+    back = compare_models(dataclasses.replace(study, model="central", masked=None), 32_561)
     assert back == (central, peer, here)
-    assert "tables: missing" in compared(study_of(study.schema.variables, epsilon=6.0), 100)[2].missing
+    assert "tables: missing" in compare_models(study_of(study.schema.variables, epsilon=6.0), 100)[2].missing
 
 
 def test_study_check_says_the_four_figures_first_and_compares(

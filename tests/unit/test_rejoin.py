@@ -207,7 +207,7 @@ def _with_key(request: Path, folder: Path, taken: str) -> None:
     identity = Identity(federation="fed", role=Role.PARTY, name="clinic")
     own = {suffix: load_private_key(request.with_name(f"clinic.{suffix}"), what="key") for suffix in ("key", "sign")}
     own[taken] = load_private_key(folder / f"clinic.{taken}", what="key")
-    request.write_bytes(writing._written(identity, (), own["key"], own["sign"]))  # type: ignore[arg-type]
+    request.write_bytes(writing._write_request(identity, (), own["key"], own["sign"]))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("heard", ["the deny-list", "a refusal"])

@@ -25,7 +25,7 @@ from verticil.miner.learning.search.protocol import (
 )
 from verticil.miner.learning.selection import CANDIDATES, Candidate, Found, choose_search, search_columns
 from verticil.miner.learning.structure import Search, find_structure
-from verticil.miner.storage.checkpoint import CheckpointFile, resumed
+from verticil.miner.storage.checkpoint import CheckpointFile, resume
 from verticil.shared.mechanisms.transition import quantize, symmetric
 from verticil.shared.numerics.estimation.design import ColumnUnit
 from verticil.shared.numerics.model.graph import Dag
@@ -415,11 +415,11 @@ def test_auto_stopped_again_and_again_comes_to_the_same_answer(tmp_path):
     for stops in range(1000):  # the first look of a run is before anything is counted
         asked = itertools.count()
         try:
-            found = resumed(
+            found = resume(
                 lambda interruption: found_by(study, columns, interruption),
                 path,
                 bytes(32),
-                cancelled=lambda asked=asked: next(asked) >= 45,
+                is_cancelled=lambda asked=asked: next(asked) >= 45,
                 what="test",
                 seconds=3600,
             )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import verticil.api as vt
-from verticil.api.study import resolved
+from verticil.api.study import resolve_study
 from verticil.cli.main import main
 from verticil.curator.study import owners_study
 from verticil.shared.core.errors import Misuse
@@ -125,7 +125,7 @@ def test_a_study_of_one_owner_is_read_alike_by_every_command(tmp_path: Path) -> 
     study = vt.study.read(path)
     assert study.resolved == read_study(path, by_owner=True)
     assert study.check(n=300).table.n == 300
-    for carry_out in (lambda: resolved(study), lambda: resolved(path), lambda: read_study(path)):
+    for carry_out in (lambda: resolve_study(study), lambda: resolve_study(path), lambda: read_study(path)):
         with pytest.raises(Misuse, match="let the owner"):
             carry_out()
 
@@ -135,7 +135,7 @@ def test_of_several_parties_the_owner_alone_reads_it(tmp_path: Path) -> None:
     assert main(["knowledge", "show", str(path)]) == 0
     assert main(["study", "check", str(path)]) == 2
     study = vt.study.read(path)
-    assert resolved(study, by_owner=True) == resolved(path, by_owner=True) == read_study(path, by_owner=True)
+    assert resolve_study(study, by_owner=True) == resolve_study(path, by_owner=True) == read_study(path, by_owner=True)
     with pytest.raises(Misuse, match="let the owner"):
         study.check()
     with pytest.raises(Misuse, match="let the owner"):

@@ -64,14 +64,14 @@ def counted(noise: TableNoise, study: Study, columns: list[ColumnFile]) -> None:
     )
     again = job_from(encode(counting))
     assert again == counting
-    do_job(again, progress=lambda *_: None, cancelled=lambda: False, clock=lambda: NOW)
+    do_job(again, progress=lambda *_: None, is_cancelled=lambda: False, clock=lambda: NOW)
 
 
 def drawn(root: Path, study: Study, *, change: int = 0, again: bool = False, seed: Path | None = None) -> TableNoise:
     files = StudyFiles(root)
     columns = columns_in(files, study, change)
     noise = TableNoise(files, study, columns, N_COMMON, seed=seed)
-    if not noise.drawn():
+    if not noise.has_noisy_tables():
         counted(noise, study, columns)
         noise.draw(again=again)
     return noise
@@ -149,7 +149,7 @@ def test_killed_at_any_step_and_drawn_again_it_is_the_same_noise(tmp_path: Path,
         except Kill:
             killed = True
         kept = files.noise_key.read_bytes() if files.noise_key.exists() else None
-        if not noise.drawn():
+        if not noise.has_noisy_tables():
             counted(noise, study, columns)
             noise.draw(again=False)
         assert kept in {None, files.noise_key.read_bytes()}
@@ -266,7 +266,7 @@ def test_a_release_is_a_function_of_the_noisy_tables(tmp_path: Path, study: Stud
             receipts=(), target=tmp_path / str(change) / "release", started_at=NOW, tables=noise.noisy,
         )  # fmt: skip
         line = encode(learning)
-        do_job(job_from(line), progress=lambda *_: None, cancelled=lambda: False, clock=lambda: NOW)
+        do_job(job_from(line), progress=lambda *_: None, is_cancelled=lambda: False, clock=lambda: NOW)
         lines.append(
             line.replace(str(tmp_path / str(change)).encode(), b"").replace(noise.noisy.binding.hex().encode(), b"")
         )

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from verticil.analyst.lint import lint
-from verticil.analyst.models import ModelRow, compared
-from verticil.analyst.prediction import predicted
+from verticil.analyst.models import ModelRow, compare_models
+from verticil.analyst.prediction import predict_study
 from verticil.shared.documents.json_document import Json
 from verticil.shared.documents.record import write
 from verticil.shared.documents.view import document
@@ -60,7 +60,7 @@ class Checked:
 
     @property
     def ok(self) -> bool:
-        """Whether it can."""
+        """Whether the study can be carried out."""
         return not self.errors
 
     @property
@@ -69,7 +69,7 @@ class Checked:
         return all(finding.severity == "note" for finding in self.findings)
 
     def to_dict(self, *, strict: bool = False) -> dict[str, Json]:
-        """The document of ``verticil study check --format json``."""
+        """Return the document of ``verticil study check --format json``."""
         study, table = self.study, self.table
         return document(
             {
@@ -102,8 +102,8 @@ def check(
     *,
     n: int | None = None,
     today: dt.date | None = None,
-    permitted: Mapping[str, LimitsOf] | None = None,
-    broken: Sequence[Finding] = (),
+    party_limits: Mapping[str, LimitsOf] | None = None,
+    violations: Sequence[Finding] = (),
 ) -> Checked:
     """Check a study.
 
@@ -111,16 +111,16 @@ def check(
         study: a study that was read.
         n: expected number of common people; None: the study's minimum.
         today: the day (UTC) to judge the expiry by; None: it is not judged.
-        permitted: what parties have published that they permit.
-        broken: what of that the study breaks.
+        party_limits: what parties have published that they permit.
+        violations: what of that the study breaks.
     """
     table = study_table(study, n)
     return Checked(
         study=study,
-        findings=(*lint(study, n=n, today=today), *broken),
+        findings=(*lint(study, n=n, today=today), *violations),
         table=table,
-        plan=budget_plan(study, n, permitted or {}),
-        prediction=predicted(study, table.n),
+        plan=budget_plan(study, n, party_limits or {}),
+        prediction=predict_study(study, table.n),
         figures=four_figures(study),
-        models=() if study.tables is None else compared(study, table.n),
+        models=() if study.tables is None else compare_models(study, table.n),
     )

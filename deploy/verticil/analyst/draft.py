@@ -115,7 +115,7 @@ class Wording:
     @property
     def origin(self) -> str:
         """The line that says where a column's categories come from."""
-        return f"from = {_quoted(PUBLIC if self.public else TABLE)}"
+        return f"from = {_quote(PUBLIC if self.public else TABLE)}"
 
 
 def draft(tables: Mapping[str, Path], *, wording: Wording | None = None, today: dt.date | None = None) -> str:
@@ -146,7 +146,7 @@ def draft(tables: Mapping[str, Path], *, wording: Wording | None = None, today: 
     wording = wording or Wording()
     read = {party: texts_of(party, path) for party, path in tables.items()}
     id_column = _id_column(read, tables)
-    taken = Counter(name for table in read.values() for name in table.columns if name != id_column)
+    name_counts = Counter(name for table in read.values() for name in table.columns if name != id_column)
     blocks, most = list[str](), 0
     for party, table in read.items():
         settings = "; ".join([f"id column '{id_column}'"] * bool(id_column) + [*table.settings] * bool(table.settings))
@@ -154,16 +154,16 @@ def draft(tables: Mapping[str, Path], *, wording: Wording | None = None, today: 
             "\n".join([f"# ---- {party}: {tables[party].name}" + (f", {settings}" if settings else ""), *table.notes])
         )
         n_before = len(blocks)
-        used = [column for name, column in table.columns.items() if name != id_column]
-        for column in used:
+        columns = [column for name, column in table.columns.items() if name != id_column]
+        for column in columns:
             name = column.source
-            blocks.append(_variable(column, f"{party} {name}" if taken[name] > 1 else name, wording))
+            blocks.append(_variable(column, f"{party} {name}" if name_counts[name] > 1 else name, wording))
         n_columns = sum(block.startswith("[[variable]]") for block in blocks[n_before:])
         most = max(most, n_columns)
         if not n_columns:
             raise DataFault("DATA_EMPTY", f"{tables[party]}: no column can be proposed as a variable")
-        proposed = [c for c, block in zip(used, blocks[n_before:], strict=True) if block.startswith("[[variable]]")]
-        blocks += ["\n".join(_functions(proposed))] * bool(list(_functions(proposed)))
+        variables = [c for c, block in zip(columns, blocks[n_before:], strict=True) if block.startswith("[[variable]]")]
+        blocks += ["\n".join(_functions(variables))] * bool(list(_functions(variables)))
     today = today or dt.datetime.now(dt.UTC).date()
     n_rows = min(table.n_rows for table in read.values())
     return (
@@ -183,9 +183,9 @@ _OF_PUBLIC: Final = """\
 
 
 def _head(tables: Mapping[str, Path], today: dt.date, n_rows: int, wording: Wording) -> str:
-    parties = "\n".join(f"[[party]]\nname = {_quoted(party)}" for party in tables)
+    parties = "\n".join(f"[[party]]\nname = {_quote(party)}" for party in tables)
     title, purpose = (
-        f"{key} = {_quoted(text)}".ljust(40) + f" {review}" if text == PLACEHOLDERS[key] else f"{key} = {_quoted(text)}"
+        f"{key} = {_quote(text)}".ljust(40) + f" {review}" if text == PLACEHOLDERS[key] else f"{key} = {_quote(text)}"
         for key, text, review in (
             ("title", wording.title, "# review"),
             ("purpose", wording.purpose, "# review: what the parties read before they approve"),
@@ -211,7 +211,7 @@ minimum_common_records = {min(1000, max(1, n_rows // 2))}
 
 
 def _tail(n_variables: int, most: int) -> str:
-    """What follows the variables, of which a party has `most`."""
+    """Return the text that follows the variables, of which a party has `most`."""
     epsilon = min(_EPSILON, math.floor(100 * _EPSILON_OF_A_PARTY / most) / 100)
     return f"""
 
@@ -233,7 +233,7 @@ seed = 1
 def texts_of(
     party: str, path: Path, *, rule: DatasetRule | None = None, only: Collection[str] | None = None
 ) -> TextTable:
-    """A table as the party's node reads it, with every value as text.
+    """Read a table as the party's node reads it, with every value as text.
 
     Args:
         party: what to call it.
@@ -265,9 +265,11 @@ def texts_of(
         first_ragged = first_ragged or part.first_ragged or 0
         n_ragged += part.n_ragged
         for name, column in part.columns.items():
-            known = texts[name]
-            n_bytes += sum(sys.getsizeof(text) for text in column.distinct if text not in known)
-            places = np.array([known.setdefault(text, len(known)) for text in column.distinct], dtype=np.int64)
+            place_of_text = texts[name]
+            n_bytes += sum(sys.getsizeof(text) for text in column.distinct if text not in place_of_text)
+            places = np.array(
+                [place_of_text.setdefault(text, len(place_of_text)) for text in column.distinct], dtype=np.int64
+            )
             rows[name].append(places[column.index])
         if n_bytes > TEXTS_BYTES:
             problem = f"its distinct texts have more than {TEXTS_BYTES >> 20} MiB together"
@@ -284,11 +286,11 @@ def texts_of(
     for name in names:
         index = np.concatenate(rows[name])
         counts = np.bincount(index, minlength=len(texts[name]))
-        seen = [text for text, count in zip(texts[name], counts.tolist(), strict=True) if count]
+        present = [text for text, count in zip(texts[name], counts.tolist(), strict=True) if count]
         # A part can name a text that none of its whole rows has.
         place = np.cumsum(counts > 0) - 1
         columns[name] = TextColumn(
-            party=party, source=name, texts=seen, counts=counts[counts > 0].tolist(), index=place[index]
+            party=party, source=name, texts=present, counts=counts[counts > 0].tolist(), index=place[index]
         )
     return TextTable(columns=columns, n_rows=n_rows, notes=notes, settings=_settings(rule))
 
@@ -309,21 +311,21 @@ def check_size(rule: DatasetRule, n_rows: int, n_columns: int) -> None:
 
 
 def _settings(rule: DatasetRule) -> list[str]:
-    """What party.toml must say of the file, where that is not the usual."""
-    said = [f'format = "{rule.format}"'] * (rule.format != "csv")
-    said += [f"delimiter = {_quoted(rule.delimiter)}"] * (rule.delimiter != ",")
-    said += [f'encoding = "{rule.encoding}"'] * (rule.encoding != "utf-8")
-    return [f"party.toml: {', '.join(said)}"] if said else []
+    """Return what party.toml must say of the file, where that is not the usual."""
+    settings = [f'format = "{rule.format}"'] * (rule.format != "csv")
+    settings += [f"delimiter = {_quote(rule.delimiter)}"] * (rule.delimiter != ",")
+    settings += [f'encoding = "{rule.encoding}"'] * (rule.encoding != "utf-8")
+    return [f"party.toml: {', '.join(settings)}"] if settings else []
 
 
 def _id_column(read: Mapping[str, TextTable], tables: Mapping[str, Path]) -> str | None:
-    """The column that is in every table and unique in each; a single table may have none."""
+    """Return the column that is in every table and unique in each; a single table may have none."""
     first = next(iter(read.values()))
     common = [name for name in first.columns if all(name in table.columns for table in read.values())]
     unique = [name for name in common if all(table.columns[name].is_unique for table in read.values())]
-    named = [name for name in unique if name.lower() in ID_NAMES]
-    if named or (unique and len(read) > 1):
-        return (named or unique)[0]
+    with_id_name = [name for name in unique if name.lower() in ID_NAMES]
+    if with_id_name or (unique and len(read) > 1):
+        return (with_id_name or unique)[0]
     if len(read) == 1:
         return None
     raise DataFault(
@@ -334,19 +336,19 @@ def _id_column(read: Mapping[str, TextTable], tables: Mapping[str, Path]) -> str
 
 
 def _functions(columns: Sequence[TextColumn]) -> Iterator[str]:
-    """A line for every column that is known where another one of the party is known."""
+    """Yield a line for every column that is known where another one of the party is known."""
     pairs = [
         pair for pair in itertools.permutations(columns, 2) if _PER_VALUE * len(pair[0].texts) <= len(pair[0].index)
     ]
-    found = [
+    functions = [
         (one.source, other.source)
         for one, other in pairs
         if len(other.texts) <= len(one.texts)
         and len(np.unique(one.index * len(other.texts) + other.index)) == len(one.texts)
     ]
-    for one, other in found:
+    for one, other in functions:
         yield (
-            f"{NOTE}{_quoted(other)} is a function of {_quoted(one)} in all rows: randomize them jointly, or leave one out, "
+            f"{NOTE}{_quote(other)} is a function of {_quote(one)} in all rows: randomize them jointly, or leave one out, "
             "so that nothing is paid for twice"
         )
 
@@ -355,89 +357,94 @@ def _variable(column: TextColumn, name: str, wording: Wording) -> str:
     counts = dict(zip(column.texts, column.counts, strict=True))
     missing = [value for value in counts if value.strip() in MISSING]
     values = [value for value in counts if value.strip() not in MISSING]
-    written, numbers = numbers_of(values)
+    number_format, numbers = numbers_of(values)
     numbers = {text: number for text, number in numbers.items() if math.isfinite(number)}
-    binned = len(set(numbers.values())) > MANY_VALUES and len(values) - len(numbers) <= max(CODES, len(numbers) // 10)
-    left_out = "" if binned else _reason_to_leave_out(values, len(column.index))
+    is_numeric = len(set(numbers.values())) > MANY_VALUES and len(values) - len(numbers) <= max(
+        CODES, len(numbers) // 10
+    )
+    left_out = "" if is_numeric else _reason_to_leave_out(values, len(column.index))
     if left_out or not _readable(name):
         return _left_out(column, left_out or "its name is no plain text")
-    lines = ["[[variable]]", f"party = {_quoted(column.party)}", f"name = {_quoted(name)}"]
+    lines = ["[[variable]]", f"party = {_quote(column.party)}", f"name = {_quote(name)}"]
     if name != column.source:
-        lines[-1] += f"  # another party has the name too; in party.toml: source = {_quoted(column.source)}"
-    if binned:
-        return "\n".join(_binned(column, lines, written, numbers, wording))
+        lines[-1] += f"  # another party has the name too; in party.toml: source = {_quote(column.source)}"
+    if is_numeric:
+        return "\n".join(_bin_lines(column, lines, number_format, numbers, wording))
     labels, notes = _labels(column, values, counts, missing)
     if len(labels) < 2:
         return _left_out(column, f"fewer than 2 categories have {FEWEST_ROWS} rows")
-    categories = f"categories = [{', '.join(map(_quoted, labels))}]{'' if wording.public else f'  {REVIEW}'}"
+    categories = f"categories = [{', '.join(map(_quote, labels))}]{'' if wording.public else f'  {REVIEW}'}"
     return "\n".join([*lines, categories, wording.origin, *notes])
 
 
 def _left_out(column: TextColumn, reason: str) -> str:
-    return f"{NOTE}{_quoted(column.source)} of {column.party} is left out: {reason}"
+    return f"{NOTE}{_quote(column.source)} of {column.party} is left out: {reason}"
 
 
-def _drawn(column: TextColumn, n_rows: int) -> str:
+def _note_drawn_rows(column: TextColumn, n_rows: int) -> str:
     """Return the note of rows that no category of the draft is for."""
     return (
-        f"{NOTE}{_quoted(column.source)} of {column.party}: {n_rows} rows have values that fewer than {FEWEST_ROWS} rows have: "
+        f"{NOTE}{_quote(column.source)} of {column.party}: {n_rows} rows have values that fewer than {FEWEST_ROWS} rows have: "
         "such a row gets a category that is drawn"
     )
 
 
 def _missing_line(category: str, spellings: Sequence[str]) -> str:
-    listed = ", ".join(_quoted(value) for value in sorted(spellings))
-    return f"missing = {{ category = {_quoted(category)}, spellings = [{listed}] }}"
+    spelling_list = ", ".join(_quote(value) for value in sorted(spellings))
+    return f"missing = {{ category = {_quote(category)}, spellings = [{spelling_list}] }}"
 
 
-def _binned(
-    column: TextColumn, head: Sequence[str], written: str, numbers: Mapping[str, float], wording: Wording
+def _bin_lines(
+    column: TextColumn, head: Sequence[str], number_format: str, numbers: Mapping[str, float], wording: Wording
 ) -> Iterator[str]:
-    """The lines of a column of numbers. Texts among them are missing values: codes that many rows have are spelled."""
+    """Yield the lines of a column of numbers.
+
+    Texts among them are missing values: codes that many rows have are spelled.
+    """
     counts = dict(zip(column.texts, column.counts, strict=True))
     missing = [text for text in counts if text.strip() in MISSING]
     values, weights = np.array(list(numbers.values())), np.array([counts[text] for text in numbers])
-    is_date = written not in {"plain", "decimal-comma"}
+    is_date = number_format not in {"plain", "decimal-comma"}
     if is_date and values.max() - values.min() > _YEARS:
         values = np.floor(values)
     whole = bool((values == np.floor(values)).all())
-    edges = _filled(_edges(values, weights, whole=whole, is_date=is_date), values, weights)
+    edges = _merge_small_bins(_edges(values, weights, whole=whole, is_date=is_date), values, weights)
     if len(edges) < 3:
         yield _left_out(column, f"fewer than 2 bins have {FEWEST_ROWS} rows")
         return
     yield from head
-    yield f"bins = [{', '.join(map(_shown, edges))}]{'' if wording.public else f'  {REVIEW}'}"
+    yield f"bins = [{', '.join(map(_write_number, edges))}]{'' if wording.public else f'  {REVIEW}'}"
     yield wording.origin
     if whole:
         yield "integer = true"
     if wording.means:
-        means = ", ".join(map(_shown, _means(edges, values, weights, whole=whole)))
+        means = ", ".join(map(_write_number, _means(edges, values, weights, whole=whole)))
         yield f"means = [{means}]{'' if wording.public else f'  {_MEANS}'}"
     rest = {text: n for text, n in counts.items() if text not in numbers and text not in missing}
     n_unknown = sum(rest.values()) + sum(counts[text] for text in missing)
     if n_unknown >= FEWEST_ROWS:
         # Whatever else is no number belongs there, too.
         yield 'other = "unknown"'
-        if spelled := [*missing, *(text for text, n in rest.items() if n >= FEWEST_ROWS and _readable(text))]:
-            yield _missing_line("unknown", spelled)
+        if spellings := [*missing, *(text for text, n in rest.items() if n >= FEWEST_ROWS and _readable(text))]:
+            yield _missing_line("unknown", spellings)
         if rest:
             yield (
-                f"{NOTE}{_quoted(column.source)} of {column.party}: {sum(rest.values())} rows hold no number ({len(rest)} "
+                f"{NOTE}{_quote(column.source)} of {column.party}: {sum(rest.values())} rows hold no number ({len(rest)} "
                 "different texts), and become 'unknown'"
             )
     elif n_unknown:
-        yield _drawn(column, n_unknown)
-    if written != "plain":
+        yield _note_drawn_rows(column, n_unknown)
+    if number_format != "plain":
         kind = "dates, counted in years" if is_date else "numbers with a decimal comma"
-        where = f"[dataset.NAME.columns.{_quoted(column.source)}]"
-        yield f'{NOTE}{_quoted(column.source)} of {column.party} holds {kind}; in party.toml, {where}: written = "{written}"'
+        where = f"[dataset.NAME.columns.{_quote(column.source)}]"
+        yield f'{NOTE}{_quote(column.source)} of {column.party} holds {kind}; in party.toml, {where}: written = "{number_format}"'
     if edges[0] == values.min() or edges[-1] - whole == values.max() or edges[-1] == values.max():
-        yield f"{NOTE}{_quoted(column.source)} of {column.party}: an outer end is that of the table, one person's number"
+        yield f"{NOTE}{_quote(column.source)} of {column.party}: an outer end is that of the table, one person's number"
     labels = bin_labels(edges)
     shape = Variable(name="x", owner="x", labels=(*labels, "unknown"), bins=tuple(edges))
     if wide := [labels[place] for place in shape.wide_bins]:
         yield (
-            f"{NOTE}{_quoted(column.source)} of {column.party}: {', '.join(wide)} is much wider than the bins beside: divide it, "
+            f"{NOTE}{_quote(column.source)} of {column.party}: {', '.join(wide)} is much wider than the bins beside: divide it, "
             "or declare `means`, without which numbers are spread evenly over it"
         )
 
@@ -459,20 +466,20 @@ def _labels(
 
     Each has `FEWEST_ROWS` rows; values of fewer stand together, and where all of these are as few, they are no category.
     """
-    kept = [value for value in values if _readable(value) and counts[value] >= FEWEST_ROWS]
-    if len(kept) > _MOST_CATEGORIES:
-        kept = sorted(kept, key=lambda value: (-counts[value], value))[: _MOST_CATEGORIES - 1]
-    _, numbers = numbers_of(kept)
-    labels, lines = sorted(kept, key=lambda value: (numbers.get(value, math.inf), value)), list[str]()
-    rest = [value for value in values if value not in set(kept)]
+    categories = [value for value in values if _readable(value) and counts[value] >= FEWEST_ROWS]
+    if len(categories) > _MOST_CATEGORIES:
+        categories = sorted(categories, key=lambda value: (-counts[value], value))[: _MOST_CATEGORIES - 1]
+    _, numbers = numbers_of(categories)
+    labels, lines = sorted(categories, key=lambda value: (numbers.get(value, math.inf), value)), list[str]()
+    rest = [value for value in values if value not in set(categories)]
     n_rest, n_missing = (sum(counts[value] for value in some) for some in (rest, missing))
     if n_missing < FEWEST_ROWS:
         n_rest += n_missing
     if n_rest >= FEWEST_ROWS:
         labels.append(other := _free("other", values))
-        lines.append(f"other = {_quoted(other)}  # review: stands for {len(rest)} further values")
+        lines.append(f"other = {_quote(other)}  # review: stands for {len(rest)} further values")
     elif n_rest:
-        lines.append(_drawn(column, n_rest))
+        lines.append(_note_drawn_rows(column, n_rest))
     if n_missing >= FEWEST_ROWS:
         labels.append(unknown := _free("unknown", values))
         lines.append(_missing_line(unknown, missing))
@@ -480,7 +487,7 @@ def _labels(
 
 
 def _free(word: str, values: Sequence[str]) -> str:
-    """The word, or the first numbered one, that is no value itself."""
+    """Return the word, or the first numbered one, that is no value itself."""
     return next(
         label for label in itertools.chain([word], (f"{word} {i}" for i in itertools.count(2))) if label not in values
     )
@@ -550,20 +557,20 @@ def _month_start(year: int, month: int) -> float:
     return float(year + 1) if start is None else start
 
 
-def _filled(edges: Sequence[float], values: NDArray[np.float64], weights: NDArray[np.int64]) -> list[float]:
+def _merge_small_bins(edges: Sequence[float], values: NDArray[np.float64], weights: NDArray[np.int64]) -> list[float]:
     """Return the edges without those that would leave a bin with fewer than `FEWEST_ROWS` rows; one edge: all have fewer."""
     places = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
-    kept, n_rows = [edges[0]], 0
+    remaining, n_rows = [edges[0]], 0
     for edge, rows in zip(edges[1:], np.bincount(places, weights=weights, minlength=len(edges) - 1), strict=True):
         n_rows += int(rows)
         if n_rows >= FEWEST_ROWS:
-            kept.append(edge)
+            remaining.append(edge)
             n_rows = 0
-    return [*kept[:-1], edges[-1]]  # what is left at the end joins the last bin
+    return [*remaining[:-1], edges[-1]]  # what is left at the end joins the last bin
 
 
 def _round_step(size: float, *, whole: bool) -> float:
-    """The largest of .., 0.5, 1, 2, 5, 10, .. that is at most `size`; of whole numbers at least 1."""
+    """Return the largest of .., 0.5, 1, 2, 5, 10, .. that is at most `size`; of whole numbers at least 1."""
     power = 10.0 ** math.floor(math.log10(size))
     step = power * max(factor for factor in (1, 2, 5) if factor * power <= size * (1 + 1e-9))
     return max(step, 1.0) if whole else step
@@ -572,7 +579,7 @@ def _round_step(size: float, *, whole: bool) -> float:
 def _means(
     edges: Sequence[float], values: NDArray[np.float64], weights: NDArray[np.int64], *, whole: bool
 ) -> Iterator[float]:
-    """The mean of the numbers in each bin, to two digits of its distance from the lower edge; of few rows the middle."""
+    """Yield the mean of the numbers in each bin, to two digits of its distance from the lower edge; of few rows the middle."""
     places = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
     for place, (low, high) in enumerate(itertools.pairwise(edges)):
         last = high - 1 if whole else high
@@ -585,12 +592,12 @@ def _means(
         yield round(mean, 12) if low <= mean <= last and mean < high else middle
 
 
-def _shown(edge: float) -> str:
+def _write_number(edge: float) -> str:
     return str(int(edge)) if edge.is_integer() and abs(edge) < 1e15 else repr(edge)
 
 
-def _quoted(text: str) -> str:
-    """A TOML basic string: JSON's escapes are TOML's, but for DEL."""
+def _quote(text: str) -> str:
+    """Write a TOML basic string: JSON's escapes are TOML's, but for DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -610,7 +617,7 @@ def check_is_file(path: Path) -> None:
 
 
 def dataset_rule(path: Path, id_column: str) -> DatasetRule:
-    """How to read a file; one that is not there, or no table, is for the reader to refuse."""
+    """Return how to read a file; one that is not there, or no table, is for the reader to refuse."""
     kind = ENDINGS.get(path.suffix.lower(), "csv")
     if kind != "csv" and kind not in DATABASES:
         return DatasetRule(path=path, format=kind, id=id_column)
@@ -635,21 +642,18 @@ def _encoding(path: Path) -> str:
         return "utf-8"
     with path.open("rb") as file:
         windows = any(_ONLY_CP1252.search(chunk) for chunk in iter(lambda: file.read(1 << 20), b""))
-    known = windows and undecodable(DatasetRule(path=path, format="csv", id="", encoding="cp1252")) is None
-    return "cp1252" if known else "latin-1"
+    is_cp1252 = windows and undecodable(DatasetRule(path=path, format="csv", id="", encoding="cp1252")) is None
+    return "cp1252" if is_cp1252 else "latin-1"
 
 
 def numbers_of(texts: Iterable[str]) -> tuple[str, Mapping[str, float]]:
-    """The way of writing in which most of the texts are numbers, and these numbers; of two alike the first of `WRITTEN`.
+    """Return the way of writing in which most of the texts are numbers, and these numbers; of two alike the first of `WRITTEN`.
 
     >>> numbers_of(["3", "1,5", "N"])
     ('decimal-comma', {'3': 3.0, '1,5': 1.5})
     """
     texts = list(texts)
-    ways = {
-        written: {text: number for text in texts if (number := number_of(text, written)) is not None}
-        for written in WRITTEN
-    }
+    ways = {way: {text: number for text in texts if (number := number_of(text, way)) is not None} for way in WRITTEN}
     best = max(ways, key=lambda written: len(ways[written]))
     return best, ways[best]
 

@@ -26,7 +26,7 @@ class Connection:
     coordinator: Coordinator | None
 
     def analyst(self) -> Control:
-        """The analyst's side.
+        """Return the analyst's side.
 
         Raises:
             Misuse: USAGE with a party's certificate.
@@ -67,7 +67,7 @@ async def open_connection(federation: Path, certificate: Path) -> AsyncGenerator
 
 
 async def find_study(connection: Connection, study_id: str) -> bytes:
-    """The digest of the study that the caller can see and means by an id, ANALYST/id or digest.
+    """Return the digest of the study that the caller can see and means by an id, ANALYST/id or digest.
 
     Raises:
         Misuse: STUDY_UNKNOWN, none or several.
@@ -81,19 +81,19 @@ async def find_study(connection: Connection, study_id: str) -> bytes:
         return reply.study.study_digest
     assert connection.coordinator is not None
     tasks = (await connection.coordinator.poll(coordinator_pb2.PollRequest())).tasks
-    told = (task for task in tasks if task.proposal)
-    found = chosen(
+    proposals = (task for task in tasks if task.proposal)
+    choice = chosen(
         study_id,
         (
             Named(digest=task.study_digest, study_id=from_bytes(task.proposal).id, submitter=task.submitter)
-            for task in told
+            for task in proposals
         ),
     )
-    if found is None:
+    if choice is None:
         raise Misuse(
             "STUDY_UNKNOWN", f"no study '{study_id}' with this party", hint="list them with: verticil party status"
         )
-    return found.digest
+    return choice.digest
 
 
 async def submit_study(connection: Connection, study: Study) -> tuple[bytes, State]:

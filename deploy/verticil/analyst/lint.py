@@ -24,7 +24,7 @@ from typing import Final
 
 import numpy as np
 
-from verticil.analyst.prediction import predicted, prediction_text
+from verticil.analyst.prediction import predict_study, prediction_text
 from verticil.shared.core.errors import Misuse
 from verticil.shared.mechanisms import privacy
 from verticil.shared.numerics.knowledge.reasoning import reach
@@ -148,13 +148,13 @@ def _share(study: Study, table: StudyTable) -> Iterator[Finding]:
 
 
 def _noisy_tables(study: Study, table: StudyTable) -> Iterator[Finding]:
-    """Of noise on tables: how much, and whether the tables still say more than it hides."""
+    """Yield findings on the noise on tables: how much, and whether the tables still say more than it hides."""
     cost = tables_cost(study)
     if cost is None:
         return
     noise, deviation = tables_noise(study), max(table_deviations(study))
     average = table.n * noise.tables / noise.cells
-    said = (
+    noise_text = (
         f"noise of standard deviation {deviation:.4g} on each count of {noise.tables:,} tables, whose average cell has "
         f"{average:,.1f} of {table.n:,} people"
     )
@@ -162,11 +162,11 @@ def _noisy_tables(study: Study, table: StudyTable) -> Iterator[Finding]:
         yield _warning(
             "noise-above-cells",
             "tables",
-            f"{said}: links between most columns are lost in it",
+            f"{noise_text}: links between most columns are lost in it",
             "fewer columns or categories, a larger epsilon or delta, or more records (--n)",
         )
     else:
-        yield Finding(severity="note", code="noise-on-tables", where="tables", message=said, hint="")
+        yield Finding(severity="note", code="noise-on-tables", where="tables", message=noise_text, hint="")
     if epsilon_exceeds(cost.epsilon, table.total_epsilon):
         yield _warning(
             "noise-on-tables-idle",
@@ -177,10 +177,10 @@ def _noisy_tables(study: Study, table: StudyTable) -> Iterator[Finding]:
 
 
 def _joint_model(study: Study, table: StudyTable) -> Iterator[Finding]:
-    """Of a study whose records come from a joint model: whether that is worth anything."""
+    """Yield findings on a study whose records come from a joint model: whether that is worth anything."""
     if study.release.sample_from != "joint" and study.tables is None:
         return
-    prediction = predicted(study, table.n)
+    prediction = predict_study(study, table.n)
     if prediction is not None and prediction.no_nearer:
         yield _warning(
             "joint-no-nearer",
@@ -272,8 +272,10 @@ def _columns(study: Study, table: StudyTable) -> Iterator[Finding]:
 
 
 def _records_worth(row: ColumnRow) -> float:
-    """How many records with known categories would give an average category's share as exactly; inf where a few categories
-    may be worth more than others."""
+    """Return how many records with known categories would give an average category's share as exactly.
+
+    It is inf where a few categories may be worth more than others.
+    """
     if row.scheme not in {"symmetric", "subset"}:
         return math.inf
     share = 1 / row.n_states
@@ -281,7 +283,7 @@ def _records_worth(row: ColumnRow) -> float:
 
 
 def _domain(study: Study, unit: Unit, where: str) -> Iterator[Finding]:
-    """What impossible combinations do beyond the draw: categories without a possible one, and what may be synthesized."""
+    """Yield what impossible combinations do beyond the draw: categories without a possible one, and what may be synthesized."""
     if not unit.impossible:
         return
     if (dag := study.given_dag) is None:
@@ -350,9 +352,9 @@ def _totals(study: Study, table: StudyTable) -> Iterator[Finding]:
 
 def _labels(study: Study) -> Iterator[Finding]:
     for variable in study.schema.variables:
-        seen: dict[str, str] = {}
+        originals: dict[str, str] = {}
         for label in variable.labels:
-            first = seen.setdefault(unicodedata.normalize("NFKC", label).casefold(), label)
+            first = originals.setdefault(unicodedata.normalize("NFKC", label).casefold(), label)
             if first != label:
                 yield _warning(
                     "labels-alike",

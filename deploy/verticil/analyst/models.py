@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from verticil.analyst.prediction import predicted
+from verticil.analyst.prediction import predict_study
 from verticil.shared.core.errors import Misuse
 from verticil.shared.mechanisms.share_noise import DISCRETE
 from verticil.shared.privacy.accounts import Cost
@@ -43,8 +43,8 @@ class ModelRow:
     missing: str = ""
 
 
-def compared(study: Study, n: int) -> tuple[ModelRow, ...]:
-    """The study by each model that organisations carry out together, in the order of the registry: II, I, III.
+def compare_models(study: Study, n: int) -> tuple[ModelRow, ...]:
+    """Return the study by each model that organisations carry out together, in the order of the registry: II, I, III.
 
     Args:
         study: a study that was read.
@@ -59,7 +59,7 @@ def _row(study: Study, model: str, n: int) -> ModelRow:
         rules.check(other, source="study")
     except Misuse as error:
         return ModelRow(model=model, missing=error.message.removeprefix("study: "))
-    protocol, prediction = protocol_of(other), predicted(other, n)
+    protocol, prediction = protocol_of(other), predict_study(other, n)
     return ModelRow(
         model=model,
         costs={item.reader.name: item.cost for item in privacy_statement(other).accounts},
@@ -70,14 +70,14 @@ def _row(study: Study, model: str, n: int) -> ModelRow:
 
 
 def _as(study: Study, model: str) -> Study:
-    """The study by another model."""
-    asked, structure = study.tables, study.structure
-    if asked is None and study.share is not None and study.share.epsilon and study.share.delta:
-        asked = TablesRule(epsilon=study.share.epsilon, delta=study.share.delta)
-    between = dataclasses.replace(study, model=model, share=None, masked=None, tables=asked)
+    """Return the study by another model."""
+    tables, structure = study.tables, study.structure
+    if tables is None and study.share is not None and study.share.epsilon and study.share.delta:
+        tables = TablesRule(epsilon=study.share.epsilon, delta=study.share.delta)
+    between = dataclasses.replace(study, model=model, share=None, masked=None, tables=tables)
     if not PROTOCOLS.named(model).shares:
         return between
-    share = ShareRule() if asked is None else ShareRule(epsilon=asked.epsilon, delta=asked.delta, noise=DISCRETE)
+    share = ShareRule() if tables is None else ShareRule(epsilon=tables.epsilon, delta=tables.delta, noise=DISCRETE)
     if structure.method not in (*pair_methods(), "given"):
         usual = "tree" if METHODS[structure.method].one_parent else "genetic"
         structure = dataclasses.replace(structure, method=usual, score=METHODS[usual].scores[0])

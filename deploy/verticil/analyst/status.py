@@ -25,7 +25,7 @@ _PARTS: Final = {
 
 
 def age_text(seconds: int) -> str:
-    """An age for people.
+    """Write an age for people to read.
 
     >>> age_text(9), age_text(200), age_text(9000), age_text(200_000)
     ('9 s', '3 min', '2 h', '2 d')
@@ -36,13 +36,13 @@ def age_text(seconds: int) -> str:
     return f"{seconds} s"
 
 
-def called(study: StudySummary) -> str:
-    """What people call a study: ANALYST/id, where the miner says who submitted it."""
+def name_study(study: StudySummary) -> str:
+    """Return what people call a study: ANALYST/id, where the miner says who submitted it."""
     return f"{study.submitter}/{study.study_id}" if study.submitter else study.study_id
 
 
 def why(party: PartyStatus) -> str:
-    """What the study waits for at a party, in words; empty: nothing."""
+    """Say what the study waits for at a party, in words; empty: nothing."""
     if party.left_out:
         return f"left out: its {party.left_out} was missing" if party.left_out != "denial" else "left out: it denied"
     if party.failure.code:
@@ -65,16 +65,16 @@ def why(party: PartyStatus) -> str:
     text = f"waiting for its new approval{votes(party)}" if again else text
     if party.online:
         return text
-    heard = (
+    last_contact = (
         f"last heard of {age_text(party.lease_age_seconds)} ago"
         if party.seen
         else "not heard of since the miner started"
     )
-    return f"{text}; offline, {heard}"
+    return f"{text}; offline, {last_contact}"
 
 
 def _why_not_online(party: PartyStatus) -> str:
-    """Of a party that was revoked, has let its certificate expire, or whose files are carried: nobody waits for a line to it."""
+    """Say what is missing of a party that is revoked or expired, or whose files are carried: nobody waits for a line to it."""
     part, day = _PARTS.get(party.waiting_for, ""), party.standing_since[:10]
     if party.standing == "carried":
         return f"comes with its next file: {part}; the last one came on {day}{_void(party)}"
@@ -84,16 +84,16 @@ def _why_not_online(party: PartyStatus) -> str:
 
 
 def _policy(party: PartyStatus) -> str:
-    """What the party's policy says, the first thing of it in full; empty: it has not told."""
+    """Say what the party's policy says, the first thing of it in full; empty: it has not told."""
     if not party.HasField("objections"):
         return ""
-    said = list(party.objections.items)
-    if not said:
+    items = list(party.objections.items)
+    if not items:
         return ", which its policy permits"
-    refused = [item for item in said if item.code != "NOT_APPROVED"]
-    first = (refused or said)[0]
-    what = "its policy does not permit it" if refused else "its people decide"
-    more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
+    refusals = [item for item in items if item.code != "NOT_APPROVED"]
+    first = (refusals or items)[0]
+    what = "its policy does not permit it" if refusals else "its people decide"
+    more = f" (and {len(items) - 1} more)" if len(items) > 1 else ""
     return f"; {what}: {first.code}: {first.message}{more}"
 
 
@@ -109,12 +109,12 @@ def _void(party: PartyStatus) -> str:
 
 
 def votes(party: PartyStatus) -> str:
-    """How many of the approvers that are needed have approved, in words; empty: one person does."""
+    """Say how many of the approvers that are needed have approved, in words; empty: one person does."""
     return f" ({party.approvers} of {party.approvers_needed})" if party.approvers_needed else ""
 
 
 def summary_payload(study: StudySummary) -> dict[str, Json]:
-    """A study's status for ``--format json``."""
+    """Return a study's status for ``--format json``."""
     failure = study.failure
     return {
         "id": study.study_id,
@@ -163,9 +163,9 @@ def _party_payload(party: PartyStatus) -> dict[str, Json]:
 
 
 def revocations(study: StudySummary) -> list[str]:
-    """Who took an approval back, for people; what was published before cannot be recalled, and this says so."""
-    published = State(study.state) is State.PUBLISHED
-    after = "; what was published cannot be recalled" if published else ""
+    """Say who took an approval back, for people; what was published before cannot be recalled, and this says so."""
+    is_published = State(study.state) is State.PUBLISHED
+    after = "; what was published cannot be recalled" if is_published else ""
     return [
         f"revoked by {party.party} on {party.revoked_at[:10]}: {party.revocation_reason}{after}"
         for party in study.parties
@@ -178,18 +178,18 @@ def state_of(study: StudySummary) -> str:
     return State(study.state).words + (f"  {study.stage_detail}" if study.stage_detail else "")
 
 
-def changes(study: StudySummary, said: dict[str, str]) -> Iterator[str]:
-    """A line for each change of the study, or of what is waited for at a party, since the last time.
+def changes(study: StudySummary, last_lines: dict[str, str]) -> Iterator[str]:
+    """Yield a line for each change of the study, or of what is waited for at a party, since the last time.
 
     Args:
         study: as it is now.
-        said: what was said of the study and of each party last; brought up to date.
+        last_lines: what was said of the study and of each party last; brought up to date.
     """
     for name, text in ((study.study_id, state_of(study)), *((party.party, why(party)) for party in study.parties)):
-        if said.get(name, "") != text:
-            said[name] = text
+        if last_lines.get(name, "") != text:
+            last_lines[name] = text
             yield f"{name}: {text or 'nothing is waited for'}"
     for line in objections(study):
-        if line not in said:
-            said[line] = ""
+        if line not in last_lines:
+            last_lines[line] = ""
             yield line

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from verticil.api.release import Anchors, Release, opened, temporary_folder
+from verticil.api.release import Anchors, Release, open_release, temporary_folder
 from verticil.api.runs import Progress, steps
-from verticil.api.study import Study, resolved
+from verticil.api.study import Study, resolve_study
 
 if TYPE_CHECKING:
     from verticil.analyst.federation import Connection
@@ -25,7 +25,7 @@ Answer = TypeVar("Answer")
 
 
 def connect(federation: Path | str = "federation.toml", *, certificate: Path | str = "analyst.crt") -> Federation:
-    """A federation's miner, over mutual TLS; nothing is sent before a method is called.
+    """Connect to a federation's miner, over mutual TLS; nothing is sent before a method is called.
 
     Args:
         federation: federation.toml.
@@ -79,17 +79,17 @@ class Federation:
         from verticil.analyst.federation import submit_study
         from verticil.analyst.lint import refuse_hopeless
 
-        proposal = resolved(study)
+        proposal = resolve_study(study)
         refuse_hopeless(proposal)
 
         async def run(connection: Connection) -> dict[str, Json]:
             digest, state = await submit_study(connection, proposal)
             return {"id": proposal.id, "digest": digest.hex(), "state": state.words}
 
-        return self._done(run)
+        return self._run_call(run)
 
     def status(self, study: str) -> dict[str, Json]:
-        """Where a study stands: the document of ``verticil study status --format json``.
+        """Return where a study stands: the document of ``verticil study status --format json``.
 
         Args:
             study: its id; ANALYST/ID where several analysts use it; or its digest.
@@ -100,18 +100,18 @@ class Federation:
         async def run(connection: Connection) -> dict[str, Json]:
             return summary_payload((await connection.analyst().get_study(GetStudyRequest(study_id=study))).study)
 
-        return self._done(run)
+        return self._run_call(run)
 
     def studies(self) -> list[dict[str, Json]]:
-        """All studies that the miner knows, the newest last, each as of `status`."""
+        """Return all studies that the miner knows, the newest last, each as of `status`."""
         from verticil.analyst.status import summary_payload
         from verticil.wire.v1.control_pb2 import ListStudiesRequest
 
         async def run(connection: Connection) -> list[dict[str, Json]]:
-            found = await connection.analyst().list_studies(ListStudiesRequest())
-            return [summary_payload(item) for item in found.studies]
+            reply = await connection.analyst().list_studies(ListStudiesRequest())
+            return [summary_payload(item) for item in reply.studies]
 
-        return self._done(run)
+        return self._run_call(run)
 
     def follow(self, study: str, *, progress: Progress | None = None) -> dict[str, Json]:
         """Wait until a study is published, however long that takes; interrupted, the study goes on, and can be followed again.
@@ -135,7 +135,7 @@ class Federation:
             digest = await find_study(connection, study)
             return summary_payload(await follow_study(control, digest, step=steps(progress), patience_seconds=math.inf))
 
-        return self._done(run)
+        return self._run_call(run)
 
     def fetch(self, study: str, *, out: Path | str | None = None) -> Release:
         """Fetch the release of a study and verify it by the federation's authority and deny-list.
@@ -160,9 +160,9 @@ class Federation:
                 assert source is not None
                 await fetch_release(source, await find_study(connection, study), folder)
 
-            self._done(run)
+            self._run_call(run)
             anchors = Anchors(ca=load_federation(self.path).ca_certificate)
-            return opened(folder, anchors, temporary=temporary)
+            return open_release(folder, anchors, temporary=temporary)
 
     def cancel(self, study: str) -> dict[str, Json]:
         """Withdraw a study that is not yet published; what parties have sent by then stays charged in their ledgers.
@@ -181,40 +181,40 @@ class Federation:
             digest = await find_study(connection, study)
             return State((await connection.analyst().cancel_study(CancelStudyRequest(study_digest=digest))).state)
 
-        state = self._done(run)
+        state = self._run_call(run)
         require_withdrawn(study, state)
         return {"id": study, "state": state.words}
 
-    def _done(self, call: Callable[[Connection], Coroutine[Any, Any, Answer]]) -> Answer:
+    def _run_call(self, call: Callable[[Connection], Coroutine[Any, Any, Answer]]) -> Answer:
         from verticil.analyst.federation import open_connection
 
         async def run() -> Answer:
             async with open_connection(self.path, self.certificate) as connection:
                 return await call(connection)
 
-        return completed(run)
+        return run_coroutine(run)
 
     def __repr__(self) -> str:
         return f"Federation '{self.name}'\nyou are {self.identity}\nsubmit, status, follow, fetch, cancel; studies()"
 
 
-def completed(make: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
-    """What a coroutine gives, also where an event loop runs already, as in a notebook; interrupted, it is cancelled."""
+def run_coroutine(make: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
+    """Return what a coroutine gives, also where an event loop runs already, as in a notebook; interrupted, it is cancelled."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(make())
-    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
+    running: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
 
-    async def watched() -> Answer:
-        started.set_result((asyncio.get_running_loop(), asyncio.current_task()))
+    async def run_here() -> Answer:
+        running.set_result((asyncio.get_running_loop(), asyncio.current_task()))
         return await make()
 
     with ThreadPoolExecutor(1, thread_name_prefix="verticil-federation") as pool:
         try:
-            return pool.submit(lambda: asyncio.run(watched())).result()
+            return pool.submit(lambda: asyncio.run(run_here())).result()
         except KeyboardInterrupt:
-            loop, task = started.result()
+            loop, task = running.result()
             if task is not None:
                 loop.call_soon_threadsafe(task.cancel)
             raise

@@ -16,37 +16,37 @@ if TYPE_CHECKING:
     from verticil.shared.numerics.model.schema import Variable
 
 
-def typed(frame: pd.DataFrame, models: ReleaseModels, *, binned: bool = False) -> pd.DataFrame:
-    """The records of a release as they are written, by column: numbers are numbers, and what is missing is null.
+def type_columns(frame: pd.DataFrame, models: ReleaseModels, *, as_bins: bool = False) -> pd.DataFrame:
+    """Return the records of a release as they are written, by column: numbers are numbers, and what is missing is null.
 
     Args:
         frame: as `synthesis.synthesis.decode` makes it, or as it is read from the release.
         models: of the release.
-        binned: a column of numbers becomes its bins, as ordered categories.
+        as_bins: a column of numbers becomes its bins, as ordered categories.
 
     Returns:
-        A column with bins as ``Int64`` or ``Float64``, null where a record has no number, or with `binned` as an ordered
+        A column with bins as ``Int64`` or ``Float64``, null where a record has no number, or with `as_bins` as an ordered
         categorical; any other as a categorical of its categories without the one that stands for missing, which is null.
     """
     import pandas as pd
 
-    written = columns(None if models.study is None else models.study.knowledge, models.schema).published
+    schema = columns(None if models.study is None else models.study.knowledge, models.schema).published
     return pd.DataFrame(
-        {item.name: _column(frame[item.name], item, binned=binned) for item in written.variables}, copy=False
+        {item.name: _column(frame[item.name], item, as_bins=as_bins) for item in schema.variables}, copy=False
     )
 
 
-def _column(column: pd.Series, variable: Variable, *, binned: bool) -> pd.Series:
+def _column(column: pd.Series, variable: Variable, *, as_bins: bool) -> pd.Series:
     import pandas as pd
 
     if variable.bins is None:
         labels = pd.CategoricalDtype(pd.Index(variable.labels, dtype="str"))
-        written = column.astype("str").astype(labels)
-        return written if variable.missing is None else written.cat.remove_categories([variable.missing.category])
+        categories = column.astype("str").astype(labels)
+        return categories if variable.missing is None else categories.cat.remove_categories([variable.missing.category])
     texts = pd.api.types.is_string_dtype(column)
     numbers = pd.to_numeric(column, errors="coerce") if texts else column
     numbers = numbers.astype("Float64")
-    if not binned:
+    if not as_bins:
         return numbers.astype("Int64") if variable.integer else numbers
     bins = variable.labels[: variable.n_bins]
     cut = pd.cut(numbers.astype("float64"), list(variable.bins), right=False, labels=list(bins), ordered=True)
@@ -54,7 +54,7 @@ def _column(column: pd.Series, variable: Variable, *, binned: bool) -> pd.Series
 
 
 def as_files(tables: Mapping[str, Path | str | pd.DataFrame], folder: Path) -> dict[str, Path]:
-    """Each table as a file: a frame is written to one of its own.
+    """Return each table as a file: a frame is written to one of its own.
 
     Args:
         tables: party -> its table.
@@ -65,12 +65,12 @@ def as_files(tables: Mapping[str, Path | str | pd.DataFrame], folder: Path) -> d
     """
     import pyarrow as pa
 
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for name, table in tables.items():
         if isinstance(table, str | Path):
-            found[name] = Path(table)
+            files[name] = Path(table)
             continue
-        path = found[name] = folder / f"{name}.parquet"
+        path = files[name] = folder / f"{name}.parquet"
         if any(type(column) is not str for column in table.columns):
             raise DataFault(
                 "DATA_UNREADABLE",
@@ -93,4 +93,4 @@ def as_files(tables: Mapping[str, Path | str | pd.DataFrame], folder: Path) -> d
                 f"({type(error).__name__})",
                 hint="give each column one type: numbers, or texts",
             ) from None
-    return found
+    return files

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from verticil.api.optional import needed
-from verticil.api.plot import Plot, drawn
+from verticil.api.optional import import_optional
+from verticil.api.plot import Plot, draw_network
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +43,7 @@ class NamedNetwork:
         return tuple((names[parent], names[child]) for parent, child in self.model.dag.edges())
 
     def variable(self, name: str) -> Variable:
-        """A variable: its categories (`labels`), bins and party (`owner`).
+        """Return a variable: its categories (`labels`), bins and party (`owner`).
 
         Raises:
             Misuse: USAGE, there is none; the nearest one is named.
@@ -53,12 +53,12 @@ class NamedNetwork:
         return variable_of(self.model.schema, name, where="variable")
 
     def parents(self, name: str) -> tuple[str, ...]:
-        """The parents of a variable; errors as of `variable`."""
+        """Return the parents of a variable; errors as of `variable`."""
         self.variable(name)
         return tuple(self.nodes[parent] for parent in self.model.dag.parents[self.model.schema.index(name)])
 
     def edge_table(self) -> pd.DataFrame:
-        """A row for each edge: ``parent``, ``child``, ``strength``, ``information`` (nats); NaN where not told."""
+        """Return a row for each edge: ``parent``, ``child``, ``strength``, ``information`` (nats); NaN where not told."""
         import pandas as pd
 
         return pd.DataFrame(
@@ -70,7 +70,7 @@ class NamedNetwork:
         )
 
     def table(self, name: str) -> pd.DataFrame:
-        """The conditional probabilities of a variable, a row for each configuration of its parents and category.
+        """Return the conditional probabilities of a variable, a row for each configuration of its parents and category.
 
         Columns: ``probability`` (what is sampled from), ``estimate``, ``standard_error``, ``low``, ``high``, ``unstable``, as in
         model.json; errors as of `variable`.
@@ -95,34 +95,34 @@ class NamedNetwork:
         )
 
     def plot(self) -> Plot:
-        """A drawing: arrows down, parties by colour and pattern, edges as thick as they are sure."""
-        return drawn(self.model, self.strength)
+        """Return a drawing: arrows down, parties by colour and pattern, edges as thick as they are sure."""
+        return draw_network(self.model, self.strength)
 
     def to_networkx(self) -> Any:
-        """A ``networkx.DiGraph``: nodes with ``party`` and ``categories``, edges with ``strength`` and ``information``.
+        """Return a ``networkx.DiGraph``: nodes with ``party`` and ``categories``, edges with ``strength`` and ``information``.
 
         Raises:
             Misuse: USAGE, networkx is not installed.
         """
-        graph = needed("networkx").DiGraph()
+        graph = import_optional("networkx").DiGraph()
         for variable in self.model.schema.variables:
             graph.add_node(variable.name, party=variable.owner, categories=variable.labels)
         for edge in self.edges:
-            told = {"strength": self.strength.get(edge), "information": self.information.get(edge)}
-            graph.add_edge(*edge, **{key: value for key, value in told.items() if value is not None})
+            attributes = {"strength": self.strength.get(edge), "information": self.information.get(edge)}
+            graph.add_edge(*edge, **{key: value for key, value in attributes.items() if value is not None})
         return graph
 
     def to_pgmpy(self) -> Any:
-        """A ``pgmpy.models.DiscreteBayesianNetwork`` with the categories as state names.
+        """Return a ``pgmpy.models.DiscreteBayesianNetwork`` with the categories as state names.
 
         What a study states of all records (rules) is not in a network, and not in it.
 
         Raises:
             Misuse: USAGE, pgmpy is not installed.
         """
-        network = needed("pgmpy.models").DiscreteBayesianNetwork(list(self.edges))
+        network = import_optional("pgmpy.models").DiscreteBayesianNetwork(list(self.edges))
         network.add_nodes_from(self.nodes)
-        table = needed("pgmpy.factors.discrete").TabularCPD
+        table = import_optional("pgmpy.factors.discrete").TabularCPD
         for family, variable in zip(self.model.families, self.model.schema.variables, strict=True):
             above = [self.model.schema[parent] for parent in family.parents]
             states = {each.name: list(each.labels) for each in (variable, *above)}
@@ -139,12 +139,12 @@ class NamedNetwork:
         return network
 
     def to_pyagrum(self) -> Any:
-        """A ``pyagrum.BayesNet`` with the categories as labels; rules as in `to_pgmpy`.
+        """Return a ``pyagrum.BayesNet`` with the categories as labels; rules as in `to_pgmpy`.
 
         Raises:
             Misuse: USAGE, pyagrum is not installed.
         """
-        pyagrum = needed("pyagrum")
+        pyagrum = import_optional("pyagrum")
         network = pyagrum.BayesNet("verticil")
         for variable in self.model.schema.variables:
             network.add(pyagrum.LabelizedVariable(variable.name, variable.name, list(variable.labels)))
@@ -159,12 +159,12 @@ class NamedNetwork:
         return network
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{parent} → {child}" for parent, child in self.edges[:6])
+        edge_list = ", ".join(f"{parent} → {child}" for parent, child in self.edges[:6])
         more = len(self.edges) - 6
         return (
             f"NamedNetwork of {len(self.nodes)} variables and {len(self.edges)} edges\n"
             f"variables: {_few(self.nodes)}\n"
-            f"edges: {shown or 'none'}" + (f", and {more} more" if more > 0 else "")
+            f"edges: {edge_list or 'none'}" + (f", and {more} more" if more > 0 else "")
         )
 
     def _repr_html_(self) -> str:

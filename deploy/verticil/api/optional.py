@@ -9,7 +9,7 @@ from types import ModuleType
 from verticil.shared.core.errors import Misuse
 
 
-def needed(package: str) -> ModuleType:
+def import_optional(package: str) -> ModuleType:
     """Import a package.
 
     Raises:

@@ -52,7 +52,7 @@ class Plot:
         return target
 
 
-def drawn(network: Network, strength: Mapping[tuple[str, str], float]) -> Plot:
+def draw_network(network: Network, strength: Mapping[tuple[str, str], float]) -> Plot:
     """Draw a network: arrows down, the parties by colour and pattern, as thick as they are sure, dashed below one half.
 
     Args:
@@ -64,23 +64,23 @@ def drawn(network: Network, strength: Mapping[tuple[str, str], float]) -> Plot:
 
     variables = network.schema.variables
     owners = list(dict.fromkeys(variable.owner for variable in variables))
-    shown = [_short(variable.name) for variable in variables]
+    short_names = [_short(variable.name) for variable in variables]
     widths = [
         max(72.0, 22 + _LETTER * max(len(name), 0.85 * len(_short(variable.owner))))
-        for name, variable in zip(shown, variables, strict=True)
+        for name, variable in zip(short_names, variables, strict=True)
     ]
     drawing = arrange(network.dag, widths)
     lines: list[str] = []
     for curve in drawing.curves:
         names = variables[curve.parent].name, variables[curve.child].name
-        known = strength.get(names)
-        dashed = " stroke-dasharray='5 4'" if known is not None and known < CONFIRMED else ""
-        told = "" if known is None else f", strength {100 * known:.0f} %"
+        weight = strength.get(names)
+        dash_style = " stroke-dasharray='5 4'" if weight is not None and weight < CONFIRMED else ""
+        strength_text = "" if weight is None else f", strength {100 * weight:.0f} %"
         lines.append(
-            f"<path d='{curve.path}' fill='none' stroke='#555' stroke-width='{1.4 if known is None else 0.8 + 2 * known:.2f}'"
-            f"{dashed} marker-end='url(#tip)'><title>{escape(' → '.join(names) + told)}</title></path>"
+            f"<path d='{curve.path}' fill='none' stroke='#555' stroke-width='{1.4 if weight is None else 0.8 + 2 * weight:.2f}'"
+            f"{dash_style} marker-end='url(#tip)'><title>{escape(' → '.join(names) + strength_text)}</title></path>"
         )
-    for box, variable, name in zip(drawing.boxes, variables, shown, strict=True):
+    for box, variable, name in zip(drawing.boxes, variables, short_names, strict=True):
         place = owners.index(variable.owner) % len(_COLOURS)
         lines.append(
             f"<g><title>{escape(f'{variable.name} ({variable.owner})')}</title>"
@@ -97,10 +97,10 @@ def drawn(network: Network, strength: Mapping[tuple[str, str], float]) -> Plot:
         "<defs><marker id='tip' viewBox='0 0 10 10' refX='9' refY='5' markerUnits='userSpaceOnUse' markerWidth='10' "
         "markerHeight='10' orient='auto'><path d='M0 1 L10 5 L0 9 z' fill='#555'/></marker></defs>"
     )
-    described = f"a network of {len(variables)} variables and {len(drawing.curves)} edges"
+    label = f"a network of {len(variables)} variables and {len(drawing.curves)} edges"
     body = "\n".join(lines)
     return Plot(
-        svg=f"<svg xmlns='http://www.w3.org/2000/svg' role='img' aria-label='{described}' {size} "
+        svg=f"<svg xmlns='http://www.w3.org/2000/svg' role='img' aria-label='{label}' {size} "
         f"style='max-width:100%;height:auto;background:#fff'>{tip}\n{body}\n</svg>"
     )
 

@@ -64,7 +64,7 @@ def load(
         ...
     verticil.shared.core.errors.Misuse: FILE_MISSING: ca.crt: no such file
     """
-    return opened(Path(path), Anchors.of(ca, fingerprint, revoked), allow_unverified=allow_unverified)
+    return open_release(Path(path), Anchors.of(ca, fingerprint, revoked), allow_unverified=allow_unverified)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class Anchors:
 
     @classmethod
     def of(cls, ca: Path | str | None, fingerprint: str | None, revoked: Path | str | None) -> Anchors:
-        """From what a user gives."""
+        """Make anchors from what a user gives."""
         return cls(
             ca=None if ca is None else Path(ca),
             fingerprint=fingerprint,
@@ -85,7 +85,7 @@ class Anchors:
         )
 
 
-def opened(
+def open_release(
     path: Path,
     anchors: Anchors,
     *,
@@ -99,21 +99,23 @@ def opened(
     from verticil.shared.release.evidence import read_document
     from verticil.shared.release.verification import verify_release_with
 
-    verified, warning = None, ""
+    verification, warning = None, ""
     try:
-        verified, _ = verify_release_with(path, ca=anchors.ca, fingerprint=anchors.fingerprint, revoked=anchors.revoked)
+        verification, _ = verify_release_with(
+            path, ca=anchors.ca, fingerprint=anchors.fingerprint, revoked=anchors.revoked
+        )
     except VerticilError as error:
         if not allow_unverified or not isinstance(error, GateFailed):
             raise
         warning = f"{error.code}: {error.message}"
     models = open_models(path)
-    listed = {} if verified is None else _listed(read_document(path, "manifest.json"))
+    digests = {} if verification is None else _read_digests(read_document(path, "manifest.json"))
     release = Release(
-        path=path, anchors=anchors, verified=verified, warning=warning, models=models, run=run, listed=listed
+        path=path, anchors=anchors, verified=verification, warning=warning, models=models, run=run, listed=digests
     )
     if temporary is not None:
         weakref.finalize(release, shutil.rmtree, temporary, ignore_errors=True)
-    if verified is not None and listed["model.json"] != hashlib.sha256(models.document).hexdigest():
+    if verification is not None and digests["model.json"] != hashlib.sha256(models.document).hexdigest():
         raise GateFailed("RELEASE_INVALID", f"{path}: model.json changed while it was opened", hint="open it again")
     try:
         repr(release)
@@ -122,7 +124,7 @@ def opened(
     return release
 
 
-def _listed(manifest: bytes) -> dict[str, str]:
+def _read_digests(manifest: bytes) -> dict[str, str]:
     """SHA-256 of each file that a manifest lists, hex."""
     from verticil.shared.documents.json_document import parse
 
@@ -132,7 +134,7 @@ def _listed(manifest: bytes) -> dict[str, str]:
 
 @contextmanager
 def temporary_folder() -> Generator[Path]:
-    """A folder for a release that is made or fetched in here; where that fails, it goes."""
+    """Yield a folder for a release that is made or fetched in here; where that fails, it goes."""
     folder = Path(tempfile.mkdtemp(prefix="verticil-release-"))
     try:
         yield folder
@@ -168,8 +170,8 @@ class Release:
     @cached_property
     def document(self) -> Mapping[str, Any]:
         """model.json, as it is published."""
-        found: dict[str, Any] = json.loads(self.models.document)
-        return found
+        content: dict[str, Any] = json.loads(self.models.document)
+        return content
 
     @cached_property
     def network(self) -> NamedNetwork:
@@ -186,7 +188,7 @@ class Release:
 
     @property
     def id(self) -> str:
-        """The study's id."""
+        """The id of the study."""
         return str(self.document["study"]["id"])
 
     @property
@@ -254,13 +256,13 @@ class Release:
 
         other = Anchors.of(ca, fingerprint, revoked)
         by = self.anchors if other == Anchors() else other
-        verified, deny_list = verify_release_with(self.path, ca=by.ca, fingerprint=by.fingerprint, revoked=by.revoked)
-        return {**verified.document(), "deny_list": None if deny_list is None else str(deny_list)}
+        result, deny_list = verify_release_with(self.path, ca=by.ca, fingerprint=by.fingerprint, revoked=by.revoked)
+        return {**result.document(), "deny_list": None if deny_list is None else str(deny_list)}
 
     # ---- shares
 
     def marginals(self) -> pd.DataFrame:
-        """The share of every category, a row for each ``(variable, category)``.
+        """Return the share of every category, a row for each ``(variable, category)``.
 
         Columns: ``estimate`` (unbiased, not clipped), ``standard_error``, ``low`` and ``high`` (at the study's level),
         ``network``; where records come from a joint model ``joint``; ``synthetic``. NaN: too few people to tell.
@@ -293,7 +295,7 @@ class Release:
         )
 
     def joint(self, a: str, b: str) -> pd.DataFrame:
-        """The share of every combination of two variables' categories, a row for each ``(category of a, category of b)``.
+        """Return the share of every combination of two variables' categories, a row for each ``(category of a, category of b)``.
 
         Columns: ``estimate`` (unbiased) with ``low`` and ``high`` (all of the table hold together), which are there for the
         pairs of edges and those that the study names, and otherwise NaN; ``network``; where records come from a joint model
@@ -316,14 +318,14 @@ class Release:
         shape = (both[0].n_states, both[1].n_states)
         codes = self._codes[first].astype(np.int64) * shape[1] + self._codes[second]
         synthetic = np.bincount(codes, minlength=shape[0] * shape[1]) / max(1, len(codes))
-        told = {(pair.first, pair.second): pair for pair in self.models.pairs}
-        found = told.get((first, second))
-        turned = told.get((second, first))
-        pair = found or turned
+        pairs = {(pair.first, pair.second): pair for pair in self.models.pairs}
+        forward = pairs.get((first, second))
+        backward = pairs.get((second, first))
+        pair = forward or backward
         columns: dict[str, Floats] = dict.fromkeys(("estimate", "low", "high"), np.full(shape, np.nan))
         if pair is not None:
             columns = {
-                name: table if found is not None else table.T
+                name: table if forward is not None else table.T
                 for name, table in (("estimate", pair.estimate), ("low", pair.low), ("high", pair.high))
             }
         columns["network"] = model_pairs(self.models.network, [(first, second)], self.models.support)[0][0]
@@ -343,7 +345,7 @@ class Release:
         given: Mapping[str, object] | None = None,
         source: Literal["joint", "network"] | None = None,
     ) -> pd.DataFrame:
-        """How probable each category of a variable is, of all people or of those with what is given; nothing is drawn.
+        """Return how probable each category of a variable is, of all people or of those with what is given; nothing is drawn.
 
         Args:
             target: the variable.
@@ -380,7 +382,7 @@ class Release:
     # ---- records
 
     def table(self, *, binned: bool = False) -> pd.DataFrame:
-        """The release's synthetic records; where a bound holds for everybody, none is a real person's.
+        """Return the release's synthetic records; where a bound holds for everybody, none is a real person's.
 
         Columns of numbers are ``Int64`` or ``Float64`` and null where there is none, or with `binned` their bins, as ordered
         categories; all others are categories, null where the category stands for missing.
@@ -390,11 +392,11 @@ class Release:
         import pandas as pd
         import pyarrow as pa
 
-        from verticil.api.frames import typed
+        from verticil.api.frames import type_columns
 
         try:
             content = self._read("synthetic.parquet", most=self._check_table())
-            return typed(pd.read_parquet(io.BytesIO(content)), self.models, binned=binned)
+            return type_columns(pd.read_parquet(io.BytesIO(content)), self.models, as_bins=binned)
         except (pa.ArrowException, OSError, ValueError, KeyError):  # of a release that was not verified
             problem = f"{self.path / 'synthetic.parquet'}: is not the table of this release"
             raise GateFailed("RELEASE_INVALID", problem, hint="fetch the release again") from None
@@ -415,14 +417,14 @@ class Release:
         if self.verified is None and n_records > MAX_ROWS:
             problem = f"says that it has {n_records} records, expected at most {MAX_ROWS} of one that was not verified"
             raise GateFailed("RELEASE_INVALID", f"{self.path}: {problem}")
-        written = columns(None if study is None else study.knowledge, self.models.schema).published
-        check_parquet(path, written, n_records)
+        table_schema = columns(None if study is None else study.knowledge, self.models.schema).published
+        check_parquet(path, table_schema, n_records)
         if self.verified is None and study is not None:  # else every value was held against the study's
             read_records(path, self.models.schema, n_records, study.knowledge)
-        return table_bytes(written, n_records)
+        return table_bytes(table_schema, n_records)
 
     def _n_records(self) -> int:
-        """How many synthetic records the manifest says there are."""
+        """Return how many synthetic records the manifest says there are."""
         from verticil.shared.documents.json_document import parse
 
         return parse(self._read("manifest.json"), source="manifest.json")["synthetic_records"].integer()
@@ -453,11 +455,11 @@ class Release:
         """
         import pandas as pd
 
-        from verticil.api.frames import typed
+        from verticil.api.frames import type_columns
         from verticil.shared.release.drawing import drawn
 
         parts = drawn(self.models, n, seed=seed, given=given or {}, sampling=sampling, source=source)
-        return typed(pd.concat(list(parts), ignore_index=True), self.models, binned=binned)
+        return type_columns(pd.concat(list(parts), ignore_index=True), self.models, as_bins=binned)
 
     @cached_property
     def _codes(self) -> list[Codes]:
@@ -471,7 +473,7 @@ class Release:
         return read_records(table, self.models.schema, self._n_records(), study.knowledge)
 
     def file(self, name: str) -> Path:
-        """The path of one of its files, which is as it was verified.
+        """Return the path of one of its files, which is as it was verified.
 
         Raises:
             GateFailed: RELEASE_INVALID, it is not there, or another one than it was.
@@ -486,7 +488,7 @@ class Release:
         return self.path / name
 
     def _read(self, name: str, *, most: int = DOCUMENT_BYTES) -> bytes:
-        """The bytes of a file that has at most so many; errors as of `file`."""
+        """Return the bytes of a file that has at most so many; errors as of `file`."""
         from verticil.shared.release.evidence import read_document
 
         content = read_document(self.path, name, most=most, hint="fetch the release again")
@@ -502,19 +504,19 @@ class Release:
     # ---- elsewhere
 
     def plot(self) -> Plot:
-        """A drawing of the network, see `NamedNetwork.plot`."""
+        """Return a drawing of the network, see `NamedNetwork.plot`."""
         return self.network.plot()
 
     def to_networkx(self) -> Any:
-        """See `NamedNetwork.to_networkx`."""
+        """Return the network for networkx; see `NamedNetwork.to_networkx`."""
         return self.network.to_networkx()
 
     def to_pgmpy(self) -> Any:
-        """See `NamedNetwork.to_pgmpy`."""
+        """Return the network for pgmpy; see `NamedNetwork.to_pgmpy`."""
         return self.network.to_pgmpy()
 
     def to_pyagrum(self) -> Any:
-        """See `NamedNetwork.to_pyagrum`."""
+        """Return the network for pyAgrum; see `NamedNetwork.to_pyagrum`."""
         return self.network.to_pyagrum()
 
     # ---- shown
@@ -533,17 +535,17 @@ class Release:
         return head, f"verified: signed by {', '.join(self.verified.signers)}, {self.verified.published_at}", cost
 
     def _cost(self) -> str:
-        """What the study cost a person, for each reader; rounded upwards."""
+        """Say what the study cost a person, for each reader; rounded upwards."""
         from verticil.shared.privacy.figures import epsilon_words
 
         def delta(item: Mapping[str, Any]) -> str:
             return f", delta {item['delta']:g}" if item["delta"] else ""
 
-        said = [
+        costs = [
             f"{epsilon_words(item['epsilon'])}{delta(item)} for {re.split('[:,]', item['reader'])[0]}"
             for item in self.document["privacy"]["accounts"]["list"]
         ]
-        return f"each person: {'; '.join(said)}"
+        return f"each person: {'; '.join(costs)}"
 
     def __repr__(self) -> str:
         return "\n".join(self._lines())

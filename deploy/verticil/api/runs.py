@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from verticil.api.release import Anchors, Release, opened, temporary_folder
-from verticil.api.study import Study, read, resolved
+from verticil.api.release import Anchors, Release, open_release, temporary_folder
+from verticil.api.study import Study, read, resolve_study
 from verticil.shared.core.errors import Misuse
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def simulate(
     unreviewed: bool = False,
     progress: Progress | None = None,
 ) -> Release:
-    """What a federation of these parties would publish: a whole study in this process, by the code of the real nodes.
+    """Return what a federation of these parties would publish: a whole study in this process, by the code of the real nodes.
 
     Whoever simulates holds all the tables, so it protects nobody; the release says that it was simulated. `synthesize` is what
     one owner of the whole table would publish.
@@ -70,7 +70,7 @@ def simulate(
     from verticil.pki.files import new_folder, removed_if_empty
     from verticil.simulation import simulate as simulated
 
-    document = resolved(study)
+    document = resolve_study(study)
     if seed is None:
         seed = _seed_of(study)
     with ExitStack() as stack:
@@ -89,7 +89,7 @@ def simulate(
             unreviewed=unreviewed,
             step=steps(progress),
         )
-        return opened(folder / "release", Anchors(ca=folder / "ca.crt"), run=run, temporary=temporary)
+        return open_release(folder / "release", Anchors(ca=folder / "ca.crt"), run=run, temporary=temporary)
 
 
 def synthesize(
@@ -108,7 +108,7 @@ def synthesize(
     compare: bool = False,
     progress: Progress | None = None,
 ) -> Release:
-    """What one owner of the whole table would publish: synthetic records, with one bound for everything together.
+    """Return what one owner of the whole table would publish: synthetic records, with one bound for everything together.
 
     The cost is charged to the owner's ledger before a count is taken, and ``run.spending`` of the result says it; the same table,
     study and seed again give the same release and cost nothing. `simulate` is what a federation of several parties would publish.
@@ -138,7 +138,7 @@ def synthesize(
         raise Misuse(
             "USAGE", f"out: got '{out}', expected a folder", hint="release.table() has the records: save those"
         )
-    document = resolved(study, by_owner=True)
+    document = resolve_study(study, by_owner=True)
     with ExitStack() as stack:
         temporary = stack.enter_context(temporary_folder()) if out is None else None
         folder = free_place(Path(out)) if out is not None else Path(str(temporary)) / "made"
@@ -157,7 +157,7 @@ def synthesize(
             compare=compare,
             step=steps(progress),
         )
-        return opened(folder / "release", Anchors(ca=folder / "ca.crt"), run=run, temporary=temporary)
+        return open_release(folder / "release", Anchors(ca=folder / "ca.crt"), run=run, temporary=temporary)
 
 
 def evaluate(
@@ -196,9 +196,9 @@ def evaluate(
     """
     from verticil.evaluate import evaluate as evaluated
 
-    given = None if study is None else resolved(study, by_owner=True)
-    if given is None and isinstance(synthetic, Release):
-        given = synthetic.models.study
+    full_study = None if study is None else resolve_study(study, by_owner=True)
+    if full_study is None and isinstance(synthetic, Release):
+        full_study = synthetic.models.study
     if isinstance(synthetic, Release):
         synthetic = {synthetic.id: synthetic}
     tables = {name: _records(item) for name, item in synthetic.items()} if isinstance(synthetic, Mapping) else synthetic
@@ -206,7 +206,7 @@ def evaluate(
         real,
         tables,
         holdout=holdout,
-        study=given,
+        study=full_study,
         only=only,
         full=full,
         seed=seed,
@@ -220,17 +220,17 @@ def _records(item: Table | Release) -> Table:
 
 
 def steps(progress: Progress | None) -> Callable[[str], None]:
-    """What is told each line of a run whose length nobody knows."""
+    """Return what is told each line of a run whose length nobody knows."""
 
-    def told(line: str) -> None:
+    def report(line: str) -> None:
         if progress is not None:
             progress(line, None)
 
-    return told
+    return report
 
 
 def _seed_of(study: AnyStudy) -> int | None:
-    """The seed that the study's file has for simulations."""
+    """Return the seed that the study's file has for simulations."""
     from verticil.shared.documents.config import toml_table
     from verticil.shared.study.reading import simulation_seed_from
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from verticil.api.optional import needed
+from verticil.api.optional import import_optional
 from verticil.shared.core.errors import Misuse
 from verticil.shared.study.vocabulary import PLACEHOLDERS
 
@@ -59,7 +59,7 @@ class Study:
 
     @property
     def id(self) -> str:
-        """The study's id."""
+        """The id of the study."""
         return self.resolved.id
 
     @property
@@ -115,7 +115,7 @@ class Study:
         return pd.DataFrame(rows).set_index("variable")
 
     def check(self, *, n: int | None = None) -> Checked:
-        """What it promises each person and what it can learn from `n` common people (None: its minimum); no data are read.
+        """Return what it promises each person and what it can learn from `n` common people (None: its minimum); no data are read.
 
         The same as ``verticil study check``: `Checked.to_dict` is its JSON.
         """
@@ -125,7 +125,7 @@ class Study:
         if n is not None and n < 1:
             raise Misuse("USAGE", f"n: got {n}, expected 1 or more")
         alone = len(self.resolved.parties) == 1
-        return check(resolved(self, by_owner=alone), n=n, today=utc_now().date())
+        return check(resolve_study(self, by_owner=alone), n=n, today=utc_now().date())
 
     def replace(self, **changes: object) -> Study:
         """Another study with some keys of its file replaced: a table's keys are merged into it, None takes a key out.
@@ -133,9 +133,9 @@ class Study:
         Args:
             changes: key -> value, as in ``study.toml``: ``id="trial", structure={"max_parents": 1}``.
         """
-        content = self._parsed()
+        content = self._parse()
         _merge(content, changes)
-        return self._written(content)
+        return self._write(content)
 
     def with_variable(self, name: str, **changes: object) -> Study:
         """Another study with some keys of a variable replaced, as in ``[[variable]]``; None takes a key out.
@@ -147,18 +147,18 @@ class Study:
         Raises:
             Misuse: USAGE, there is no such variable; the nearest one is named.
         """
-        content = self._parsed()
+        content = self._parse()
         keys = {key.removesuffix("_"): value for key, value in changes.items()}
         _merge(content["variable"][self._place(content, name)], keys)
-        return self._written(content)
+        return self._write(content)
 
     def without_variable(self, *names: str) -> Study:
         """Another study without some variables; errors as of `with_variable`."""
-        content = self._parsed()
+        content = self._parse()
         for name in names:
             del content["variable"][self._place(content, name)]
         _taken_out(content, names)
-        return self._written(content)
+        return self._write(content)
 
     def with_randomization(self, *names: str, **rule: object) -> Study:
         """Another study in which these columns are randomized by a rule of their own, as in ``[[randomization]]``.
@@ -167,8 +167,8 @@ class Study:
             names: of variables; each gets the same rule.
             rule: ``scheme="symmetric", epsilon=1.0``, or what else the scheme has.
         """
-        tomlkit = needed("tomlkit")
-        content = self._parsed()
+        tomlkit = import_optional("tomlkit")
+        content = self._parse()
         for name in names:
             self._place(content, name)
         _taken_out(content, names)
@@ -177,7 +177,7 @@ class Study:
         if "randomization" not in content:
             content["randomization"] = tomlkit.aot()
         content["randomization"].append(table)
-        return self._written(content)
+        return self._write(content)
 
     def save(self, path: Path | str) -> Path:
         """Write the file, which is not there yet.
@@ -191,14 +191,14 @@ class Study:
         return Path(path)
 
     def to_toml(self) -> str:
-        """The text of the file."""
+        """Return the text of the file."""
         return self.text
 
-    def _parsed(self) -> Any:
-        return needed("tomlkit").parse(self.text)
+    def _parse(self) -> Any:
+        return import_optional("tomlkit").parse(self.text)
 
-    def _written(self, content: Any) -> Study:
-        return dataclasses.replace(self, text=needed("tomlkit").dumps(content))
+    def _write(self, content: Any) -> Study:
+        return dataclasses.replace(self, text=import_optional("tomlkit").dumps(content))
 
     def _place(self, content: Any, name: str) -> int:
         from verticil.shared.documents.table import near_hint
@@ -210,15 +210,17 @@ class Study:
 
     def __repr__(self) -> str:
         study = self.resolved
-        owned = {party: [study.schema[place] for place in study.schema.owned_by(party)] for party in study.parties}
+        variables_of = {
+            party: [study.schema[place] for place in study.schema.owned_by(party)] for party in study.parties
+        }
         columns = "; ".join(
             f"{party}: {', '.join(f'{item.name} ({item.n_states})' for item in items[:6])}"
             + (", .." if len(items) > 6 else "")
-            for party, items in owned.items()
+            for party, items in variables_of.items()
         )
         n_parties = f"{len(study.parties)} {'party' if len(study.parties) == 1 else 'parties'}"
-        left = len(self.to_review)
-        state = "not checked" if study.reviewed else f"a draft, {left} lines to review"
+        n_to_review = len(self.to_review)
+        state = "not checked" if study.reviewed else f"a draft, {n_to_review} lines to review"
         return (
             f"Study '{study.id}': {len(study.schema)} variables of {n_parties}, model {study.model}\n{columns}\n"
             f"{state}: check(n=..) says what it promises and what it can learn"
@@ -250,11 +252,11 @@ def _taken_out(content: Any, names: tuple[str, ...]) -> None:
     for place in reversed(range(len(rules))):
         if (own := rules[place].get("variables")) is None:
             continue
-        kept = [name for name in own if name not in names]
-        if not kept:
+        remaining = [name for name in own if name not in names]
+        if not remaining:
             del rules[place]
-        elif len(kept) < len(own):
-            rules[place]["variables"] = kept
+        elif len(remaining) < len(own):
+            rules[place]["variables"] = remaining
     if "randomization" in content and not rules:
         del content["randomization"]
 
@@ -268,7 +270,7 @@ def draft(
     means: bool = False,
     today: dt.date | None = None,
 ) -> Study:
-    """A first draft from tables at hand; what stands in it was seen in the data, and is to be reviewed (`Study.to_review`).
+    """Write a first draft from tables at hand; what stands in it was seen in the data, and is to be reviewed (`Study.to_review`).
 
     Categories must be public knowledge: draft from last year's or public data, or replace what was drafted. Then say so
     (`Study.mark_reviewed`): before, `simulate`, `synthesize` and `Federation.submit` refuse the study.
@@ -305,11 +307,11 @@ def read(path: Path | str) -> Study:
     return Study(text=toml_text(place, code="STUDY_INVALID"), folder=place.parent)
 
 
-def resolved(given: Study | document.Study | Path | str, *, by_owner: bool = False) -> document.Study:
+def resolve_study(study_or_path: Study | document.Study | Path | str, *, by_owner: bool = False) -> document.Study:
     """Return the study that is given as a value, or the path of its file.
 
     Args:
-        given: the study.
+        study_or_path: the study.
         by_owner: the owner of a whole table uses it alone; else what only such an owner may say is refused.
 
     Raises:
@@ -318,7 +320,7 @@ def resolved(given: Study | document.Study | Path | str, *, by_owner: bool = Fal
     from verticil.shared.study.document import Study as Resolved
     from verticil.shared.study.reading import read_study_text
 
-    if isinstance(given, Resolved):
-        return given
-    study = given if isinstance(given, Study) else read(given)
+    if isinstance(study_or_path, Resolved):
+        return study_or_path
+    study = study_or_path if isinstance(study_or_path, Study) else read(study_or_path)
     return study.resolved if by_owner else read_study_text(study.text, study.folder)

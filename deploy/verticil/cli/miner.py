@@ -80,7 +80,7 @@ def run(
 
     daemons.run_until_stopped(
         lambda stop, vitals: run_miner(
-            document, stop=stop, started=started, seed_derived=seed_derived, accept_older=accept_older, vitals=vitals
+            document, stop=stop, on_start=started, seed_derived=seed_derived, accept_older=accept_older, vitals=vitals
         ),
         state=document.state_directory,
         with_parent=with_parent,

@@ -21,7 +21,7 @@ import typer
 from rich.table import Table
 
 from verticil.analyst.federation import find_study, open_connection, require_withdrawn, submit_study
-from verticil.analyst.status import called, revocations, summary_payload
+from verticil.analyst.status import name_study, revocations, summary_payload
 from verticil.cli.budget_text import print_models, print_plan
 from verticil.cli.connection import CertificateOption, FederationOption, StudyName
 from verticil.cli.output import Format, FormatOption, emit, epsilon_text, errors_console, put, say
@@ -104,8 +104,8 @@ def check(
         document,
         n=n,
         today=utc_now().date(),
-        permitted={item.party: item.policy.limits_of for item in published},
-        broken=tuple(_broken_limits(document, published, n)),
+        party_limits={item.party: item.policy.limits_of for item in published},
+        violations=tuple(_broken_limits(document, published, n)),
     )
     if not emit(found.to_dict(strict=strict), form=form):
         _print_findings(finding for finding in found.findings if finding.code == "unreviewed")
@@ -432,7 +432,7 @@ def list_studies(
     if not studies:
         say("no studies yet; submit one with: verticil study submit FILE")
     for study in studies:
-        say(f"{called(study):30} {State(study.state).words:18} {study.study_digest.hex()[:12]}  {study.title}")
+        say(f"{name_study(study):30} {State(study.state).words:18} {study.study_digest.hex()[:12]}  {study.title}")
         for line in revocations(study):
             say(f"  {line}", style="red")
 

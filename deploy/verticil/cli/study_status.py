@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from verticil.analyst.status import age_text, called, changes, objections, revocations, state_of, votes, why
+from verticil.analyst.status import age_text, changes, name_study, objections, revocations, state_of, votes, why
 from verticil.cli.output import plain_table, put, say, text_console
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _stages(party: PartyStatus) -> tuple[str, str, str, str]:
 
 
 def _rendered(study: StudySummary) -> RenderableType:
-    parts: list[RenderableType] = [Text.assemble((called(study), "bold"), f"  {state_of(study)}")]
+    parts: list[RenderableType] = [Text.assemble((name_study(study), "bold"), f"  {state_of(study)}")]
     parts.append(Text(f"digest {study.study_digest.hex()}", style="dim"))
     if study.deadline:
         parts.append(Text(f"every party's part must be there by {study.deadline}", style="dim"))

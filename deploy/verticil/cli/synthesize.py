@@ -233,9 +233,9 @@ def _print_cost(spending: Spending) -> None:
 
 
 def _document(found: Synthesized) -> dict[str, object]:
-    from verticil.analyst.prediction import predicted
+    from verticil.analyst.prediction import predict_study
 
-    spending, prediction = found.spending, predicted(found.study, found.n_records)
+    spending, prediction = found.spending, predict_study(found.study, found.n_records)
     return {
         "out": str(found.out),
         "records": len(found.records),
@@ -277,7 +277,7 @@ def _cost(cost: Cost) -> dict[str, float | None]:
 
 
 def _print(found: Synthesized) -> None:
-    from verticil.analyst.prediction import predicted, prediction_text
+    from verticil.analyst.prediction import predict_study, prediction_text
 
     for warning in found.warnings:
         say(f"warning: {warning}", style="yellow")
@@ -287,7 +287,7 @@ def _print(found: Synthesized) -> None:
     put(f"{len(found.records)} synthetic records of {found.n_records} people in ", end="")
     say(str(found.out))
     _print_cost(found.spending)
-    if (prediction := predicted(found.study, found.n_records)) is not None:
+    if (prediction := predict_study(found.study, found.n_records)) is not None:
         say(f"predicted distance to so many people, whoever they are: {prediction_text(prediction)}")
     if found.comparison is not None:
         shown = plain_table("drawn from", right=("2-way", "worst", "3-way", "worst"))

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from verticil.curator.learning import learned, records_of
+from verticil.curator.learning import learn_study, records_of
 from verticil.curator.measuring import measurement
 from verticil.curator.reading import Table
 from verticil.curator.study import METHODS, PRIVBAYES, owners_study
@@ -38,11 +38,11 @@ class Compared:
     distances: tuple[Distance, ...]
 
 
-def compared(
-    given: Study,
+def compare_methods(
+    document: Study,
     study: Study,
     people: Table,
-    found: LearnResult,
+    result: LearnResult,
     *,
     dataset: str,
     secret: SiteSecret,
@@ -51,28 +51,28 @@ def compared(
     """Compare all methods that the study permits.
 
     Args:
-        given: the study document that the owner gave.
+        document: the study document that the owner gave.
         study: that was carried out.
         people: the table itself.
-        found: what was learned for the study.
+        result: what was learned for the study.
         dataset: name of the data set.
         secret: of the owner.
         step: told what is done.
     """
     n_states, widths = study.schema.n_states, [ways for ways in _WAYS if ways <= len(study.schema)]
-    learnt = {study.structure.method == PRIVBAYES: found}
-    asked = dataclasses.replace(given, tables=study.tables)
+    results = {study.structure.method == PRIVBAYES: result}
+    base = dataclasses.replace(document, tables=study.tables)
     rows: list[Compared] = []
     for method in METHODS:
         try:
-            other = owners_study(asked, method=method, seed=study.structure.seed)
+            other = owners_study(base, method=method, seed=study.structure.seed)
         except Misuse:
             continue  # a custom network, and the joint model
-        if (own := method == PRIVBAYES) not in learnt:
+        if (own := method == PRIVBAYES) not in results:
             release = measurement(other, people, dataset=dataset, secret=secret)
-            learnt[own] = learned(other, people, release, secret=secret, step=step)
+            results[own] = learn_study(other, people, release, secret=secret, step=step)
         step(f"comparing {method}")
-        codes, _ = records_of(learnt[own], other)
+        codes, _ = records_of(results[own], other)
         of_method = tuple(distances(people.codes, codes, n_states, ways=ways) for ways in widths)
         rows.append(Compared(method=method, distances=of_method))
     alone = tuple(distances(people.codes, None, n_states, ways=ways) for ways in widths)

@@ -80,5 +80,5 @@ class Generator:
 
 def generators() -> dict[str, Generator]:
     """Return the generators that are installed, by the name of their method."""
-    found = {name: plugins.load(GROUP, name) for name in plugins.names(GROUP)}
-    return {name: item for name, item in found.items() if isinstance(item, Generator)}
+    candidates = {name: plugins.load(GROUP, name) for name in plugins.names(GROUP)}
+    return {name: item for name, item in candidates.items() if isinstance(item, Generator)}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from verticil.curator.measuring import measured, noise_key
+from verticil.curator.measuring import measure_tables, noise_key
 from verticil.curator.reading import Table
 from verticil.curator.study import LEAST_RECORDS
 from verticil.miner.learning.from_tables import learn_from_tables
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def learned(
+def learn_study(
     study: Study, table: Table, release: Release, *, secret: SiteSecret, step: Callable[[str], None]
 ) -> LearnResult:
     """Measure with noise, and learn from what was measured and the number of people alone.
@@ -56,25 +56,25 @@ def learned(
     """
     stages = set[str]()
 
-    def told(stage: str, _percent: int) -> None:
+    def report(stage: str, _percent: int) -> None:
         if stage not in stages:
             stages.add(stage)
             step(stage)
 
     if study.tables is None:
         own = dict(zip(study.schema.names, table.codes, strict=True))
-        return learn([unit_codes(study, index, own) for index in range(len(study.units))], study, progress=told)
+        return learn([unit_codes(study, index, own) for index in range(len(study.units))], study, progress=report)
     step("counting, with noise")
     if METHODS[study.structure.method].whole_table:
         return _by_privbayes(study, table.codes, key=noise_key(release, secret))
-    tables = measured(study, table, release, secret)
-    return learn_from_tables(tables, study, progress=told)
+    tables = measure_tables(study, table, release, secret)
+    return learn_from_tables(tables, study, progress=report)
 
 
 def _by_privbayes(study: Study, codes: Sequence[Codes], *, key: bytes) -> LearnResult:
-    """The network of PrivBayes, which scores pairs, chooses its tables and measures them, all with noise of one key."""
+    """Learn the network of PrivBayes, which scores pairs, chooses its tables and measures them, all with noise of one key."""
     schema, level, rule = study.schema, study.parameters.interval_level, study.privbayes
-    fitted = privbayes.fit(
+    result = privbayes.fit(
         codes,
         schema.n_states,
         key=key,
@@ -86,19 +86,19 @@ def _by_privbayes(study: Study, codes: Sequence[Codes], *, key: bytes) -> LearnR
         zeros=study.support().zeros,
     )
     # Of a public number `read_table` asked before; of a noisy one nothing else may.
-    if fitted.n_records < LEAST_RECORDS:
+    if result.n_records < LEAST_RECORDS:
         raise DataFault(
             "LEARNING_FAILED",
             f"the number of people, counted with noise, is below {LEAST_RECORDS}, so nothing is published; the noise was charged",
             hint="noise that protects people leaves nothing of so few",
         )
-    network = round_network(fitted.network(schema, level=level))
+    network = round_network(result.network(schema, level=level))
     models, exact = model_shares(network, study.support())
     nothing = np.zeros((len(schema), len(schema)))
     return LearnResult(
         network=network,
         marginals=tuple(
-            _marginal(fitted, study, variable, model, fitted.n_records) for variable, model in enumerate(models)
+            _marginal(result, study, variable, model, result.n_records) for variable, model in enumerate(models)
         ),
         marginals_exact=exact,
         pair_information=nothing,
@@ -110,17 +110,17 @@ def _by_privbayes(study: Study, codes: Sequence[Codes], *, key: bytes) -> LearnR
         pairs=(),
         edge_strength={},
         weak_edges={},
-        n_records=fitted.n_records,
+        n_records=result.n_records,
     )
 
 
-def _marginal(fitted: Fitted, study: Study, variable: int, model: Floats, n: int) -> Marginal:
-    """From the table that tells most of the variable: of its cells the fewest are added up for a category."""
+def _marginal(result: Fitted, study: Study, variable: int, model: Floats, n: int) -> Marginal:
+    """Take a marginal from the table that tells most of the variable: of its cells the fewest are added up for a category."""
 
     def variance(table: NoisyTable) -> float:
         return float(table.deviation**2 * table.counts.size / table.counts.shape[table.attributes.index(variable)])
 
-    table = min((table for table in fitted.tables if variable in table.attributes), key=variance)
+    table = min((table for table in result.tables if variable in table.attributes), key=variance)
     others = tuple(axis for axis, attribute in enumerate(table.attributes) if attribute != variable)
     return marginal_parameters(
         table.counts.sum(axis=others),
@@ -134,19 +134,19 @@ def _marginal(fitted: Fitted, study: Study, variable: int, model: Floats, n: int
 
 
 def records_of(
-    found: LearnResult, study: Study, models: PublishedModels | None = None
+    result: LearnResult, study: Study, models: PublishedModels | None = None
 ) -> tuple[tuple[Codes, ...], pd.DataFrame]:
     """Draw the synthetic records, in codes and as a table, from what the study says.
 
     Args:
-        found: what was learned.
+        result: what was learned.
         study: the owner's study.
         models: as `publish_models` gives them for both; None: they are rounded here.
 
     Raises:
         DataFault: LEARNING_FAILED, the network is too wide for how the study draws.
     """
-    records = draw_records(found, models or publish_models(found, study), study, found.n_records)
+    records = draw_records(result, models or publish_models(result, study), study, result.n_records)
     if isinstance(records.table, PiecewiseTable):  # who asked for it is handed one frame
         import pandas as pd
 

@@ -32,7 +32,7 @@ _PURPOSE: Final = b"verticil/curator/noise/v1"
 
 
 def measurement(study: Study, table: Table, *, dataset: str, secret: SiteSecret) -> Release:
-    """What is measured, as the ledger tells measurements apart.
+    """Return what is measured, as the ledger tells measurements apart.
 
     Args:
         study: the owner's study.
@@ -41,20 +41,20 @@ def measurement(study: Study, table: Table, *, dataset: str, secret: SiteSecret)
         secret: of the owner.
     """
     # What chooses its tables itself would, under other rules, choose others, and tell of more than it was charged for.
-    chosen = _choosing(study) if METHODS[study.structure.method].whole_table else tables_of(study)
+    tables = _choosing(study) if METHODS[study.structure.method].whole_table else tables_of(study)
     together = [[unit.variables, unit.impossible] for unit in study.units if unit.is_compound]
-    named = json.dumps(
-        [table.sources, [digest.hex() for digest in table.codebooks], chosen, *([together] if together else [])],
+    codebook_document = json.dumps(
+        [table.sources, [digest.hex() for digest in table.codebooks], tables, *([together] if together else [])],
         sort_keys=True,
     )
     event = drawn_event(study)
-    drawn = json.dumps([events.to_json(event), study.structure.seed])
+    event_document = json.dumps([events.to_json(event), study.structure.seed])
     return Release(
         variables=study.schema.names,
         dataset=dataset,
         sources=table.sources,
-        codebook_digest=hashlib.sha256(named.encode()).digest(),
-        transition_digest=hashlib.sha256(drawn.encode()).digest(),
+        codebook_digest=hashlib.sha256(codebook_document.encode()).digest(),
+        transition_digest=hashlib.sha256(event_document.encode()).digest(),
         secret_id=secret_id(secret.value),
         fingerprint=table.fingerprint,
         event=event,
@@ -73,11 +73,11 @@ def digest_of(release: Release) -> bytes:
 
 
 def noise_key(release: Release, secret: SiteSecret) -> bytes:
-    """The key of a measurement's noise: 32 bytes, secret."""
+    """Return the key of a measurement's noise: 32 bytes, secret."""
     return derived_key(secret.value, _PURPOSE, digest_of(release))
 
 
-def measured(study: Study, table: Table, release: Release, secret: SiteSecret) -> NoisyTables:
+def measure_tables(study: Study, table: Table, release: Release, secret: SiteSecret) -> NoisyTables:
     """Count, and add the noise; the ledger has been charged for it.
 
     Args:

@@ -70,21 +70,21 @@ def of_same_people(state: CuratorState, name: str, *others: str) -> tuple[Curato
         The state with one account for all of them; and the name that noise is drawn by: the data set's own where something was
         charged to it, else that of the first one of its people.
     """
-    charged = state.ledger.people.charged()
-    measured = charged | state.sketches.for_studies()
-    found, new = {name}, {name, *others}
+    charged_names = state.ledger.people.charged()
+    measured_names = charged_names | state.sketches.for_studies()
+    same_people, new = {name}, {name, *others}
     while new:
-        found |= new
+        same_people |= new
         new = {
             other
             for one in new
             for other, share in state.sketches.of(one).items()
-            if share > LIMIT and other in measured and other not in found
+            if share > LIMIT and other in measured_names and other not in same_people
         }
     order = dict.fromkeys(row.dataset for row in state.ledger.rows())
-    first = next((dataset for dataset in order if dataset in found), name)
-    same = SamePeople(joined=dict.fromkeys(found - {first}, first))
-    return replace(state, ledger=Ledger(state.database, same)), name if name in charged else first
+    first = next((dataset for dataset in order if dataset in same_people), name)
+    same = SamePeople(joined=dict.fromkeys(same_people - {first}, first))
+    return replace(state, ledger=Ledger(state.database, same)), name if name in charged_names else first
 
 
 def remarks_on(state: CuratorState, name: str, place: Path, folder: Path) -> Iterator[str]:
@@ -96,11 +96,11 @@ def remarks_on(state: CuratorState, name: str, place: Path, folder: Path) -> Ite
         place: the table.
         folder: of the state.
     """
-    charged = state.ledger.people.charged()
-    others = [other for other in state.ledger.people.names(name) if other != name and other in charged]
+    charged_names = state.ledger.people.charged()
+    others = [other for other in state.ledger.people.names(name) if other != name and other in charged_names]
     if others:
-        listed = ", ".join(f"'{other}'" for other in others)
-        yield f"data set '{name}' is about the people of {listed}: the costs of all of them are added up"
+        name_list = ", ".join(f"'{other}'" for other in others)
+        yield f"data set '{name}' is about the people of {name_list}: the costs of all of them are added up"
     for other in other_states(place, folder):
         yield (
             f"another state lies beside the table: {other}. What was charged there is not in the sum of {folder}; give --state"

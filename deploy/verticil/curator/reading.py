@@ -59,13 +59,13 @@ class Table:
 
     @property
     def n_records(self) -> int:
-        """Number of people."""
+        """Number of people in the table."""
         return len(self.codes[0])
 
 
 @contextlib.contextmanager
 def as_file(table: Path | str | pd.DataFrame) -> Generator[Path]:
-    """The table as a file; a frame is written to one of its own for the time being."""
+    """Yield the table as a file; a frame is written to one of its own for the time being."""
     if isinstance(table, str | Path):
         yield Path(table)
         return
@@ -96,8 +96,8 @@ def read_table(path: Path, study: Study, *, dataset: str, id_column: str | None,
     variables = [variable for variable in study.schema.variables if flag_of(study, variable.name) is None]
     together = compounds_of(study, study.parties[0])
     records = read_records(rule, variables, study.linkage.normalise)
-    known = stated_of(study, [variable.name for variable in variables])
-    report = check_records(rule, variables, study.linkage.normalise, list(together.values()), known)
+    statements = stated_of(study, [variable.name for variable in variables])
+    report = check_records(rule, variables, study.linkage.normalise, list(together.values()), statements)
     for count, code, what in (
         (report.n_repeated_ids, "DATA_ID_DUPLICATE", "have the id of another one"),
         (report.n_empty_ids, "DATA_ID_MISSING", "have an empty id"),
@@ -118,14 +118,16 @@ def read_table(path: Path, study: Study, *, dataset: str, id_column: str | None,
     tags = perturb.record_tags(secret.tag_key, records.ids or map(str, range(report.n_records)))
     own, codebooks, sources = dict[str, Codes](), dict[str, bytes](), dict[str, str]()
     for variable in variables:
-        column, found = rule.column(variable.name), records.codes[variable.name]
+        column, column_codes = rule.column(variable.name), records.codes[variable.name]
         codebook = perturb.codebook_digest(variable, column.recode, column.written)
         if variable.other is None:
             key = substitutes.substitute_key(
                 secret.value, dataset=dataset, source_columns=[column.source], codebook_digest=codebook
             )
-            found = np.where(records.undeclared[variable.name], substitutes.draw(key, tags, variable.n_states), found)
-        own[variable.name], codebooks[variable.name], sources[variable.name] = found, codebook, column.source
+            column_codes = np.where(
+                records.undeclared[variable.name], substitutes.draw(key, tags, variable.n_states), column_codes
+            )
+        own[variable.name], codebooks[variable.name], sources[variable.name] = column_codes, codebook, column.source
     own = with_flags(study, own)
     local = {name: rule.column(name) for name in sources}
     for flag in () if study.knowledge is None else study.knowledge.flags:
@@ -166,10 +168,10 @@ def _constant(variables: Sequence[Variable], codes: Sequence[Codes]) -> list[str
 
 def _of_the_table(rule: DatasetRule, variables: Sequence[Variable], records: Records) -> Iterator[str]:
     """Yield a remark on columns whose categories or outer ends are exactly the table's, unless the study says they are public."""
-    stated = [variable for variable in variables if variable.origin != PUBLIC]
-    same = [v.name for v in stated if v.bins is None and _has_all_and_no_other(v, records)]
-    extremes = _extremes(rule, [v for v in stated if v.bins is not None])
-    ends = [v.name for v in stated if v.bins is not None and _meets_an_end(v, v.bins, extremes[v.name])]
+    not_public = [variable for variable in variables if variable.origin != PUBLIC]
+    same = [v.name for v in not_public if v.bins is None and _has_all_and_no_other(v, records)]
+    extremes = _extremes(rule, [v for v in not_public if v.bins is not None])
+    ends = [v.name for v in not_public if v.bins is not None and _meets_an_end(v, v.bins, extremes[v.name])]
     which = [
         f"the {what} of {', '.join(names)}" for what, names in (("categories", same), ("outer ends", ends)) if names
     ]
@@ -182,8 +184,8 @@ def _of_the_table(rule: DatasetRule, variables: Sequence[Variable], records: Rec
 
 def _has_all_and_no_other(variable: Variable, records: Records) -> bool:
     """Return whether the table has each declared category, and no other value but missing ones."""
-    undeclared = records.undeclared.get(variable.name)
-    if undeclared is not None and undeclared.any():
+    is_undeclared = records.undeclared.get(variable.name)
+    if is_undeclared is not None and is_undeclared.any():
         return False
     present = {variable.labels[code] for code in np.unique(records.codes[variable.name])}
     missing = None if variable.missing is None else variable.missing.category
@@ -197,8 +199,8 @@ def _meets_an_end(variable: Variable, bins: tuple[float, ...], extremes: tuple[f
 
 def _extremes(rule: DatasetRule, variables: Sequence[Variable]) -> dict[str, tuple[float, float]]:
     """Return the least and the largest number of each column, from one more reading of these columns."""
-    found = dict.fromkeys((variable.name for variable in variables), (math.inf, -math.inf))
-    sources = list(dict.fromkeys(rule.column(name).source for name in found))
+    ranges = dict.fromkeys((variable.name for variable in variables), (math.inf, -math.inf))
+    sources = list(dict.fromkeys(rule.column(name).source for name in ranges))
     for part in read_parts(rule, sources) if sources else ():
         for variable in variables:
             column = rule.column(variable.name)
@@ -208,6 +210,6 @@ def _extremes(rule: DatasetRule, variables: Sequence[Variable]) -> dict[str, tup
                 for text in part.columns[column.source].distinct
                 if text not in missing and (number := number_of(text, column.written)) is not None
             ]
-            low, high = found[variable.name]
-            found[variable.name] = min([low, *numbers]), max([high, *numbers])
-    return found
+            low, high = ranges[variable.name]
+            ranges[variable.name] = min([low, *numbers]), max([high, *numbers])
+    return ranges

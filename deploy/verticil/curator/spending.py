@@ -76,10 +76,10 @@ def charge(state: CuratorState, study: Study, release: Release, *, budget: Cost,
         others = tuple(_words(row) for row in earlier if row is not mine)
         cost = cost_of(release.event)
         # A ledger's sums are over what has a bound; of a table of which records as they are were published there is none.
-        unbounded = math.isinf(cost.epsilon) or any(math.isinf(row.epsilon) for row in earlier)
+        has_no_bound = math.isinf(cost.epsilon) or any(math.isinf(row.epsilon) for row in earlier)
         if mine is None:
             try:
-                if unbounded and math.isfinite(budget.epsilon):
+                if has_no_bound and math.isfinite(budget.epsilon):
                     raise Refusal(
                         "BUDGET_EXCEEDED",
                         f"no bound holds for all releases of the data set, expected epsilon {budget.epsilon:.4g} at most",
@@ -97,13 +97,13 @@ def charge(state: CuratorState, study: Study, release: Release, *, budget: Cost,
             except Refusal as error:
                 if error.code != "BUDGET_EXCEEDED":
                     raise
-                raise _spent(release.dataset, error, others) from None
+                raise _explain_refusal(release.dataset, error, others) from None
     at = now.replace(microsecond=0) if mine is None else dt.datetime.fromisoformat(mine.at)
     return Spending(
         at=at,
         again=mine is not None,
         cost=cost,
-        total=UNLIMITED if unbounded else state.ledger.spent(release.dataset, PUBLIC),
+        total=UNLIMITED if has_no_bound else state.ledger.spent(release.dataset, PUBLIC),
         others=others,
     )
 
@@ -112,7 +112,7 @@ def _words(row: LedgerRow) -> str:
     return f"study '{row.study_id}' on {row.at[:10]}: epsilon {row.epsilon:.4g}, delta {row.delta:.4g}"
 
 
-def _spent(dataset: str, error: Refusal, others: tuple[str, ...]) -> Refusal:
+def _explain_refusal(dataset: str, error: Refusal, others: tuple[str, ...]) -> Refusal:
     by = f"; spent before by {'; '.join(others)}" if others else ""
     return Refusal(
         "BUDGET_EXCEEDED",
@@ -122,7 +122,7 @@ def _spent(dataset: str, error: Refusal, others: tuple[str, ...]) -> Refusal:
 
 
 def _policy(budget: Cost) -> Policy:
-    """A party's limits, of which the owner has one: for everybody, over all releases."""
+    """Return a party's limits, of which the owner has one: for everybody, over all releases."""
     return Policy(
         approval="manual",
         approvers=(),

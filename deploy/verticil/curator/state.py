@@ -54,7 +54,7 @@ class CuratorState:
 
 
 @contextlib.contextmanager
-def opened(folder: Path, owner: str, *, now: dt.datetime) -> Generator[CuratorState]:
+def open_state(folder: Path, owner: str, *, now: dt.datetime) -> Generator[CuratorState]:
     """Open the folder, and make what it lacks; a run that was killed in the middle of that leaves nothing in the way.
 
     Args:

@@ -48,7 +48,7 @@ def owners_study(
     delta: float | None = None,
     seed: int | None = None,
 ) -> Study:
-    """The study to carry out.
+    """Return the study to carry out.
 
     Args:
         study: of any protocol; its columns are all in one table.
@@ -60,11 +60,12 @@ def owners_study(
     Raises:
         Misuse: STUDY_INVALID or STUDY_UNSUPPORTED, what the study asks for does not go with noise on tables.
     """
-    kept = [unit for unit in study.units if unit.impossible]
-    if kept and method != "joint":
+    compound_units = [unit for unit in study.units if unit.impossible]
+    if compound_units and method != "joint":
         raise Misuse(
             "STUDY_UNSUPPORTED",
-            f"study '{study.id}': {kept[0].text}: it declares combinations impossible, which the method '{method}' does not keep",
+            f"study '{study.id}': {compound_units[0].text}: it declares combinations impossible, which the method '{method}' "
+            "does not keep",
             hint="use the method 'joint', or declare one variable whose categories are the possible combinations",
         )
     owner = study.parties[0] if len(study.parties) == 1 else OWNER
@@ -85,18 +86,18 @@ def owners_study(
             "a delta goes with an epsilon, and there is no noise",
             hint="give a finite epsilon, or leave delta out",
         )
-    asked = study.tables or TablesRule(epsilon=1.0, delta=1e-9)
-    asked = asked if epsilon is None else dataclasses.replace(asked, epsilon=float(epsilon))
-    asked = asked if delta is None else dataclasses.replace(asked, delta=delta)
-    asked = dataclasses.replace(asked, three_way=()) if method == PRIVBAYES else asked
+    tables = study.tables or TablesRule(epsilon=1.0, delta=1e-9)
+    tables = tables if epsilon is None else dataclasses.replace(tables, epsilon=float(epsilon))
+    tables = tables if delta is None else dataclasses.replace(tables, delta=delta)
+    tables = dataclasses.replace(tables, three_way=()) if method == PRIVBAYES else tables
     structure = _structure(study.structure, method, seed)
-    changed = dataclasses.replace(
+    result = dataclasses.replace(
         without(dataclasses.replace(study, structure=structure), METHODS_OF_STUDIES[structure.method].inapplicable),
         model="curator",
         parties=(owner,),
         linkage=LinkageRule(minimum_common_records=LEAST_RECORDS),
         schema=schema,
-        units=tuple(_units(schema, owner, kept)),
+        units=tuple(_units(schema, owner, compound_units)),
         posterior=study.posterior if METHODS_OF_STUDIES[structure.method].samples else PosteriorRule(),
         privbayes=study.privbayes if method == PRIVBAYES else PrivBayesRule(),
         release=dataclasses.replace(
@@ -104,7 +105,7 @@ def owners_study(
             sample_from=_SAMPLED.get(method, "network"),
             seed=study.release.seed if seed is None else seed,
         ),
-        tables=None if exact else asked,
+        tables=None if exact else tables,
         breach=None,
         share=None,
         quorum=None,
@@ -112,13 +113,13 @@ def owners_study(
         knowledge=knowledge,
         left_out=(),
     )
-    rules.check(changed, source=_SOURCE)
-    return changed
+    rules.check(result, source=_SOURCE)
+    return result
 
 
-def _units(schema: Schema, owner: str, kept: Sequence[Unit]) -> Iterator[Unit]:
-    """Each variable as it is; where combinations are impossible, the possible ones of several together."""
-    joint = {name: unit for unit in kept for name in unit.variables}
+def _units(schema: Schema, owner: str, compound_units: Sequence[Unit]) -> Iterator[Unit]:
+    """Yield a unit of each variable as it is; where combinations are impossible, the possible ones of several together."""
+    joint = {name: unit for unit in compound_units for name in unit.variables}
     for variable in schema.variables:
         unit = joint.get(variable.name)
         if unit is None:
@@ -137,16 +138,16 @@ def _structure(rule: StructureRule, method: str, seed: int | None) -> StructureR
     if method == POSTERIOR:
         scores = METHODS_OF_STUDIES[POSTERIOR].scores
         score = rule.score if rule.score in scores else scores[0]
-        changed = dataclasses.replace(rule, method=POSTERIOR, score=score, parents=None)
+        result = dataclasses.replace(rule, method=POSTERIOR, score=score, parents=None)
         for other in METHODS_OF_STUDIES.values():
-            changed = dataclasses.replace(changed, **{key: getattr(_USUAL, key) for key in other.keys})
-        return changed
+            result = dataclasses.replace(result, **{key: getattr(_USUAL, key) for key in other.keys})
+        return result
     own = METHODS_OF_STUDIES[rule.method].whole_table
     return dataclasses.replace(rule, method="auto", score="auto") if own else rule
 
 
 def changes(before: Study, after: Study) -> Iterator[str]:
-    """What was changed, a line each: the keys that were written, and what does not apply to an owner alone."""
+    """Yield what was changed, a line each: the keys that were written, and what does not apply to an owner alone."""
     yield f'[structure] method = "{after.structure.method}"'
     yield f'[release] sample_from = "{after.records_from}"'
     if after.tables is None:

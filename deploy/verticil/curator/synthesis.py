@@ -24,7 +24,7 @@ from verticil.curator.measuring import measurement
 from verticil.curator.people import read_whose
 from verticil.curator.reading import as_file
 from verticil.curator.spending import UNLIMITED, Spending, charge
-from verticil.curator.state import FOLDER, CuratorState, opened
+from verticil.curator.state import FOLDER, CuratorState, open_state
 from verticil.curator.study import Method, changes, owners_study
 from verticil.shared.core.errors import Misuse
 from verticil.shared.federation.identity.pki import utc_now
@@ -130,8 +130,8 @@ def synthesize(
         DataFault: the table cannot be used, or LEARNING_FAILED.
         Refusal: BUDGET_EXCEEDED.
     """
-    from verticil.curator.comparison import compared
-    from verticil.curator.learning import learned, records_of
+    from verticil.curator.comparison import compare_methods
+    from verticil.curator.learning import learn_study, records_of
     from verticil.miner.learning.publication import DrawnRecords, publish_models
     from verticil.shared.release.posterior import check_sets
     from verticil.shared.study.reading import read_study
@@ -143,52 +143,56 @@ def synthesize(
             f"the method '{method}' makes no network, expected one of {', '.join(get_args(Method))}",
             hint="a generator has a call of its own, in the package that it is in",
         )
-    given = study if isinstance(study, Study) else read_study(Path(study), by_owner=True)
-    require_reviewed(given)
-    owned = owners_study(given, method=method, epsilon=epsilon, delta=delta, seed=seed)
+    document = study if isinstance(study, Study) else read_study(Path(study), by_owner=True)
+    require_reviewed(document)
+    own_study = owners_study(document, method=method, epsilon=epsilon, delta=delta, seed=seed)
     target = None if out is None else free_place(Path(out))
     place = Path(table) if isinstance(table, str | Path) else Path("table")
     folder = Path(state) if state is not None else place.parent / FOLDER
     name = dataset or place.stem
     now = clock()
-    with as_file(table) as path, opened(folder, owned.parties[0], now=now) as state_of_owner:
+    with as_file(table) as path, open_state(folder, own_study.parties[0], now=now) as state_of_owner:
         step("reading the table")
-        whose = read_whose(state_of_owner, path, owned, dataset=name, id_column=id_column, place=place)
-        desk, people, name = whose.state, whose.table, whose.name
-        check_sets(owned, people.n_records)
-        release = measurement(owned, people, dataset=name, secret=desk.secret)
-        spending = charge(desk, owned, release, budget=budget, now=now)
+        whose = read_whose(state_of_owner, path, own_study, dataset=name, id_column=id_column, place=place)
+        owner_state, people, name = whose.state, whose.table, whose.name
+        check_sets(own_study, people.n_records)
+        release = measurement(own_study, people, dataset=name, secret=owner_state.secret)
+        spending = charge(owner_state, own_study, release, budget=budget, now=now)
         whose.remember()
-        found = learned(owned, people, release, secret=desk.secret, step=step)
-        models = publish_models(found, owned)
-        codes, records = records_of(found, owned, models)
+        result = learn_study(own_study, people, release, secret=owner_state.secret, step=step)
+        models = publish_models(result, own_study)
+        codes, records = records_of(result, own_study, models)
         if target is not None:
             step(f"writing {target}")
             if target.suffix in TABLES:
                 write_records(records, target)
             else:
-                drawn = DrawnRecords(codes=codes, table=records)
-                content = _content(owned, found, models, drawn, people=people, signer=desk.signer, at=spending.at)
-                _publish(target, content, desk)
+                drawn_records = DrawnRecords(codes=codes, table=records)
+                content = _content(
+                    own_study, result, models, drawn_records, people=people, signer=owner_state.signer, at=spending.at
+                )
+                _publish(target, content, owner_state)
         comparison = (
-            compared(given, owned, people, found, dataset=name, secret=desk.secret, step=step) if compare else None
+            compare_methods(document, own_study, people, result, dataset=name, secret=owner_state.secret, step=step)
+            if compare
+            else None
         )
     return Synthesized(
         records=records,
-        network=found.network,
-        study=owned,
-        changes=tuple(changes(given, owned)),
+        network=result.network,
+        study=own_study,
+        changes=tuple(changes(document, own_study)),
         n_records=people.n_records,
         spending=spending,
-        warnings=(*whose.remarks, *_warnings(owned, people, spending, found, models.posterior)),
+        warnings=(*whose.remarks, *_warnings(own_study, people, spending, result, models.posterior)),
         comparison=comparison,
         out=target,
-        posterior=found.posterior,
+        posterior=result.posterior,
     )
 
 
 def free_place(out: Path) -> Path:
-    """The place for what is written; an empty folder is none in the way."""
+    """Return the place for what is written; an empty folder is none in the way."""
     if out.exists() and not (out.is_dir() and not any(out.iterdir()) and out.suffix not in TABLES):
         raise Misuse(
             "FILE_EXISTS", f"{out}: exists already", hint="name another one with --out: nothing is overwritten"
@@ -199,13 +203,13 @@ def free_place(out: Path) -> Path:
 
 
 def write_records(records: pd.DataFrame, target: Path) -> None:
-    """As the file's ending says."""
+    """Write records as the file's ending says."""
     from verticil.shared.release.formats.tables import write_csv, write_parquet
 
     (write_csv if target.suffix == ".csv" else write_parquet)(records, target)
 
 
-def _publish(target: Path, content: ReleaseContent, desk: CuratorState) -> None:
+def _publish(target: Path, content: ReleaseContent, owner_state: CuratorState) -> None:
     """Write, sign and verify beside the place, then let it appear there whole."""
     from verticil.shared.release.folder.writing import write_release
     from verticil.shared.release.formats.tables import write_atomically
@@ -218,9 +222,9 @@ def _publish(target: Path, content: ReleaseContent, desk: CuratorState) -> None:
         try:
             staging.mkdir()
             release = write_release(staging / "release", content)
-            sign_release(release, desk.signer, ca_certificate=desk.authority)
-            write_atomically(staging / "ca.crt", _writing(desk.authority))
-            verify_release(release, ca_certificate=desk.authority)
+            sign_release(release, owner_state.signer, ca_certificate=owner_state.authority)
+            write_atomically(staging / "ca.crt", _writing(owner_state.authority))
+            verify_release(release, ca_certificate=owner_state.authority)
             rename(staging, target)
             sync_directory(target.absolute().parent)
         finally:
@@ -235,7 +239,7 @@ def _writing(content: bytes) -> Callable[[BinaryIO], None]:
 
 
 def copies_of_one(people: Sequence[Codes], records: Sequence[Codes]) -> int:
-    """How many records equal, in all columns, the row of a person whom no other person equals.
+    """Return how many records equal, in all columns, the row of a person whom no other person equals.
 
     Args:
         people: (n,) codes of each column.
@@ -250,13 +254,13 @@ def copies_of_one(people: Sequence[Codes], records: Sequence[Codes]) -> int:
 
     rows, counts = np.unique(np.stack(people, axis=1), axis=0, return_counts=True)
     single = {row.tobytes() for row in rows[counts == 1]}
-    drawn = np.ascontiguousarray(np.stack(records, axis=1).astype(rows.dtype))
-    return sum(row.tobytes() in single for row in drawn)
+    record_rows = np.ascontiguousarray(np.stack(records, axis=1).astype(rows.dtype))
+    return sum(row.tobytes() in single for row in record_rows)
 
 
 def _content(
     study: Study,
-    found: LearnResult,
+    result: LearnResult,
     models: PublishedModels,
     records: DrawnRecords,
     *,
@@ -272,22 +276,22 @@ def _content(
     from verticil.shared.study import canonical
 
     digest = canonical.digest(study)
-    stated = Measurement(
+    measurement = Measurement(
         party=study.parties[0],
         effective_sha256=digest,
-        n_records=found.n_records,
+        n_records=result.n_records,
         event=events.to_json(drawn_event(study)),
         charged_at=at,
     )
     origin = Origin(
         study_digest=digest,
-        n_common=found.n_records,
+        n_common=result.n_records,
         published_at=at,
-        statements=(signer.sign(encode(stated)),),
+        statements=(signer.sign(encode(measurement)),),
         search={} if study.tables else {COPIES: copies_of_one(people.codes, records.codes)},
-        states_strengths=bool(found.edge_strength),
+        states_strengths=bool(result.edge_strength),
     )
-    return content_of(found, models, records, study, origin)
+    return content_of(result, models, records, study, origin)
 
 
 def _total(cost: Cost) -> str:
@@ -303,29 +307,29 @@ def delta_warning(people: Table, spending: Spending) -> Iterator[str]:
 
 
 def _part_of_it(alpha: float) -> str:
-    """How much of a mean is the model; nothing where it rounds to all or nothing."""
+    """Say how much of a mean is the model; nothing where it rounds to all or nothing."""
     percent = round(100 * alpha)
     return f", {percent} % of it the model" if 0 < percent < 100 else ""
 
 
 def _warnings(
-    study: Study, people: Table, spending: Spending, found: LearnResult, posterior: PublishedPosterior | None
+    study: Study, people: Table, spending: Spending, result: LearnResult, posterior: PublishedPosterior | None
 ) -> Iterator[str]:
     from verticil.shared.release.posterior import posterior_remarks
 
     yield from people.remarks
     yield from delta_warning(people, spending)
-    if found.joint is not None and not found.joint.reached:
+    if result.joint is not None and not result.joint.reached:
         yield (
             "the joint model did not come as near to the noisy tables as their noise allows; what is published is a mean of it "
-            f"and of independent columns{_part_of_it(found.joint.alpha)}"
+            f"and of independent columns{_part_of_it(result.joint.alpha)}"
         )
     if spending.others:
         yield (
             f"another run on this table: with this one it has cost each person {_total(spending.total)} in all; before: "
             f"{'; '.join(spending.others)}"
         )
-    if found.posterior is not None and not found.posterior.sample.diagnostics.agree:
+    if result.posterior is not None and not result.posterior.sample.diagnostics.agree:
         yield (
             "the chains that sampled graphs do not agree: take the probabilities of edges and the sets for no posterior; ask for "
             "more steps, fewer parents (max_parents), or prior = 'penalty'"
@@ -337,11 +341,11 @@ def _warnings(
     if study.tables is None or METHODS[study.structure.method].whole_table:
         return
     sigma = tables_sigma(study)
-    buried = [names for names, cells in _pairs(study) if sigma > people.n_records / cells]
-    if buried:
+    noisy = [names for names, cells in _pairs(study) if sigma > people.n_records / cells]
+    if noisy:
         yield (
-            f"noise of {sigma:.3g} people on each count is more than the average count of {len(buried)} of "
-            f"{len(tables_of(study))} tables, as of {' x '.join(buried[0])}: declare fewer categories, or allow a larger epsilon"
+            f"noise of {sigma:.3g} people on each count is more than the average count of {len(noisy)} of "
+            f"{len(tables_of(study))} tables, as of {' x '.join(noisy[0])}: declare fewer categories, or allow a larger epsilon"
         )
 
 

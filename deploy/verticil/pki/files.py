@@ -11,10 +11,10 @@ from verticil.shared.core.errors import Misuse
 from verticil.shared.storage.disk import create_file, write_fault
 
 
-def quoted(text: str) -> str:
+def quote_toml(text: str) -> str:
     """`text` as a TOML basic string.
 
-    >>> quoted('a"b')
+    >>> quote_toml('a"b')
     '"a\\\\"b"'
     """
     return json.dumps(text, ensure_ascii=False)
@@ -80,18 +80,19 @@ def write_federation(
         Misuse: FILE_EXISTS, FILE_MISSING.
         DataFault: DISK_FULL; there is no file then.
     """
-    text = f"schema = 1\nname = {quoted(name)}\nca_certificate = {quoted(ca_certificate)}\nca_sha256 = {quoted(ca_sha256)}\n\n"
+    text = f"schema = 1\nname = {quote_toml(name)}\nca_certificate = {quote_toml(ca_certificate)}\n"
+    text += f"ca_sha256 = {quote_toml(ca_sha256)}\n\n"
     if endpoint is not None:
-        text += f"[miner]\nendpoint = {quoted(endpoint)}   # must be a SAN of the miner's certificate\n"
-        text += f"sealing_key = {quoted(miner_sealing)}\n\n" if miner_sealing else "\n"
+        text += f"[miner]\nendpoint = {quote_toml(endpoint)}   # must be a SAN of the miner's certificate\n"
+        text += f"sealing_key = {quote_toml(miner_sealing)}\n\n" if miner_sealing else "\n"
     if peers:
         text += "[peers]   # where each party serves the others\n"
-        text += "".join(f"{party} = {quoted(address)}\n" for party, address in peers.items()) + "\n"
+        text += "".join(f"{party} = {quote_toml(address)}\n" for party, address in peers.items()) + "\n"
     if sealing:
         text += (
             "[sealing]   # public keys for what passes through the miner between parties; compare them by telephone\n"
         )
-        text += "".join(f"{party} = {quoted(digits)}\n" for party, digits in sealing.items()) + "\n"
+        text += "".join(f"{party} = {quote_toml(digits)}\n" for party, digits in sealing.items()) + "\n"
     return write_new(path, text + "[transport]\nidle_timeout_seconds = 120\nchunk_bytes = 524288\n")
 
 
@@ -106,7 +107,7 @@ def free_folder(name: str) -> Path:
 
 @contextmanager
 def removed_if_empty(folder: Path | None) -> Generator[None]:
-    """What is done in here fills a folder; where it fails before anything is in the folder, that is removed."""
+    """Remove the folder where what is done in here fails before anything is in it."""
     try:
         yield
     except BaseException:

@@ -60,34 +60,34 @@ class Entry:
     certificates: tuple[x509.Certificate, ...]
 
     def is_current(self, at: dt.datetime) -> bool:
-        """Whether it counts at a time."""
+        """Return whether it counts at a time."""
         return self.revoked_at is None and self.not_before <= at <= self.not_after
 
 
 def entries(directory: Path) -> list[Entry]:
-    """All issuances of the authority in `directory`, by role, name and time. (Those of version 0.1 were not recorded.)
+    """Return all issuances of the authority in `directory`, by role, name and time. (Those of version 0.1 were not recorded.)
 
     Raises:
         Misuse: FILE_MISSING without an authority.
         PeerFault: CERTIFICATE_INVALID, a file of the register is broken.
     """
     issuer = read_certificates(directory / "ca.crt")[0]
-    revoked = _revoked(directory, issuer)[1]
-    found: list[Entry] = []
+    revocations = _read_revocations(directory, issuer)[1]
+    all_entries: list[Entry] = []
     for path in sorted((directory / ISSUED).glob("*.crt")):
         certificates = read_certificates(path)
-        found.append(_entry(certificates, revoked))
-    return sorted(found, key=lambda entry: (entry.identity.role, entry.identity.name, entry.not_before))
+        all_entries.append(_entry(certificates, revocations))
+    return sorted(all_entries, key=lambda entry: (entry.identity.role, entry.identity.name, entry.not_before))
 
 
-def _entry(certificates: Sequence[x509.Certificate], revoked: Mapping[int, dt.datetime]) -> Entry:
+def _entry(certificates: Sequence[x509.Certificate], revocations: Mapping[int, dt.datetime]) -> Entry:
     serials = tuple(certificate.serial_number for certificate in certificates)
     return Entry(
         identity=identity_of(certificates[0]),
         serials=serials,
         not_before=certificates[0].not_valid_before_utc,
         not_after=certificates[0].not_valid_after_utc,
-        revoked_at=min((revoked[serial] for serial in serials if serial in revoked), default=None),
+        revoked_at=min((revocations[serial] for serial in serials if serial in revocations), default=None),
         certificates=tuple(certificates),
     )
 
@@ -108,7 +108,7 @@ class Standing:
 def check_request(
     authority: Authority, request: Request, *, replace: bool = False, role: Role | None = None, at: dt.datetime
 ) -> Standing:
-    """Whether a request may be signed at all.
+    """Return whether a request may be signed at all.
 
     Args:
         authority: who would sign.
@@ -130,8 +130,8 @@ def check_request(
         )
     if role is not None and request.identity.role is not role:
         raise Misuse("USAGE", f"--role: the request asks for '{request.identity.role}', expected '{role}'")
-    known = entries(authority.directory)
-    _refuse_revoked(authority, request, known)
+    all_entries = entries(authority.directory)
+    _refuse_revoked(authority, request, all_entries)
     notes: list[str] = []
     if request.renews is not None:
         check_issued(request.renews, authority.certificate, what="certificate to renew")
@@ -141,7 +141,7 @@ def check_request(
         notes.append(
             f"renews a certificate that expired on {request.renews.not_valid_after_utc:%Y-%m-%d}, with its key"
         )
-    own = [entry for entry in known if entry.identity == request.identity]
+    own = [entry for entry in all_entries if entry.identity == request.identity]
     for entry in own:
         if entry.is_current(at) and not replace and entry.certificates[0].public_key() != request.tls_key:
             raise PeerFault(
@@ -150,9 +150,9 @@ def check_request(
                 hint="does the site know of this request? Its old keys are lost or were read: first"
                 f" verticil pki revoke {request.identity.name}, then sign; both are to count: sign with --replace",
             )
-    revoked = [entry for entry in own if entry.revoked_at is not None]
-    if revoked:
-        last = max(revoked, key=lambda entry: entry.revoked_at or at)
+    revoked_entries = [entry for entry in own if entry.revoked_at is not None]
+    if revoked_entries:
+        last = max(revoked_entries, key=lambda entry: entry.revoked_at or at)
         notes.append(f"this name was revoked on {last.revoked_at:%Y-%m-%d}, serial {last.serials[0]:x}: it joins anew")
     elif own and request.renews is None and not any(entry.is_current(at) for entry in own):
         notes.append(
@@ -161,18 +161,18 @@ def check_request(
     return Standing(is_renewal=False, notes=tuple(notes))
 
 
-def _refuse_revoked(authority: Authority, request: Request, known: Sequence[Entry]) -> None:
+def _refuse_revoked(authority: Authority, request: Request, all_entries: Sequence[Entry]) -> None:
     """Refuse what was revoked: the certificate that is renewed, and keys of any certificate on the deny-list."""
     again = f"verticil pki request {request.identity.name} --role {request.identity.role} --new-keys"
     if request.renews is not None and (
-        request.renews.serial_number in _revoked(authority.directory, authority.certificate)[1]
+        request.renews.serial_number in _read_revocations(authority.directory, authority.certificate)[1]
     ):
         raise PeerFault(
             "CERTIFICATE_REVOKED",
             f"certificate to renew: serial {request.renews.serial_number:x} was revoked",
             hint=f"it is not renewed; the site starts anew with new keys: {again}",
         )
-    for entry in known:
+    for entry in all_entries:
         keys = [certificate.public_key() for certificate in entry.certificates]
         if entry.revoked_at is not None and (request.tls_key in keys or request.signing_key in keys):
             raise PeerFault(
@@ -208,12 +208,12 @@ def sign_request(
     """
     now = utc_now() if at is None else at
     check_request(authority, request, replace=replace, role=role, at=now)
-    issued = certify(
+    certificates = certify(
         authority, request.identity, request.tls_key, request.signing_key, hosts=request.hosts, days=days, at=now
     )
-    answer = chain_pem((*issued, authority.certificate))
-    create_files({out: (answer, 0o644), **record(authority, issued)}, exists_hint="name another file with --out")
-    return _entry(issued, {})
+    answer = chain_pem((*certificates, authority.certificate))
+    create_files({out: (answer, 0o644), **record(authority, certificates)}, exists_hint="name another file with --out")
+    return _entry(certificates, {})
 
 
 def revoke(authority: Authority, target: str, *, at: dt.datetime | None = None) -> tuple[Path, list[Entry], int]:
@@ -233,33 +233,33 @@ def revoke(authority: Authority, target: str, *, at: dt.datetime | None = None) 
         DataFault: DISK_FULL; the old list stays.
     """
     now = (utc_now() if at is None else at).replace(microsecond=0)
-    number, revoked = _revoked(authority.directory, authority.certificate)
-    known = entries(authority.directory)
-    matching = [entry for entry in known if entry.identity.name == target and entry.is_current(now)]
+    number, revocations = _read_revocations(authority.directory, authority.certificate)
+    all_entries = entries(authority.directory)
+    matching = [entry for entry in all_entries if entry.identity.name == target and entry.is_current(now)]
     serials = {serial for entry in matching for serial in entry.serials}
     if not matching:
-        serials = set(_serials_of(authority, target, known))
-        matching = [entry for entry in known if serials & set(entry.serials)]
-    listed = {**dict.fromkeys(serials, now), **revoked}
+        serials = set(_serials_of(authority, target, all_entries))
+        matching = [entry for entry in all_entries if serials & set(entry.serials)]
+    all_revocations = {**dict.fromkeys(serials, now), **revocations}
     path = authority.directory / FILE_NAME
-    found = make_list(authority, listed, number=number + 1, at=now)
+    deny_list = make_list(authority, all_revocations, number=number + 1, at=now)
     try:
-        replace_file(path, found.public_bytes(Encoding.PEM), part=path.with_name(f".{path.name}.part"))
+        replace_file(path, deny_list.public_bytes(Encoding.PEM), part=path.with_name(f".{path.name}.part"))
         path.chmod(0o644)  # public, and to be copied
     except OSError as error:
         raise write_fault(error, path) from None
-    return path, matching, len(listed)
+    return path, matching, len(all_revocations)
 
 
-def _serials_of(authority: Authority, target: str, known: Sequence[Entry]) -> tuple[int, ...]:
+def _serials_of(authority: Authority, target: str, all_entries: Sequence[Entry]) -> tuple[int, ...]:
     if Path(target).suffix == ".crt" and Path(target).is_file():
         certificates = read_certificates(Path(target))
         for certificate in certificates:
             check_issued(certificate, authority.certificate, what=target)
         return tuple(certificate.serial_number for certificate in certificates)
-    if (shaped := _SERIAL.fullmatch(target)) and int(shaped[1], 16):
-        serial = int(shaped[1], 16)
-        return next((entry.serials for entry in known if serial in entry.serials), (serial,))
+    if (match := _SERIAL.fullmatch(target)) and int(match[1], 16):
+        serial = int(match[1], 16)
+        return next((entry.serials for entry in all_entries if serial in entry.serials), (serial,))
     raise Misuse(
         "USAGE",
         f"revoke: got '{target[:80]}', expected a serial number in hex, the name of a node with a current certificate,"
@@ -268,10 +268,10 @@ def _serials_of(authority: Authority, target: str, known: Sequence[Entry]) -> tu
     )
 
 
-def _revoked(directory: Path, issuer: x509.Certificate) -> tuple[int, dict[int, dt.datetime]]:
+def _read_revocations(directory: Path, issuer: x509.Certificate) -> tuple[int, dict[int, dt.datetime]]:
     """Number and entries of the present deny-list."""
     path = directory / FILE_NAME
     if not path.exists():
         return 0, {}
-    found = parse_list(path.read_bytes(), issuer, what=str(path))
-    return number_of(found), revoked_in(found)
+    deny_list = parse_list(path.read_bytes(), issuer, what=str(path))
+    return number_of(deny_list), revoked_in(deny_list)

@@ -115,22 +115,22 @@ def create_request(
     tls, signing = ec.generate_private_key(ec.SECP256R1()), ed25519.Ed25519PrivateKey.generate()
     key, sign, seal, path = (directory / f"{identity.name}.{suffix}" for suffix in ("key", "sign", "seal", "req"))
     certificate = directory / f"{identity.name}.crt"
-    made: dict[Path, tuple[bytes, int]] = {}
+    new_files: dict[Path, tuple[bytes, int]] = {}
     sealing = None
     if identity.role is Role.PARTY:
         sealing = _sealing_key(seal) if new_keys and seal.exists() else x25519.X25519PrivateKey.generate()
         if not (new_keys and seal.exists()):
-            made[seal] = (private_pem(sealing), 0o600)
+            new_files[seal] = (private_pem(sealing), 0o600)
     if new_keys and not hosts and certificate.exists():
         hosts = _hosts_of(read_certificates(certificate)[0], identity)
-    content = _written(identity, hosts, tls, signing, sealing=sealing)
+    content = _write_request(identity, hosts, tls, signing, sealing=sealing)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if new_keys:
         _make_room((key, sign), certificate)
         path.unlink(missing_ok=True)  # a request is made anew at any time; only keys are not
         key, sign = (key_files(place)[1] if place.exists() else place for place in (key, sign))
-    made |= {key: (private_pem(tls), 0o600), sign: (private_pem(signing), 0o600), path: (content, 0o644)}
-    create_files(made, exists_hint=_NEVER.format(name=identity.name, role=identity.role))
+    new_files |= {key: (private_pem(tls), 0o600), sign: (private_pem(signing), 0o600), path: (content, 0o644)}
+    create_files(new_files, exists_hint=_NEVER.format(name=identity.name, role=identity.role))
     return path, parse_request(content, what=path.name)
 
 
@@ -157,18 +157,18 @@ def create_renewal(
     present = read_certificates(certificate)
     identity = identity_of(present[0])
     old_tls, old_signing = _in_use(certificate, present)
-    kept = _hosts_of(present[0], identity) if hosts is None else tuple(hosts)
+    new_hosts = _hosts_of(present[0], identity) if hosts is None else tuple(hosts)
     path = certificate.with_name(f"{certificate.stem}.req")
-    made: dict[Path, tuple[bytes, int]] = {}
+    new_files: dict[Path, tuple[bytes, int]] = {}
     if new_keys:
         waiting = [key_files(certificate.with_suffix(suffix))[1] for suffix in (".key", ".sign")]
-        tls = _waiting(waiting[0], ec.generate_private_key(ec.SECP256R1()), made, what="private key", kind="ECDSA")
-        signing = _waiting(waiting[1], _SigningKey.generate(), made, what="signing key", kind="Ed25519")
+        tls = _waiting(waiting[0], ec.generate_private_key(ec.SECP256R1()), new_files, what="private key", kind="ECDSA")
+        signing = _waiting(waiting[1], _SigningKey.generate(), new_files, what="signing key", kind="Ed25519")
     else:
         tls, signing = old_tls, old_signing
-    content = _written(identity, kept, tls, signing, renews=(present[0], old_tls))
+    content = _write_request(identity, new_hosts, tls, signing, renews=(present[0], old_tls))
     path.unlink(missing_ok=True)  # a request is made anew at any time; only keys are not
-    create_files({**made, path: (content, 0o644)}, exists_hint="run it again")
+    create_files({**new_files, path: (content, 0o644)}, exists_hint="run it again")
     return path, parse_request(content, what=path.name)
 
 
@@ -198,7 +198,9 @@ def parse_request(content: bytes, *, what: str = "request") -> Request:
         hosts=_hosts_of(tls, identity),
         tls_key=tls_key,
         signing_key=signing_key,
-        renews=_renewed(document["renews"], _bound(tls, signing), identity, what) if "renews" in document else None,
+        renews=_check_renewal(document["renews"], _renewal_claim(tls, signing), identity, what)
+        if "renews" in document
+        else None,
         sealing=_sealing_in(document["sealing"], signing_key, identity, what) if "sealing" in document else b"",
     )
 
@@ -221,7 +223,7 @@ def read_request(path: Path) -> Request:
 # ---- writing
 
 
-def _written(
+def _write_request(
     identity: Identity,
     hosts: Sequence[str],
     tls: _TlsKey,
@@ -245,7 +247,7 @@ def _written(
     }
     if renews is not None:
         certificate, key = renews
-        signature = key.sign(_bound(tls_request, signing_request), ec.ECDSA(hashes.SHA256()))
+        signature = key.sign(_renewal_claim(tls_request, signing_request), ec.ECDSA(hashes.SHA256()))
         document["renews"] = {
             "certificate": certificate.public_bytes(Encoding.PEM).decode("ascii"),
             "signature": base64.b64encode(signature).decode("ascii"),
@@ -260,7 +262,7 @@ def _written(
 
 
 def _sealing_claim(identity: Identity, public: bytes) -> bytes:
-    """What the signing key signs of a sealing key, under a name that no other signature has."""
+    """Return what the signing key signs of a sealing key, under a name that no other signature has."""
     return b"verticil/sealing/v1\n" + identity.uri.encode("ascii") + b"\n" + public
 
 
@@ -272,15 +274,15 @@ def _builder(identity: Identity, names: Sequence[x509.GeneralName]) -> x509.Cert
     )
 
 
-def _bound(tls: x509.CertificateSigningRequest, signing: x509.CertificateSigningRequest) -> bytes:
-    """What the holder of the old key signs: both requests, under a name that no other signature has."""
+def _renewal_claim(tls: x509.CertificateSigningRequest, signing: x509.CertificateSigningRequest) -> bytes:
+    """Return what the holder of the old key signs: both requests, under a name that no other signature has."""
     parts = (hashlib.sha256(request.public_bytes(Encoding.DER)).digest() for request in (tls, signing))
     return b"verticil/renewal/v1" + b"".join(parts)
 
 
 def _make_room(keys: Sequence[Path], certificate: Path) -> None:
     """See that no key waits: one that belongs to the certificate (its installation was broken off) moves in, others go aside."""
-    present = [held.public_key() for held in read_certificates(certificate)] if certificate.exists() else []
+    present = [item.public_key() for item in read_certificates(certificate)] if certificate.exists() else []
     for waiting in (key_files(key)[1] for key in keys):
         if not waiting.exists():
             continue
@@ -301,31 +303,33 @@ def _sealing_key(path: Path) -> x25519.X25519PrivateKey:
     return key
 
 
-def _waiting(path: Path, new: Key, made: dict[Path, tuple[bytes, int]], *, what: str, kind: str) -> Key:
-    """The key that waits in a file already, of the same kind as `new`; where there is none, `new`, which is to be `made`."""
+def _waiting(path: Path, new: Key, new_files: dict[Path, tuple[bytes, int]], *, what: str, kind: str) -> Key:
+    """Return the key that waits in a file already, of the kind of `new`; where there is none, `new`, put in `new_files`."""
     if path.exists():
         key = load_private_key(path, what=what)
         if isinstance(key, type(new)):
             return key
         raise PeerFault("CERTIFICATE_INVALID", f"{path}: not an {kind} key")
-    made[path] = (private_pem(new), 0o600)
+    new_files[path] = (private_pem(new), 0o600)
     return new
 
 
-def _held(place: Path, certificates: Sequence[x509.Certificate], *, what: str) -> list[PrivateKeyTypes]:
-    """The keys at a place, in use or waiting, that belong to one of the certificates; the waiting one first."""
+def _find_keys(place: Path, certificates: Sequence[x509.Certificate], *, what: str) -> list[PrivateKeyTypes]:
+    """Return the keys at a place, in use or waiting, that belong to one of the certificates; the waiting one first."""
     keys = [load_private_key(path, what=what) for path in key_files(place) if path.exists()]
-    known = [certificate.public_key() for certificate in certificates]
-    return [key for key in reversed(keys) if key.public_key() in known]
+    public_keys = [certificate.public_key() for certificate in certificates]
+    return [key for key in reversed(keys) if key.public_key() in public_keys]
 
 
 def _in_use(certificate: Path, present: Sequence[x509.Certificate]) -> tuple[_TlsKey, _SigningKey]:
-    """The private keys of a node's certificates."""
+    """Return the private keys of a node's certificates."""
     identity = identity_of(present[0])
     places = certificate.with_suffix(".key"), certificate.with_suffix(".sign")
-    tls = next((key for key in _held(places[0], present[:1], what="private key") if isinstance(key, _TlsKey)), None)
-    held = _held(places[1], present, what="signing key")
-    signing = next((key for key in held if isinstance(key, _SigningKey)), None)
+    tls = next(
+        (key for key in _find_keys(places[0], present[:1], what="private key") if isinstance(key, _TlsKey)), None
+    )
+    signing_keys = _find_keys(places[1], present, what="signing key")
+    signing = next((key for key in signing_keys if isinstance(key, _SigningKey)), None)
     if tls is None or signing is None:
         missing = places[0 if tls is None else 1]
         raise DataFault(
@@ -390,8 +394,8 @@ def _names(holder: x509.CertificateSigningRequest | x509.Certificate) -> x509.Su
 
 def _hosts_of(holder: x509.CertificateSigningRequest | x509.Certificate, identity: Identity) -> tuple[str, ...]:
     names = _names(holder)
-    found = [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
-    return tuple(host for host in found if host != peer_host(identity))
+    hosts = [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
+    return tuple(host for host in hosts if host != peer_host(identity))
 
 
 def _sealing_in(value: object, signing: ed25519.Ed25519PublicKey, identity: Identity, what: str) -> bytes:
@@ -410,7 +414,7 @@ def _sealing_in(value: object, signing: ed25519.Ed25519PublicKey, identity: Iden
     return public
 
 
-def _renewed(value: object, bound: bytes, identity: Identity, what: str) -> x509.Certificate:
+def _check_renewal(value: object, claim: bytes, identity: Identity, what: str) -> x509.Certificate:
     fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
     try:
         certificate = x509.load_pem_x509_certificate(str(fields.get("certificate")).encode("ascii"))
@@ -421,7 +425,7 @@ def _renewed(value: object, bound: bytes, identity: Identity, what: str) -> x509
     try:
         if not isinstance(key, ec.EllipticCurvePublicKey):
             raise InvalidSignature
-        key.verify(signature, bound, ec.ECDSA(hashes.SHA256()))
+        key.verify(signature, claim, ec.ECDSA(hashes.SHA256()))
     except InvalidSignature:
         raise PeerFault(
             "CERTIFICATE_INVALID", f"{what}: renews: not signed with the key of the certificate that it renews"

@@ -72,26 +72,26 @@ async def follow_study(
     Raises:
         VerticilError: the study ended otherwise, with the miner's code, message and hint.
     """
-    version, told, answered = 0, "", time.monotonic()
+    version, last_line, last_answer = 0, "", time.monotonic()
     while True:
         check()
         request = control_pb2.GetStudyRequest(study_digest=digest, known_version=version, wait_seconds=WAIT_SECONDS)
         try:
             study = (await control.get_study(request)).study
         except VerticilError as error:
-            if not retriable(error) or time.monotonic() - answered >= patience_seconds:
+            if not retriable(error) or time.monotonic() - last_answer >= patience_seconds:
                 raise
-            if told != error.code:
+            if last_line != error.code:
                 step(f"waiting for the miner: {error.code}")
-                told = error.code
+                last_line = error.code
             await asyncio.sleep(ASK_AGAIN_SECONDS)
             continue
-        version, answered = study.version, time.monotonic()
+        version, last_answer = study.version, time.monotonic()
         name = State(study.state).words
         line = name + (f": {study.stage_detail}" if study.stage_detail else "")
-        if line != told:
+        if line != last_line:
             step(line)
-            told = line
+            last_line = line
         if study.state == common_pb2.STUDY_STATE_PUBLISHED:
             return study
         if study.state >= common_pb2.STUDY_STATE_DENIED:
@@ -99,8 +99,8 @@ async def follow_study(
             raise from_code(end.code or "STUDY_WITHDRAWN", end.message or f"the study ended: {name}", hint=end.hint)
 
 
-def connected(folder: Path) -> GrpcControl:
-    """The line to the miner from an analyst's folder, to be closed."""
+def connect_to_miner(folder: Path) -> GrpcControl:
+    """Open the line to the miner from an analyst's folder, to be closed."""
     federation = load_federation(folder / "federation.toml")
     credentials = load_credentials(folder / "pki" / "analyst.crt", folder / "pki" / "analyst.key", federation)
     idle = federation.idle_timeout_seconds
@@ -128,18 +128,18 @@ async def carry_out(
     """
     study = read_study(folder / "study.toml")
     require_reviewed(study)
-    control = connected(folder)
+    control = connect_to_miner(folder)
     try:
-        submitted = await control.submit_study(control_pb2.SubmitStudyRequest(proposal=to_bytes(study)))
-        step(f"study '{study.id}' submitted, digest {submitted.study_digest.hex()[:12]}")
-        await follow_study(control, submitted.study_digest, step=step, check=check, patience_seconds=patience_seconds)
-        await fetch_release(control, submitted.study_digest, release)
+        reply = await control.submit_study(control_pb2.SubmitStudyRequest(proposal=to_bytes(study)))
+        step(f"study '{study.id}' submitted, digest {reply.study_digest.hex()[:12]}")
+        await follow_study(control, reply.study_digest, step=step, check=check, patience_seconds=patience_seconds)
+        await fetch_release(control, reply.study_digest, release)
     finally:
         await control.close()
     authority = load_federation(folder / "federation.toml").ca_certificate.read_bytes()
-    verified = await asyncio.to_thread(verify_release, release, ca_certificate=authority)
+    verification = await asyncio.to_thread(verify_release, release, ca_certificate=authority)
     step("release fetched and verified")
-    return CarriedOut(study=study, verified=verified, releases={"analyst": release})
+    return CarriedOut(study=study, verified=verification, releases={"analyst": release})
 
 
 def _end(_signal: int, _frame: FrameType | None) -> None:

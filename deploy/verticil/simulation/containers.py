@@ -39,7 +39,7 @@ Role: TypeAlias = Literal["party", "peer", "miner"]
 
 
 def image(role: Role) -> str:
-    """The image that a node of this role runs: of this version of the program. The analyst's is the miner's."""
+    """Return the image that a node of this role runs: of this version of the program. The analyst's is the miner's."""
     return f"verticil-{role}:{version('verticil')}"
 
 
@@ -74,7 +74,7 @@ def lay_out_containers(
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(site.table.path, place)
             sites.append(dataclasses.replace(site, table=dataclasses.replace(site.table, path=place)))
-    made = provision(
+    nodes = provision(
         root,
         federation="simulation",
         sites=sites,
@@ -86,21 +86,21 @@ def lay_out_containers(
         peers=dict.fromkeys(study.parties, RELAY) if protocol.opens_tables else None,
         masked=protocol.opens_tables,
     )
-    shutil.copyfile(study_toml, made.analyst / "study.toml")
+    shutil.copyfile(study_toml, nodes.analyst / "study.toml")
     role: Role = "peer" if protocol.opens_tables else "party"
-    write_new(folder / "compose.yaml", _compose(study.parties, seeded=seed is not None, role=role))
-    return made
+    write_new(folder / "compose.yaml", _compose(study.parties, is_seeded=seed is not None, role=role))
+    return nodes
 
 
 def engine(study: Study) -> tuple[str, ...]:
-    """The compose command of this machine, when it can start the images of a study's nodes.
+    """Return the compose command of this machine, when it can start the images of a study's nodes.
 
     Raises:
         Misuse: USAGE, there is no such command, or no image, or no engine runs.
     """
     commands = (("docker", "compose"), ("docker-compose",))
-    found = next((command for command in commands if _run(*command, "version") == 0), None)
-    if found is None:
+    compose = next((command for command in commands if _run(*command, "version") == 0), None)
+    if compose is None:
         hint = "install Docker with compose, or only write the files: --prepare"
         raise Misuse("USAGE", "docker compose: no such command", hint=hint)
     roles: tuple[Role, ...] = ("peer" if protocol_of(study).opens_tables else "party", "miner")
@@ -110,7 +110,7 @@ def engine(study: Study) -> tuple[str, ...]:
             build = f"docker build -f deploy/Dockerfile --target {role} -t {name} ."
             hint = f"in the project's folder: {build} ; or only write the files: --prepare"
             raise Misuse("USAGE", f"image '{name}': not there, or no engine runs", hint=hint)
-    return found
+    return compose
 
 
 def bring_up(folder: Path, compose: Sequence[str]) -> Path:
@@ -128,7 +128,7 @@ def bring_up(folder: Path, compose: Sequence[str]) -> Path:
     """
     command = [*compose, "--file", str(folder / "compose.yaml"), "--project-name", f"verticil-{os.getpid()}"]
     try:
-        code = _run(*command, "up", "--exit-code-from", "analyst", shown=True)
+        code = _run(*command, "up", "--exit-code-from", "analyst", is_shown=True)
     finally:
         _run(*command, "down", "--volumes")
     release = folder / "federation" / "analyst" / "release"
@@ -138,18 +138,18 @@ def bring_up(folder: Path, compose: Sequence[str]) -> Path:
     return release
 
 
-def _run(*command: str, shown: bool = False) -> int:
-    """The exit code of a command; 127: there is none of that name. What it says goes to standard error, or nowhere."""
-    output = sys.stderr.fileno() if shown else subprocess.DEVNULL
+def _run(*command: str, is_shown: bool = False) -> int:
+    """Return the exit code of a command; 127: there is none of that name. What it says goes to standard error, or nowhere."""
+    output = sys.stderr.fileno() if is_shown else subprocess.DEVNULL
     try:
         return subprocess.run(command, stdout=output, stderr=output, check=False).returncode  # noqa: S603 (no shell, our words)
     except FileNotFoundError:
         return 127
 
 
-def _compose(parties: Sequence[str], *, seeded: bool, role: Role = "party") -> str:
-    """The compose file; names of parties are safe in YAML and as services (`is_party_name`)."""
-    miner = ["miner", "run", "--config", "/federation/miner/miner.toml", *(["--seed-derived"] if seeded else [])]
+def _compose(parties: Sequence[str], *, is_seeded: bool, role: Role = "party") -> str:
+    """Return the compose file; names of parties are safe in YAML and as services (`is_party_name`)."""
+    miner = ["miner", "run", "--config", "/federation/miner/miner.toml", *(["--seed-derived"] if is_seeded else [])]
     services = _service("miner", miner, role="miner", networks=[*parties, "analyst"], after={})
     for name in parties:
         command = ["party", "run", "--config", f"/federation/{name}/party.toml"]

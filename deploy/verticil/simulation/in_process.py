@@ -125,18 +125,25 @@ def simulate(
         raise Misuse("FILE_EXISTS", f"{target}: exists already", hint="name another folder")
     with tempfile.TemporaryDirectory(prefix="verticil-simulation-") as temporary:
         place = Path(temporary)
-        made = _provision(place, document, tables, id_column=id_column, seed=seed)
+        nodes = _provision(place, document, tables, id_column=id_column, seed=seed)
         folder = place / "release"
         carry_out = run_federation if protocol_of(document).coordinated else run_peers
         n_common = _in_own_loop(
             partial(
-                carry_out, made, document, folder, seeded=seed is not None, wrap=wrap, wrap_peer=wrap_peer, step=step
+                carry_out,
+                nodes,
+                document,
+                folder,
+                is_seeded=seed is not None,
+                wrap=wrap,
+                wrap_peer=wrap_peer,
+                step=step,
             )
         )
-        result = _result(made, folder, document, n_common=n_common, compare=compare, seed=seed)
+        result = _result(nodes, folder, document, n_common=n_common, compare=compare, seed=seed)
         if target is None:
             return result
-        copy_release(folder, target, made.ca_certificate.read_bytes())
+        copy_release(folder, target, nodes.ca_certificate.read_bytes())
     return dataclasses.replace(result, release=target)
 
 
@@ -172,11 +179,11 @@ def _provision(place: Path, study: Study, tables: Tables, *, id_column: str, see
 
 
 async def run_federation(
-    made: Provisioned,
+    nodes: Provisioned,
     study: Study,
     release: Path,
     *,
-    seeded: bool,
+    is_seeded: bool,
     wrap: Callable[[str, Coordinator], Coordinator] | None = None,
     wrap_peer: WrapPeer | None = None,
     clock: Callable[[], dt.datetime] | None = None,
@@ -185,10 +192,10 @@ async def run_federation(
     """Serve miner and parties of provisioned folders in this event loop until the study is published and fetched.
 
     Args:
-        made: the nodes' folders.
+        nodes: the nodes' folders.
         study: the proposal.
         release: folder to make.
-        seeded: the secrets come from a seed; the manifest says so.
+        is_seeded: the secrets come from a seed; the manifest says so.
         wrap, wrap_peer, step: as for `simulate`.
         clock: UTC now, for tests; the machine's when absent.
 
@@ -208,19 +215,19 @@ async def run_federation(
     from verticil.wire.v1 import control_pb2
 
     now = clock if clock is not None else utc_now
-    pki = made.analyst / "pki"
+    pki = nodes.analyst / "pki"
     analyst = load_credentials(
-        pki / "analyst.crt", pki / "analyst.key", load_federation(made.analyst / "federation.toml")
+        pki / "analyst.crt", pki / "analyst.key", load_federation(nodes.analyst / "federation.toml")
     )
     stop = asyncio.Event()
-    async with serving_miner(made, now, seeded=seeded) as node:
+    async with serving_miner(nodes, now, is_seeded=is_seeded) as node:
         control = InMemoryControl(node.control, analyst.identity)
         parties = _parties(
-            made,
+            nodes,
             node,
             stop,
             between=protocol_of(study).opens_tables,
-            seeded=seeded,
+            is_seeded=is_seeded,
             wrap=wrap,
             wrap_peer=wrap_peer,
             clock=now,
@@ -230,7 +237,7 @@ async def run_federation(
             try:
                 summary = await follow_study(control, digest, step=step, check=partial(_check, parties))
             except VerticilError as error:
-                raise _in_full(made, study, digest, error) from None
+                raise _in_full(nodes, study, digest, error) from None
             await fetch_release(control, digest, release)
         finally:
             stop.set()
@@ -240,8 +247,8 @@ async def run_federation(
     return summary.n_common
 
 
-def _in_full(made: Provisioned, study: Study, digest: bytes, error: VerticilError) -> VerticilError:
-    """The error as the party that met it wrote it down: a real miner gets less, but who simulates owns the tables.
+def _in_full(nodes: Provisioned, study: Study, digest: bytes, error: VerticilError) -> VerticilError:
+    """Return the error as the party that met it wrote it down: a real miner gets less, but who simulates owns the tables.
 
     The others wrote down, with the same code, that a party had reported it.
     """
@@ -252,13 +259,15 @@ def _in_full(made: Provisioned, study: Study, digest: bytes, error: VerticilErro
 
     if (name := reporting_party(study, Failure(code=error.code, message=error.message, hint=error.hint))) is None:
         return error
-    with Site.open(load_party(made.parties[name] / "party.toml")) as site:
-        met = site.state.study(digest).failure
-    return error if met is None else from_code(met.code, f"party '{name}': {met.message}", hint=met.hint)
+    with Site.open(load_party(nodes.parties[name] / "party.toml")) as site:
+        failure = site.state.study(digest).failure
+    return (
+        error if failure is None else from_code(failure.code, f"party '{name}': {failure.message}", hint=failure.hint)
+    )
 
 
 def _result(
-    made: Provisioned, folder: Path, study: Study, *, n_common: int, compare: bool, seed: int | None
+    nodes: Provisioned, folder: Path, study: Study, *, n_common: int, compare: bool, seed: int | None
 ) -> Simulated:
     import pandas as pd
 
@@ -281,7 +290,7 @@ def _result(
         costs=costs_text(folder),
         parameters=parameters_text(folder, study),
         pairs="\n".join(filter(None, (chains_text(folder), pairs_text(folder)))),
-        comparison=compare_with_tables(made, folder, study, seed=seed) if compare else None,
+        comparison=compare_with_tables(nodes, folder, study, seed=seed) if compare else None,
         release=None,
     )
 
@@ -318,11 +327,11 @@ class _Memory:
 
 
 async def run_peers(
-    made: Provisioned,
+    nodes: Provisioned,
     study: Study,
     release: Path,
     *,
-    seeded: bool,
+    is_seeded: bool,
     wrap: Callable[[str, Coordinator], Coordinator] | None = None,
     wrap_peer: WrapPeer | None = None,
     clock: Callable[[], dt.datetime] | None = None,
@@ -331,7 +340,7 @@ async def run_peers(
     """Serve the parties of provisioned folders in this event loop until every one of them has published.
 
     Args:
-        made, study, seeded, wrap, clock, step: as for `run_federation`, which returns and raises the same.
+        nodes, study, is_seeded, wrap, clock, step: as for `run_federation`, which returns and raises the same.
         release: folder to make: the parties' releases are equal, and this is one of them.
         wrap_peer: see `WrapPeer`.
     """
@@ -341,42 +350,47 @@ async def run_peers(
     from verticil.simulation.peers import load_everywhere, take_home, until_published
 
     now = clock if clock is not None else utc_now
-    digest = await asyncio.to_thread(load_everywhere, made.parties, study, at=now(), unreviewed=True)
+    digest = await asyncio.to_thread(load_everywhere, nodes.parties, study, at=now(), unreviewed=True)
     stop = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
         miner = None
-        if protocol_of(study).searches_scores(study) or RELAY in made.peers.values():
-            miner = await stack.enter_async_context(serving_miner(made, now))
-        tasks = _parties(made, miner, stop, between=True, seeded=seeded, wrap=wrap, wrap_peer=wrap_peer, clock=now)
+        if protocol_of(study).searches_scores(study) or RELAY in nodes.peers.values():
+            miner = await stack.enter_async_context(serving_miner(nodes, now))
+        tasks = _parties(
+            nodes, miner, stop, between=True, is_seeded=is_seeded, wrap=wrap, wrap_peer=wrap_peer, clock=now
+        )
         check = partial(_check, tasks)
         try:
-            await until_published(made.parties, digest, step=step, check=check, look_seconds=_LOOK_SECONDS)
+            await until_published(nodes.parties, digest, step=step, check=check, look_seconds=_LOOK_SECONDS)
         finally:
             stop.set()
             if miner is not None:
                 miner.changes.close()
             await asyncio.gather(*tasks, return_exceptions=True)
     place = release.parent / "taken"
-    folders, verified = await asyncio.to_thread(
-        take_home, made.parties, digest, place, ca_certificate=made.ca_certificate.read_bytes()
+    folders, verification = await asyncio.to_thread(
+        take_home, nodes.parties, digest, place, ca_certificate=nodes.ca_certificate.read_bytes()
     )
     next(iter(folders.values())).rename(release)
     shutil.rmtree(place)
-    return verified.common_records
+    return verification.common_records
 
 
 @contextlib.asynccontextmanager
 async def serving_miner(
-    made: Provisioned, clock: Callable[[], dt.datetime], *, seeded: bool = False
+    nodes: Provisioned, clock: Callable[[], dt.datetime], *, is_seeded: bool = False
 ) -> AsyncGenerator[MinerNode]:
-    """The miner of provisioned folders, in this event loop, until the context ends. `seeded`: the manifest says so."""
+    """Serve the miner of provisioned folders, in this event loop, until the context ends.
+
+    `is_seeded`: the manifest says so.
+    """
     from verticil.miner.config import load_miner
     from verticil.miner.scheduler.learning import InlineLearning
     from verticil.miner.service.node import MinerNode, sealing_of
     from verticil.shared.federation.identity.pki import load_credentials
     from verticil.shared.federation.identity.signing import SigningKey
 
-    config = load_miner(made.miner / "miner.toml")
+    config = load_miner(nodes.miner / "miner.toml")
     credentials = load_credentials(config.certificate, config.key, config.federation)
     async with MinerNode(
         config.state_directory,
@@ -388,19 +402,19 @@ async def serving_miner(
         randomized_days=config.randomized_days,
         sealing=sealing_of(config),
         simulation=True,
-        seed_derived=seeded,
+        seed_derived=is_seeded,
         clock=clock,
     ) as node:
         yield node
 
 
 def _parties(
-    made: Provisioned,
+    nodes: Provisioned,
     miner: MinerNode | None,
     stop: asyncio.Event,
     *,
     between: bool,
-    seeded: bool,
+    is_seeded: bool,
     wrap: Callable[[str, Coordinator], Coordinator] | None,
     wrap_peer: WrapPeer | None = None,
     clock: Callable[[], dt.datetime],
@@ -413,7 +427,7 @@ def _parties(
 
     services: dict[str, Service] = {}
     tasks: list[asyncio.Task[None]] = []
-    for name, folder in made.parties.items():
+    for name, folder in nodes.parties.items():
         party = load_party(folder / "party.toml")
         identity = load_credentials(party.certificate, party.key, party.federation).identity
 
@@ -429,7 +443,7 @@ def _parties(
             peers=_Memory(services, identity, wrap_peer) if between else None,
             stop=stop,
             simulation=True,
-            seed_derived=seeded,
+            seed_derived=is_seeded,
             clock=clock,
         )
         tasks.append(asyncio.create_task(work, name=name))
@@ -443,7 +457,7 @@ def _check(parties: list[asyncio.Task[None]]) -> None:
 
 
 def lay_out(folder: Path, study: Study, tables: Tables, *, id_column: str) -> list[Site]:
-    """One file per party.
+    """Write one file per party.
 
     Args:
         folder: where tables are written that are not files already.
@@ -501,7 +515,7 @@ def _site(
     study: Study, name: str, table: Path | str | pd.DataFrame | DatasetRule, folder: Path, id_column: str
 ) -> Site:
     # Nothing is refused for its epsilon here: a simulation asks what a study would yield.
-    allowed = tuple(study.schema[position].name for position in study.schema.owned_by(name))
+    own_names = tuple(study.schema[position].name for position in study.schema.owned_by(name))
     if isinstance(table, DatasetRule):
         rule = table
     elif isinstance(table, str | Path):
@@ -514,4 +528,4 @@ def _site(
     from verticil.simulation.provision import Site
 
     rule = dataclasses.replace(rule, columns=column_rules(study, name, rule))
-    return Site(name=name, table=rule, allow_infinite=allowed)
+    return Site(name=name, table=rule, allow_infinite=own_names)

@@ -43,12 +43,15 @@ class Standing:
 
 
 def free_addresses(names: Iterable[str]) -> dict[str, str]:
-    """A free port of this machine for each name. Another program may take one before its node does; the node then says so."""
+    """Find a free port of this machine for each name.
+
+    Another program may take one before its node does; the node then says so.
+    """
     addresses: dict[str, str] = {}
-    with ExitStack() as held:
+    with ExitStack() as stack:
         draw = iter(random.SystemRandom().sample(_PORTS, len(_PORTS)))
         for name in names:
-            listener = held.enter_context(socket.socket())
+            listener = stack.enter_context(socket.socket())
             while name not in addresses:
                 port = next(draw)
                 with suppress(OSError):  # it is taken
@@ -71,15 +74,15 @@ def load_everywhere(
     Returns:
         The study's digest, hexadecimal.
     """
-    loaded = [
+    studies = [
         peer_commands.load_study(load_party(folder / "party.toml"), study, at=at, unreviewed=unreviewed)
         for folder in parties.values()
     ]
-    return loaded[0].digest
+    return studies[0].digest
 
 
 def standing(parties: Mapping[str, Path], digest: str) -> Standing:
-    """Where each party stands.
+    """Return where each party stands.
 
     Raises:
         VerticilError: what ended the study at a party, as that party wrote it down; the one that met it, not one that was told.
@@ -98,7 +101,7 @@ def standing(parties: Mapping[str, Path], digest: str) -> Standing:
 
 
 def _studies(parties: Mapping[str, Path], digest: str) -> dict[str, StudyStatus]:
-    """The study as each party has it now."""
+    """Return the study as each party has it now."""
     return {
         name: next(
             study for study in commands.status(load_party(folder / "party.toml")).studies if study.digest == digest
@@ -135,15 +138,15 @@ async def until_published(
     Raises:
         VerticilError: as `standing`, and what `check` raises.
     """
-    shown: Mapping[str, str] = {}
+    last_stages: Mapping[str, str] = {}
     while True:
         check()
-        found = await asyncio.to_thread(standing, parties, digest)
-        for name, stage in found.stages.items():
-            if shown.get(name) != stage:
+        current = await asyncio.to_thread(standing, parties, digest)
+        for name, stage in current.stages.items():
+            if last_stages.get(name) != stage:
                 step(f"{name}: {stage}")
-        shown = found.stages
-        if found.published:
+        last_stages = current.stages
+        if current.published:
             return
         await asyncio.sleep(look_seconds)
 
@@ -166,16 +169,16 @@ def take_home(
         VerticilError: RELEASE_INVALID or another; STUDY_MISMATCH when two parties have different releases.
     """
     folders: dict[str, Path] = {}
-    verified: dict[str, VerifiedRelease] = {}
+    verifications: dict[str, VerifiedRelease] = {}
     for name, folder in parties.items():
         target = place / name / "release"
         peer_commands.take_release(load_party(folder / "party.toml"), digest, target)
-        folders[name], verified[name] = target, verify_release(target, ca_certificate=ca_certificate)
+        folders[name], verifications[name] = target, verify_release(target, ca_certificate=ca_certificate)
     manifests = {(folder / "manifest.json").read_bytes() for folder in folders.values()}
     if len(manifests) != 1:
         raise PeerFault(
             "STUDY_MISMATCH", f"{len(manifests)} different releases of {len(folders)} parties, expected one"
         )
-    if not verified:
+    if not verifications:
         raise InternalFault("INTERNAL", "a study without parties")
-    return folders, next(iter(verified.values()))
+    return folders, next(iter(verifications.values()))

@@ -59,12 +59,12 @@ class DemoResult:
 
 
 async def run_central(
-    made: Provisioned, release: Path, *, seed_derived: bool, step: Step, children: Children
+    nodes: Provisioned, release: Path, *, seed_derived: bool, step: Step, children: Children
 ) -> CarriedOut:
-    """A miner and its parties, and the analyst here.
+    """Run a miner and its parties, and the analyst here.
 
     Args:
-        made: the federation.
+        nodes: the federation.
         release: folder for the release.
         seed_derived: the release says that the sites' secrets come from a seed.
         step: called with every step, in words.
@@ -73,36 +73,36 @@ async def run_central(
     Raises:
         VerticilError: a node or the study failed, with its code.
     """
-    port = await _start_miner(made, children, *(["--seed-derived"] if seed_derived else []))
+    port = await _start_miner(nodes, children, *(["--seed-derived"] if seed_derived else []))
     step(f"miner listens on 127.0.0.1:{port}, mutual TLS")
-    for party, node in made.parties.items():
+    for party, node in nodes.parties.items():
         await children.start_party(party, node)
-    step(f"{len(made.parties)} parties started, each in a process of its own")
-    return await carry_out(made.analyst, release, step=step, check=children.check)
+    step(f"{len(nodes.parties)} parties started, each in a process of its own")
+    return await carry_out(nodes.analyst, release, step=step, check=children.check)
 
 
-async def _start_miner(made: Provisioned, children: Children, *extra: str) -> int:
+async def _start_miner(nodes: Provisioned, children: Children, *extra: str) -> int:
     """Start the miner and tell every node its port, which is returned."""
-    port = await children.start_miner(made.miner, *extra)
-    federation = load_federation(made.analyst / "federation.toml").name
-    for node in (*made.parties.values(), made.analyst):
+    port = await children.start_miner(nodes.miner, *extra)
+    federation = load_federation(nodes.analyst / "federation.toml").name
+    for node in (*nodes.parties.values(), nodes.analyst):
         set_endpoint(
             node,
             federation,
             f"127.0.0.1:{port}",
-            ca_sha256=made.ca_sha256,
-            peers=made.peers,
-            sealing=made.sealing,
-            miner_sealing=made.miner_sealing,
+            ca_sha256=nodes.ca_sha256,
+            peers=nodes.peers,
+            sealing=nodes.sealing,
+            miner_sealing=nodes.miner_sealing,
         )
     return port
 
 
-async def run_peers(made: Provisioned, place: Path, *, step: Step, children: Children) -> CarriedOut:
-    """The parties alone, or behind a relay: each operator loads the study, and each party ends with the same release.
+async def run_peers(nodes: Provisioned, place: Path, *, step: Step, children: Children) -> CarriedOut:
+    """Run the parties alone, or behind a relay: each operator loads the study, and each party ends with the same release.
 
     Args:
-        made: the federation.
+        nodes: the federation.
         place: folder for one release a party.
         step: called with every step, in words.
         children: where the parties are started.
@@ -110,21 +110,21 @@ async def run_peers(made: Provisioned, place: Path, *, step: Step, children: Chi
     Raises:
         VerticilError: a node or the study failed, with its code.
     """
-    relayed = RELAY in made.peers.values()
-    if relayed:
-        port = await _start_miner(made, children)
+    has_relay = RELAY in nodes.peers.values()
+    if has_relay:
+        port = await _start_miner(nodes, children)
         step(f"a miner as a blind relay listens on 127.0.0.1:{port}; it has no study, no column and none of the keys")
-    digest = await asyncio.to_thread(load_everywhere, made.parties, made.analyst / "study.toml")
-    step(f"the same study loaded at {len(made.parties)} parties, digest {digest[:12]}")
-    for party, node in made.parties.items():
+    digest = await asyncio.to_thread(load_everywhere, nodes.parties, nodes.analyst / "study.toml")
+    step(f"the same study loaded at {len(nodes.parties)} parties, digest {digest[:12]}")
+    for party, node in nodes.parties.items():
         await children.start_party(party, node)
-    where = "none of them listens anywhere" if relayed else "there is no miner"
-    step(f"{len(made.parties)} parties started, each in a process of its own; {where}")
-    await until_published(made.parties, digest, step=step, check=children.check, look_seconds=LOOK_SECONDS)
-    authority = made.ca_certificate.read_bytes()
-    folders, verified = await asyncio.to_thread(take_home, made.parties, digest, place, ca_certificate=authority)
+    where = "none of them listens anywhere" if has_relay else "there is no miner"
+    step(f"{len(nodes.parties)} parties started, each in a process of its own; {where}")
+    await until_published(nodes.parties, digest, step=step, check=children.check, look_seconds=LOOK_SECONDS)
+    authority = nodes.ca_certificate.read_bytes()
+    folders, verification = await asyncio.to_thread(take_home, nodes.parties, digest, place, ca_certificate=authority)
     step(f"{len(folders)} releases taken, verified, and equal")
-    return CarriedOut(study=read_study(made.analyst / "study.toml"), verified=verified, releases=folders)
+    return CarriedOut(study=read_study(nodes.analyst / "study.toml"), verified=verification, releases=folders)
 
 
 def _addresses(*, relay: bool) -> dict[str, str]:
@@ -132,11 +132,11 @@ def _addresses(*, relay: bool) -> dict[str, str]:
 
 
 @contextlib.asynccontextmanager
-async def workplace(kept: Path | None) -> AsyncGenerator[Children]:
-    """A temporary folder with ``federation`` in it, and the children that run there; all is gone at the end.
+async def workplace(destination: Path | None) -> AsyncGenerator[Children]:
+    """Yield children that run in a temporary folder with ``federation`` in it; all is gone at the end.
 
     Args:
-        kept: where the federation's folder goes at the end, with the logs in it; None: nowhere.
+        destination: where the federation's folder goes at the end, with the logs in it; None: nowhere.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
@@ -152,17 +152,17 @@ async def workplace(kept: Path | None) -> AsyncGenerator[Children]:
         for log in folder.glob("*.log"):
             root.mkdir(exist_ok=True)
             os.replace(log, root / log.name)
-        if kept is not None:
-            await asyncio.to_thread(shutil.move, root, kept)
+        if destination is not None:
+            await asyncio.to_thread(shutil.move, root, destination)
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
-async def provisioned(
+async def provision_nodes(
     folder: Path, *, model: str, rows: int | None, seed: int | None, step: Step, relay: bool = False
 ) -> Provisioned:
     """Lay out the demonstration's federation in ``folder/federation``."""
     protocol = PROTOCOLS.named(model)
-    made = await asyncio.to_thread(
+    nodes = await asyncio.to_thread(
         provision_demo,
         folder / "federation",
         endpoint="127.0.0.1:1" if protocol.coordinated or relay else None,
@@ -174,7 +174,7 @@ async def provisioned(
         peers=_addresses(relay=relay) if protocol.opens_tables or not protocol.coordinated else None,
     )
     step("certificates (ephemeral, marked), keys and three sites' tables laid out")
-    return made
+    return nodes
 
 
 async def run_demo(
@@ -202,24 +202,26 @@ async def run_demo(
     Raises:
         VerticilError: a node or the study failed, with its code.
     """
-    started = time.monotonic()
-    kept = out / "federation" if keep else None
-    async with workplace(kept) as children:
-        made = await provisioned(children.folder, model=model, rows=rows, seed=seed, step=step, relay=relay)
+    start_time = time.monotonic()
+    destination = out / "federation" if keep else None
+    async with workplace(destination) as children:
+        nodes = await provision_nodes(children.folder, model=model, rows=rows, seed=seed, step=step, relay=relay)
         if PROTOCOLS.named(model).coordinated:
-            done = await run_central(made, out / "release", seed_derived=seed is not None, step=step, children=children)
+            outcome = await run_central(
+                nodes, out / "release", seed_derived=seed is not None, step=step, children=children
+            )
         else:
-            done = await run_peers(made, out / "parties", step=step, children=children)
-        shutil.copyfile(made.ca_certificate, out / "ca.crt")
-    return demo_result(done, kept=kept, started=started, children=children)
+            outcome = await run_peers(nodes, out / "parties", step=step, children=children)
+        shutil.copyfile(nodes.ca_certificate, out / "ca.crt")
+    return demo_result(outcome, destination=destination, start_time=start_time, children=children)
 
 
-def demo_result(done: CarriedOut, *, kept: Path | None, started: float, children: Children) -> DemoResult:
-    """What was reached, when all has ended."""
+def demo_result(outcome: CarriedOut, *, destination: Path | None, start_time: float, children: Children) -> DemoResult:
+    """Return what was reached, when all has ended."""
     return DemoResult(
-        published=done,
-        federation=kept,
-        wall_seconds=time.monotonic() - started,
+        published=outcome,
+        federation=destination,
+        wall_seconds=time.monotonic() - start_time,
         peak_memory_mib=dict(children.peak_memory_mib),
     )
 
@@ -294,13 +296,15 @@ class Children:
         child = await self.start("miner", "miner", "run", "--config", config, "--format", "json", *extra, capture=True)
         assert child.stdout is not None
         line = await asyncio.wait_for(child.stdout.readline(), START_SECONDS)
-        said: dict[str, Any] = json.loads(line) if line else {}
-        if "port" not in said:
+        reply: dict[str, Any] = json.loads(line) if line else {}
+        if "port" not in reply:
             await child.wait()
-            if "error" in said:
-                raise from_code(said["error"]["code"], f"miner: {said['error']['message']}", hint=said["error"]["hint"])
+            if "error" in reply:
+                raise from_code(
+                    reply["error"]["code"], f"miner: {reply['error']['message']}", hint=reply["error"]["hint"]
+                )
             self.check()
-        return int(said["port"])
+        return int(reply["port"])
 
     def check(self) -> None:
         """Raise when a child has ended by itself; look at every child's peak memory."""
@@ -331,7 +335,7 @@ class Children:
         """SIGKILL, to this process alone: what it has started must notice by itself."""
         child = self.running.pop(name)
         child.kill()
-        await self._ended(child)
+        await self._wait_for_end(child)
 
     async def stop(self) -> dict[str, int]:
         """Stop every child: politely, then by force.
@@ -349,13 +353,13 @@ class Children:
             except TimeoutError:
                 with suppress(ProcessLookupError):
                     os.killpg(child.pid, signal.SIGKILL)
-            await self._ended(child)
+            await self._wait_for_end(child)
         codes = {name: child.returncode or 0 for name, child in self.running.items()}
         self.running.clear()
         return codes
 
     @staticmethod
-    async def _ended(child: asyncio.subprocess.Process) -> None:
+    async def _wait_for_end(child: asyncio.subprocess.Process) -> None:
         await child.wait()
         if child.stdin is not None:
             child.stdin.close()

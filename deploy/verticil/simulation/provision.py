@@ -24,7 +24,7 @@ from verticil.party.config import place_toml
 from verticil.party.dataset.sources.source_table import DatasetRule
 from verticil.party.policy.decision_store import ApproverKey
 from verticil.party.site import init_state
-from verticil.pki.files import quoted, write_federation, write_new, write_secret
+from verticil.pki.files import quote_toml, write_federation, write_new, write_secret
 from verticil.shared.documents.config import RELAY, read_toml
 from verticil.shared.federation.identity.authority import create_authority, issue, new_sealing_pem
 from verticil.shared.federation.identity.identity import Role
@@ -83,7 +83,7 @@ class Site:
 
 
 def csv_site(name: str, path: Path, *, id_column: str = "id") -> Site:
-    """A party whose table is a plain CSV file."""
+    """Return a party whose table is a plain CSV file."""
     return Site(name=name, table=DatasetRule(path=path, format="csv", id=id_column))
 
 
@@ -129,7 +129,7 @@ def seed_noise(node: Path, secret: bytes) -> None:
 
 
 def study_seed(path: Path) -> int | None:
-    """The seed that a study's file names for its simulations, ``[simulation] seed``; None: it names none.
+    """Return the seed that a study's file names for its simulations, ``[simulation] seed``; None: it names none.
 
     Raises:
         Misuse: FILE_MISSING, STUDY_INVALID.
@@ -137,25 +137,25 @@ def study_seed(path: Path) -> int | None:
     return simulation_seed_from(read_toml(path, code="STUDY_INVALID"), "simulation")
 
 
-def copied(made: Provisioned, root: Path) -> Provisioned:
+def copy_federation(nodes: Provisioned, root: Path) -> Provisioned:
     """Copy a federation whose nodes do not run: the same keys and secrets, a life of its own.
 
     Args:
-        made: what to copy; its tables lie in its folder, too, or nowhere near.
+        nodes: what to copy; its tables lie in its folder, too, or nowhere near.
         root: a folder beside `made.root`, to be made.
     """
-    shutil.copytree(made.root, root)
+    shutil.copytree(nodes.root, root)
 
     def there(path: Path) -> Path:
-        return root / path.relative_to(made.root)
+        return root / path.relative_to(nodes.root)
 
     return replace(
-        made,
+        nodes,
         root=root,
-        miner=there(made.miner),
-        parties={party: there(folder) for party, folder in made.parties.items()},
-        analyst=there(made.analyst),
-        ca_certificate=there(made.ca_certificate),
+        miner=there(nodes.miner),
+        parties={party: there(folder) for party, folder in nodes.parties.items()},
+        analyst=there(nodes.analyst),
+        ca_certificate=there(nodes.ca_certificate),
     )
 
 
@@ -203,9 +203,9 @@ _FLOOR_COLUMNS: Final = 15
 """So many columns at the floor a study of the demonstration may have; twice as many all studies together."""
 
 
-def _of_masks(limits: Limits, pinned: Mapping[str, str]) -> str:
-    """What a policy says of masked studies; nothing where no key is pinned for them."""
-    confirmed = (f"{name} = {quoted(spoken(name, bytes.fromhex(key)))}" for name, key in pinned.items())
+def _of_masks(limits: Limits, pinned_keys: Mapping[str, str]) -> str:
+    """Write what a policy says of masked studies; nothing where no key is pinned for them."""
+    confirmations = (f"{name} = {quote_toml(spoken(name, bytes.fromhex(key)))}" for name, key in pinned_keys.items())
     study = _FLOOR_COLUMNS * limits.floor
     return _MASKED.format(
         masked=limits.masked,
@@ -213,29 +213,32 @@ def _of_masks(limits: Limits, pinned: Mapping[str, str]) -> str:
         floor=limits.floor,
         study=study,
         lifetime=2 * study,
-        confirmed=", ".join(confirmed),
+        confirmed=", ".join(confirmations),
     )
 
 
 def _party_toml(
-    site: Site, node: Path, limits: Limits, peers: Mapping[str, str], approver: bytes, *, pinned: Mapping[str, str]
+    site: Site, node: Path, limits: Limits, peers: Mapping[str, str], approver: bytes, *, pinned_keys: Mapping[str, str]
 ) -> str:
     table = site.table
-    allowed = ", ".join(quoted(name) for name in site.allow_infinite)
-    recipients = ", ".join(quoted(name) for name in ("miner", *(name for name in peers if name != site.name)))
+    infinite_names = ", ".join(quote_toml(name) for name in site.allow_infinite)
+    recipients = ", ".join(quote_toml(name) for name in ("miner", *(name for name in peers if name != site.name)))
     address = peers.get(site.name)
-    peer = f"\n[peer]\nlisten = {quoted(address)}\nadvertise = {quoted(address)}\n" if address else ""
+    peer = f"\n[peer]\nlisten = {quote_toml(address)}\nadvertise = {quote_toml(address)}\n" if address else ""
     if address == RELAY:
         peer = "\n[peer]\nrelay = true\n"
     columns = "".join(
-        f"\n[dataset.people.columns.{quoted(name)}]\nsource = {quoted(rule.source)}\nwritten = {quoted(rule.written)}\n"
+        f"\n[dataset.people.columns.{quote_toml(name)}]\nsource = {quote_toml(rule.source)}\n"
+        f"written = {quote_toml(rule.written)}\n"
         for name, rule in table.columns.items()
     )
     public = "" if limits.public is None else _PUBLIC.format(epsilon=limits.public, delta=limits.share_delta)
-    public += _of_masks(limits, {name: key for name, key in pinned.items() if name != site.name}) if pinned else ""
+    public += (
+        _of_masks(limits, {name: key for name, key in pinned_keys.items() if name != site.name}) if pinned_keys else ""
+    )
     exact = "true" if limits.allow_exact_parameters else "false"
     return f"""schema = 1
-name = {quoted(site.name)}
+name = {quote_toml(site.name)}
 federation = "federation.toml"
 state_directory = "state"
 
@@ -247,7 +250,7 @@ key = "pki/{site.name}.key"
 key = "secrets/linkage.key"
 
 [dataset.people]
-{place_toml(table, node)}id = {quoted(table.id)}
+{place_toml(table, node)}id = {quote_toml(table.id)}
 {columns}
 [policy]
 approval = "auto"                # accepted only under the marked authority of a demonstration
@@ -255,7 +258,7 @@ approvers_needed = 1
 max_epsilon_per_column = {limits.column}
 max_epsilon_per_study = {limits.study}
 max_epsilon_lifetime = {limits.lifetime}
-allow_infinite = [{allowed}]
+allow_infinite = [{infinite_names}]
 minimum_common_records = {limits.minimum_common_records}
 on_small_difference = "warn"      # one demonstration after the other is about nearly the same people; a real site refuses
 minimum_parties = {limits.minimum_parties}
@@ -267,7 +270,7 @@ max_share_delta = {limits.share_delta}
 {public}
 [[approver]]                     # approves whatever is not automatic: --as demo@{site.name} --key secrets/approver.key
 name = "demo@{site.name}"
-public_key = {quoted(public_key_text(approver))}
+public_key = {quote_toml(public_key_text(approver))}
 {peer}"""
 
 
@@ -276,7 +279,7 @@ def _miner_toml(listen: str) -> str:
 name = "miner"
 federation = "federation.toml"
 state_directory = "state"
-listen = {quoted(listen)}
+listen = {quote_toml(listen)}
 
 [identity]
 certificate = "pki/miner.crt"
@@ -330,12 +333,14 @@ def provision(
             shutil.copyfile(authority / "ca.crt", node / "ca.crt")
             serves = role is Role.MINER or (role is Role.PARTY and addresses.get(name, RELAY) != RELAY)
             # A round of masked tables hangs on the keys of its nodes, so with a seed they follow from it, too.
-            drawn = None if seed is None else functools.partial(_key, seed, name)
-            issued = issue(authority, name, role, node / "pki", hosts=hosts if serves else (), days=1, drawn=drawn)
-            if issued.sealing_key is not None and (masked or RELAY in addresses.values()):
-                sealing[name] = public_sealing_key(issued.sealing_key)
+            draw_key = None if seed is None else functools.partial(_key, seed, name)
+            new_identity = issue(
+                authority, name, role, node / "pki", hosts=hosts if serves else (), days=1, drawn=draw_key
+            )
+            if new_identity.sealing_key is not None and (masked or RELAY in addresses.values()):
+                sealing[name] = public_sealing_key(new_identity.sealing_key)
             if role is Role.MINER and masked:
-                pem = new_sealing_pem(None if drawn is None else drawn("seal"))
+                pem = new_sealing_pem(None if draw_key is None else draw_key("seal"))
                 write_secret(node / "pki" / "miner.seal", pem.decode("ascii"))
         miner_sealing = public_sealing_key(miner / "pki" / "miner.seal") if masked else None
         for node in (*roles, *parties.values()):
@@ -352,7 +357,7 @@ def provision(
         write_new(miner / "miner.toml", _miner_toml(listen))
         if seed is not None:
             seed_noise(miner, derived_secret(seed, "miner"))
-    pinned = {} if miner_sealing is None else {**sealing, MINER: miner_sealing}
+    pinned_keys = {} if miner_sealing is None else {**sealing, MINER: miner_sealing}
     linkage_key = derived_secret(seed, "linkage").hex() + "\n"
     for site in sites:
         node = parties[site.name]
@@ -362,7 +367,9 @@ def provision(
             seed_noise(node, derived_secret(seed, f"round/{site.name}"))
         key = node / "secrets" / "approver.key"
         approver = ApproverKey.load(key) if key.exists() else ApproverKey.create(key)
-        write_new(node / "party.toml", _party_toml(site, node, limits, addresses, approver.public, pinned=pinned))
+        write_new(
+            node / "party.toml", _party_toml(site, node, limits, addresses, approver.public, pinned_keys=pinned_keys)
+        )
     return Provisioned(
         root=root,
         miner=miner,
@@ -396,7 +403,7 @@ def provision_demo(
         peers: as for `provision`.
     """
     tables = adult.write_tables(root, rows=rows)
-    made = provision(
+    nodes = provision(
         root,
         federation="adult-demo",
         sites=[csv_site(name, path, id_column=adult.ID_COLUMN) for name, path in tables.items()],
@@ -411,8 +418,8 @@ def provision_demo(
     study = adult.study_text(model)
     if rows is not None:
         study = study.replace("minimum_common_records = 1000", f"minimum_common_records = {min(1000, rows)}", 1)
-    write_new(made.analyst / "study.toml", study)
-    return made
+    write_new(nodes.analyst / "study.toml", study)
+    return nodes
 
 
 def main() -> None:

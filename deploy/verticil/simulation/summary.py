@@ -58,13 +58,13 @@ class ReleaseSummary:
 
 
 def release_summary(release: Path, study: Study) -> ReleaseSummary:
-    """The headline figures of a verified release.
+    """Return the headline figures of a verified release.
 
     Args:
         release: the folder.
         study: the study, as proposed.
     """
-    model, said = _document(release), _statement(release, study)
+    model, statement = _document(release), _statement(release, study)
     columns = model["privacy"]["columns"]
     finite = sorted({round(column["epsilon"], 4) for column in columns if column["epsilon"] is not None})
     return ReleaseSummary(
@@ -73,44 +73,46 @@ def release_summary(release: Path, study: Study) -> ReleaseSummary:
         epsilon_per_column={", ".join(column["variables"]): column["epsilon"] for column in columns},
         epsilon_range=(finite[0], finite[-1]) if finite else None,
         epsilon_per_person=model["privacy"]["epsilon_per_person"],
-        shared=None if said is None else SharedFigures(exact_parameters=said.exact, share=model[said.key].get("share")),
+        shared=None
+        if statement is None
+        else SharedFigures(exact_parameters=statement.exact, share=model[statement.key].get("share")),
     )
 
 
 def parameters_text(release: Path, study: Study) -> str:
-    """What covers the parameters of a release, which no epsilon of a column does; empty with a miner.
+    """Return what covers the parameters of a release, which no epsilon of a column does; empty with a miner.
 
     Args:
         release, study: as for `release_summary`.
     """
-    said = _statement(release, study)
-    return "" if said is None else said.parameters
+    statement = _statement(release, study)
+    return "" if statement is None else statement.parameters
 
 
 def costs_text(release: Path) -> tuple[str, ...]:
-    """What a person loses to each reader, where that is not the sum over the columns for everybody: a line for each reader.
+    """Return what a person loses to each reader, a line each, where that is not the sum over the columns for everybody.
 
     Args:
         release: the folder of a verified release.
     """
-    said = _document(release)["privacy"]["accounts"]["list"]
-    if len({(account["epsilon"], account["delta"]) for account in said}) < 2:
+    accounts = _document(release)["privacy"]["accounts"]["list"]
+    if len({(account["epsilon"], account["delta"]) for account in accounts}) < 2:
         return ()
     return tuple(
         ("no limit" if account["epsilon"] is None else f"{account['epsilon']:.6g}")
         + (f", delta {account['delta']:g}" if account["delta"] else "")
         + f": {account['reader']}"
-        for account in said
+        for account in accounts
     )
 
 
 def _document(release: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((release / "model.json").read_bytes())
-    return found
+    content: dict[str, Any] = json.loads((release / "model.json").read_bytes())
+    return content
 
 
 def _statement(release: Path, study: Study) -> Statement | None:
-    """What the release says of its study's protocol."""
+    """Return what the release says of its study's protocol."""
     from verticil.shared.release.formats import model_json
 
     dag = model_json.read((release / "model.json").read_bytes()).dag
@@ -118,7 +120,7 @@ def _statement(release: Path, study: Study) -> Statement | None:
 
 
 def chains_text(release: Path) -> str:
-    """What is to be said of the chains that sampled graphs and of what they predict; empty: nothing, or the study samples none.
+    """Say what the chains that sampled graphs, and what they predict, are worth; empty: nothing, or the study samples none.
 
     Args:
         release: the folder of a verified release.
@@ -130,16 +132,16 @@ def chains_text(release: Path) -> str:
     from verticil.shared.release.posterior import posterior_remarks
 
     schema = model_json.read((release / "model.json").read_bytes()).schema
-    found = posterior.read(path.read_bytes(), schema)
-    lines = list(posterior_remarks(found, schema.names))
-    if not found.agreement.agree:
-        far = f"an edge's probability differs by up to {found.agreement.edge_difference:.2g}"
+    graphs = posterior.read(path.read_bytes(), schema)
+    lines = list(posterior_remarks(graphs, schema.names))
+    if not graphs.agreement.agree:
+        far = f"an edge's probability differs by up to {graphs.agreement.edge_difference:.2g}"
         lines.insert(0, f"the chains that sampled graphs do not agree: {far}; take edges and sets for no posterior")
     return "\n".join(lines)
 
 
 def pairs_text(release: Path) -> str:
-    """What the tables of the pairs say of the network; empty where no pair was scored.
+    """Return what the tables of the pairs say of the network; empty where no pair was scored.
 
     Args:
         release: the folder.
@@ -160,11 +162,11 @@ def pairs_text(release: Path) -> str:
     return "\n".join(lines)
 
 
-def compare_with_tables(made: Provisioned, release: Path, study: Study, *, seed: int | None) -> Comparison:
+def compare_with_tables(nodes: Provisioned, release: Path, study: Study, *, seed: int | None) -> Comparison:
     """Compare a release with the tables from which it was made.
 
     Args:
-        made: the nodes' folders; each party's table is read as the party reads it.
+        nodes: the nodes' folders; each party's table is read as the party reads it.
         release: folder with synthetic.parquet.
         study: the study.
         seed: of the bootstrap; None: 0.
@@ -175,15 +177,15 @@ def compare_with_tables(made: Provisioned, release: Path, study: Study, *, seed:
     from verticil.evaluate.measures.fidelity import compare
     from verticil.shared.numerics.knowledge.columns import columns
 
-    real = real_codes(made, study)
+    real = real_codes(nodes, study)
     table = pd.read_parquet(release / "synthetic.parquet")
-    written = columns(study.knowledge, study.schema)
-    synthetic = written.read([synthetic_codes(table[item.name], item) for item in written.published.variables])
+    layout = columns(study.knowledge, study.schema)
+    synthetic = layout.read([synthetic_codes(table[item.name], item) for item in layout.published.variables])
     return compare(real, synthetic, study.schema.n_states, generator=np.random.default_rng(seed or 0))
 
 
-def real_codes(made: Provisioned, study: Study) -> list[Codes]:
-    """The columns of the common people, in one common order."""
+def real_codes(nodes: Provisioned, study: Study) -> list[Codes]:
+    """Return the columns of the common people, in one common order."""
     import numpy as np
 
     from verticil.party.config import load_party
@@ -192,21 +194,21 @@ def real_codes(made: Provisioned, study: Study) -> list[Codes]:
     from verticil.party.storage.secret import read_secret
 
     tables = {}
-    for name, folder in made.parties.items():
+    for name, folder in nodes.parties.items():
         config = load_party(folder / "party.toml")
         secret = read_secret(config.state_directory)
         tables[name] = read_people(config, study, site_secret=secret, linked_by=Macs(bytes(32), size=16))
     links = {name: people.links.view("V16").reshape(-1).tolist() for name, people in tables.items()}
     common = set.intersection(*map(set, links.values()))
     order = {
-        name: np.array([row for row, link in enumerate(listed) if link in common], dtype=np.int64)
-        for name, listed in links.items()
+        name: np.array([row for row, link in enumerate(party_links) if link in common], dtype=np.int64)
+        for name, party_links in links.items()
     }
     return [tables[variable.owner].codes[variable.name][order[variable.owner]] for variable in study.schema.variables]
 
 
 def synthetic_codes(column: pd.Series, variable: Variable) -> NDArray[np.uint16]:
-    """The codes of a column of synthetic.parquet: labels by name, values of a binned variable by bin."""
+    """Return the codes of a column of synthetic.parquet: labels by name, values of a binned variable by bin."""
     import numpy as np
     import pandas as pd
 
@@ -216,8 +218,8 @@ def synthetic_codes(column: pd.Series, variable: Variable) -> NDArray[np.uint16]
     edges = np.asarray(variable.bins)
 
     def of(value: object) -> int:
-        found = variable.n_bins if value is None or value is pd.NA or str(value) == "nan" else code.get(str(value))
-        return found if found is not None else int(np.searchsorted(edges, float(str(value)), side="right")) - 1
+        own_code = variable.n_bins if value is None or value is pd.NA or str(value) == "nan" else code.get(str(value))
+        return own_code if own_code is not None else int(np.searchsorted(edges, float(str(value)), side="right")) - 1
 
     places, distinct = pd.factorize(column, use_na_sentinel=False)
     return np.array([of(value) for value in distinct], dtype=np.uint16)[places]

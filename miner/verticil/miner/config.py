@@ -99,7 +99,7 @@ _WORKERS: Final = {"processes": (1, 256), "memory_bytes": (512 * _MEBIBYTE, 2**5
 """The least and the most of each of `Workers`."""
 
 
-def _bounded(table: Table, key: str, default: int, low: int, high: int) -> int:
+def _number_within(table: Table, key: str, default: int, low: int, high: int) -> int:
     number = table.value(int, key, default)
     if not low <= number <= high:
         table.fail(key, f"got {number}, expected {low} to {high}")
@@ -108,7 +108,7 @@ def _bounded(table: Table, key: str, default: int, low: int, high: int) -> int:
 
 def _all_bounded(table: Table, default: object, bounds: Mapping[str, tuple[int, int]]) -> dict[str, int]:
     """Read the numbers of a table; `default` has those that are left out."""
-    return {key: _bounded(table, key, getattr(default, key), low, high) for key, (low, high) in bounds.items()}
+    return {key: _number_within(table, key, getattr(default, key), low, high) for key, (low, high) in bounds.items()}
 
 
 def load_miner(path: Path) -> MinerConfig:
@@ -137,7 +137,7 @@ def load_miner(path: Path) -> MinerConfig:
         sealing_key=certificate.with_suffix(".seal"),
         limits=Limits(**_all_bounded(limits, Limits(), _LIMITS)),
         workers=Workers(**_all_bounded(workers, Workers(), _WORKERS)),
-        randomized_days=_bounded(retention, "randomized_days", 30, 0, 36_500),
+        randomized_days=_number_within(retention, "randomized_days", 30, 0, 36_500),
         metrics=metrics_address(table.table("metrics", optional=True)),
     )
     check_address(table, "listen", config.listen, example="0.0.0.0:8443")

@@ -77,7 +77,7 @@ async def run_miner(
     config: MinerConfig,
     *,
     stop: asyncio.Event,
-    started: Callable[[int], None] | None = None,
+    on_start: Callable[[int], None] | None = None,
     seed_derived: bool = False,
     accept_older: bool = False,
     vitals: Vitals | None = None,
@@ -87,7 +87,7 @@ async def run_miner(
     Args:
         config: miner.toml.
         stop: set it to end the daemon.
-        started: called with the port once the miner serves.
+        on_start: called with the port once the miner serves.
         seed_derived: releases say that the parties' secrets come from a seed (the demo).
         accept_older: end what the catalogue has forgotten, in place of refusing.
         vitals: notified when it serves, and asks how it is.
@@ -109,7 +109,7 @@ async def run_miner(
     )
     node = MinerNode.open(config, credentials, executor, seed_derived=seed_derived, accept_older=accept_older)
     metrics, refusals, audit = Metrics(), Refusals(), MinerAudit(config.state_directory)
-    followed = FollowedCredentials(credentials, config.federation)
+    credentials_in_use = FollowedCredentials(credentials, config.federation)
     metrics.read(
         functools.partial(
             miner_gauges,
@@ -117,14 +117,14 @@ async def run_miner(
             node.presence,
             node.relay,
             config.state_directory,
-            followed,
+            credentials_in_use,
             rounds=node.rounds,
             detail=node.scheduler.detail,
         )
     )
     server = RpcServer(
         config.listen,
-        followed,
+        credentials_in_use,
         [bind(Coordinator, node.coordinator), bind(Control, node.control)],
         revocations=node.session.revocations,
         idle_timeout_seconds=config.federation.idle_timeout_seconds,
@@ -143,15 +143,15 @@ async def run_miner(
         }
         try:
             ending.callback(_note_knowledge, audit, node)
-            look = functools.partial(_note, audit, followed, node)
+            look = functools.partial(_note, audit, credentials_in_use, node)
             await ending.enter_async_context(audit_writer(refusals, write=write, look=look, clock=utc_now))
             port = await server.start()
             if config.metrics is not None:
                 ending.callback(metrics.serve(config.metrics).close)
-            if started is not None:
-                started(port)
+            if on_start is not None:
+                on_start(port)
             if vitals is not None:
-                vitals.serving(functools.partial(_health, config, followed, node.session.revocations, port))
+                vitals.serving(functools.partial(_health, config, credentials_in_use, node.session.revocations, port))
             await stop.wait()
             _log.info("stopping")
         finally:
@@ -163,7 +163,7 @@ async def run_miner(
 
 
 def _health(config: MinerConfig, credentials: CredentialSource, revocations: Revocations, port: int) -> str:
-    """How the miner is, in words; raises what keeps it from its work."""
+    """Say how the miner is, in words; raise what keeps it from its work."""
     require_room(config.state_directory, reserve_bytes=config.limits.disk_reserve_bytes)
     now = credentials.current()
     certificate = x509.load_pem_x509_certificate(now.chain_pem)

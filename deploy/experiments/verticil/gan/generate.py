@@ -28,7 +28,7 @@ from verticil.curator.measuring import digest_of, noise_key
 from verticil.curator.people import read_whose
 from verticil.curator.reading import Table, as_file
 from verticil.curator.spending import UNLIMITED, Spending, charge
-from verticil.curator.state import FOLDER, CuratorState, opened
+from verticil.curator.state import FOLDER, CuratorState, open_state
 from verticil.curator.study import owners_study
 from verticil.curator.synthesis import TABLES, delta_warning, free_place, write_records
 from verticil.gan.accounting import GeneratorTraining, study_training
@@ -137,7 +137,7 @@ def generate(
     place = Path(table) if isinstance(table, str | Path) else Path("table")
     folder = Path(state) if state is not None else place.parent / FOLDER
     name, numbers, now = dataset or place.stem, settings or Settings(), clock()
-    with as_file(table) as path, opened(folder, owned.parties[0], now=now) as state_of_owner:
+    with as_file(table) as path, open_state(folder, owned.parties[0], now=now) as state_of_owner:
         step("reading the table")
         whose = read_whose(state_of_owner, path, owned, dataset=name, id_column=id_column, place=place)
         desk, people, name = whose.state, whose.table, whose.name

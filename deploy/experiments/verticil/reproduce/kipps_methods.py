@@ -15,7 +15,7 @@ from typing import Final, Literal
 import numpy as np
 import pandas as pd
 
-from verticil.curator.learning import learned, records_of
+from verticil.curator.learning import learn_study, records_of
 from verticil.curator.measuring import measurement
 from verticil.curator.reading import as_file, read_table
 from verticil.curator.study import owners_study
@@ -124,7 +124,7 @@ def _model(method: Literal["joint", "network"], *, known: bool) -> Make:
         with as_file(frame) as path:
             people = read_table(path, study, dataset=_DATASET, id_column=None, secret=secret)
         measure = measurement(study, people, dataset=_DATASET, secret=secret)
-        found = learned(study, people, measure, secret=secret, step=lambda _: None)
+        found = learn_study(study, people, measure, secret=secret, step=lambda _: None)
         return records_of(found, study)[1].iloc[: asked.n]
 
     return make

@@ -116,27 +116,27 @@ class Exchange:
                 revocations=self._node.session.revocations,
                 at=self._clock(),
             )
-            self._node.certificates.see(arrival.maker, arrival.certificate, carried=True)
+            self._node.certificates.see(arrival.maker, arrival.certificate, is_carried=True)
             await asyncio.to_thread(self._node.certificates.keep)
             party, number = arrival.maker.name, arrival.statement.number
             folder = self._folder(party)
             journal = check_arrival(load_journal(folder), arrival.statement, arrival.sha256, accept_older=accept_older)
 
-            def imported(
-                *, repeated: bool, skipped: tuple[int, ...] = (), refused: tuple[Refused, ...] = ()
+            def report_import(
+                *, is_repeated: bool, numbers_skipped: tuple[int, ...] = (), refusals: tuple[Refused, ...] = ()
             ) -> Imported:
                 return Imported(
                     party=party,
                     bundle=number,
                     sha256=arrival.sha256.hex(),
-                    repeated=repeated,
-                    skipped=skipped,
-                    refused=refused,
+                    repeated=is_repeated,
+                    skipped=numbers_skipped,
+                    refused=refusals,
                     studies=self._stages(party),
                 )
 
             if journal is None:
-                return imported(repeated=True)
+                return report_import(is_repeated=True)
             arriving = folder / "arriving"
             remove_tree(arriving, ignore_errors=True)
             try:
@@ -149,10 +149,10 @@ class Exchange:
             store_journal(
                 folder, journal.with_taken(arrival.reference, tuple(item.SerializeToString() for item in refusals))
             )
-            return imported(
-                repeated=False,
-                skipped=tuple(range(1 if last is None else last.number + 1, number)),
-                refused=Refused.told(refusals, f"party '{party}'"),
+            return report_import(
+                is_repeated=False,
+                numbers_skipped=tuple(range(1 if last is None else last.number + 1, number)),
+                refusals=Refused.told(refusals, f"party '{party}'"),
             )
 
     async def export_bundle(
@@ -196,10 +196,10 @@ class Exchange:
                 )
 
                 def before(body: bytes) -> None:
-                    made = Reference(number=statement.number, sha256=digest_of(body))
-                    store_journal(folder, journal.with_made(made))
+                    reference = Reference(number=statement.number, sha256=digest_of(body))
+                    store_journal(folder, journal.with_made(reference))
 
-                said = await asyncio.to_thread(
+                final_statement = await asyncio.to_thread(
                     pack, entries, out, statement, sign=self._node.signer.sign, encryption=encryption, before=before
                 )
             except OSError as error:
@@ -209,9 +209,9 @@ class Exchange:
             return Exported(
                 party=party,
                 file=str(out),
-                bundle=said.number,
-                answers=None if said.answers is None else said.answers.number,
-                sealed=said.sealed,
+                bundle=final_statement.number,
+                answers=None if final_statement.answers is None else final_statement.answers.number,
+                sealed=final_statement.sealed,
                 bytes=out.stat().st_size,
                 studies=self._stages(party),
             )
@@ -241,9 +241,9 @@ class Exchange:
                 reason=reason.strip(),
             )
 
-        closed = await asyncio.to_thread(close)
+        closure = await asyncio.to_thread(close)
         self._node.changes.notify()
-        return closed
+        return closure
 
     # ---- pieces
 
@@ -256,21 +256,21 @@ class Exchange:
         return folder
 
     def _digest(self, name: str) -> bytes:
-        found = chosen(name, self._node.catalogue.submissions.names())
-        if found is None:
+        match = chosen(name, self._node.catalogue.submissions.names())
+        if match is None:
             raise Misuse("STUDY_UNKNOWN", f"study '{name[:80]}': is not here", hint="verticil study list")
-        return found.digest
+        return match.digest
 
     def _stages(self, party: str) -> tuple[StudyStage, ...]:
         session = self._node.session
-        found = [
+        records = [
             session.record(digest) for digest in self._node.catalogue.versions() if session.concerns(digest, party)
         ]
         return tuple(
             StudyStage(
                 study=record.study_id, digest=record.digest.hex(), state=State(session.state(record)).name.lower()
             )
-            for record in found
+            for record in records
         )
 
     def _encryption(self, party: str, *, plain: bool) -> BundleEncryption | None:
@@ -347,9 +347,9 @@ async def _ask(coordinator: Coordinator, item: Item) -> None:
 
 
 def _chunks(payload: Path | None, size: int, offset: int, upload_id: str = "") -> Iterator[common_pb2.Chunk]:
-    held = 0 if payload is None else payload.stat().st_size
-    if held != size:
-        raise PeerFault("MESSAGE_INVALID", f"a bundle's entry has {held} bytes, expected {size}")
+    n_bytes = 0 if payload is None else payload.stat().st_size
+    if n_bytes != size:
+        raise PeerFault("MESSAGE_INVALID", f"a bundle's entry has {n_bytes} bytes, expected {size}")
     return make_chunks(payload if payload is not None else b"", offset=offset, upload_id=upload_id)
 
 
@@ -369,7 +369,7 @@ async def _list(
     while not reply.complete:
         before = reply.committed_offset
         reply = await put(stream(before))
-        _further(before, reply.committed_offset, done=reply.complete)
+        _further(before, reply.committed_offset, is_done=reply.complete)
 
 
 async def _column(coordinator: Coordinator, begin: coordinator_pb2.BeginUploadRequest, payload: Path | None) -> None:
@@ -379,14 +379,14 @@ async def _column(coordinator: Coordinator, begin: coordinator_pb2.BeginUploadRe
     offset = reply.committed_offset
     while offset < begin.size:
         chunks = _chunks(payload, begin.size, offset, reply.upload_id)
-        committed = (await coordinator.put_chunks(chunks)).committed_offset
-        _further(offset, committed, done=False)
-        offset = committed
+        new_offset = (await coordinator.put_chunks(chunks)).committed_offset
+        _further(offset, new_offset, is_done=False)
+        offset = new_offset
     await coordinator.finish_upload(coordinator_pb2.FinishUploadRequest(upload_id=reply.upload_id))
 
 
-def _further(before: int, after: int, *, done: bool) -> None:
-    if after <= before and not done:
+def _further(before: int, after: int, *, is_done: bool) -> None:
+    if after <= before and not is_done:
         raise PeerFault("OFFSET_MISMATCH", f"a bundle's entry stays at byte {after}")
 
 
@@ -428,12 +428,14 @@ async def fill(
 
 
 async def _tasks(coordinator: Coordinator) -> list[coordinator_pb2.StudyTask]:
-    """All studies of the party, each once: one that changes between two replies, as the newer has it."""
+    """Return all studies of the party, each once: one that changes between two replies, as the newer has it."""
     tasks: dict[bytes, coordinator_pb2.StudyTask] = {}
-    known: list[coordinator_pb2.KnownStudy] = []
-    while found := (await coordinator.poll(coordinator_pb2.PollRequest(known=known))).tasks:
-        tasks.update({task.study_digest: task for task in found})
-        known = [coordinator_pb2.KnownStudy(study_digest=key, version=task.version) for key, task in tasks.items()]
+    known_studies: list[coordinator_pb2.KnownStudy] = []
+    while news := (await coordinator.poll(coordinator_pb2.PollRequest(known=known_studies))).tasks:
+        tasks.update({task.study_digest: task for task in news})
+        known_studies = [
+            coordinator_pb2.KnownStudy(study_digest=key, version=task.version) for key, task in tasks.items()
+        ]
     return list(tasks.values())
 
 
@@ -473,9 +475,9 @@ async def _one_list(
     path, facts, size = entries.payload(), coordinator_pb2.BlindedPart(), 1
     with path.open("wb") as file, contextlib.suppress(_NotReadyError):
         while file.tell() < size:
-            asked = coordinator_pb2.GetBlindedRequest.FromString(request.SerializeToString())
-            asked.offset = file.tell()
-            async with contextlib.aclosing(_ready(coordinator.get_blinded(asked))) as parts:
+            next_request = coordinator_pb2.GetBlindedRequest.FromString(request.SerializeToString())
+            next_request.offset = file.tell()
+            async with contextlib.aclosing(_ready(coordinator.get_blinded(next_request))) as parts:
                 async for part in parts:
                     if part.part.HasField("chunk"):
                         file.write(plain_data(part.part.chunk))
@@ -492,9 +494,12 @@ async def _receipts(
 ) -> None:
     columns = session.record(task.study_digest).columns
     for unit in task.units_received:
-        held = columns[unit]
+        stored_column = columns[unit]
         upload = coordinator_pb2.BeginUploadRequest(
-            effective_digest=task.effective_digest, unit=unit, size=held.artifact_size, sha256=held.artifact_sha256
+            effective_digest=task.effective_digest,
+            unit=unit,
+            size=stored_column.artifact_size,
+            sha256=stored_column.artifact_sha256,
         )
         reply = await coordinator.begin_upload(upload)
         if reply.HasField("receipt"):
@@ -511,7 +516,7 @@ async def _release(entries: BundleEntries, coordinator: Coordinator, digest: byt
 
 
 async def _review(entries: BundleEntries, coordinator: Coordinator, digest: bytes) -> None:
-    """The release that waits for countersignatures, unless the study has gone on since: of that the next bundle tells."""
+    """Add the release that waits for countersignatures, unless the study has gone on since: of that the next bundle tells."""
     try:
         await _release(entries, coordinator, digest, review=True)
     except VerticilError as error:
@@ -524,7 +529,7 @@ class _NotReadyError(Exception):
 
 
 async def _ready(replies: AsyncGenerator[M, None]) -> AsyncGenerator[M, None]:
-    """What the service answers; `_NotReadyError` where it says that it is too early."""
+    """Yield what the service answers; raise `_NotReadyError` where it says that it is too early."""
     async with contextlib.aclosing(replies) as answer:
         try:
             async for reply in answer:

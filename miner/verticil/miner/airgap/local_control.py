@@ -105,8 +105,8 @@ class LocalControl:
             await asyncio.sleep(LOOK_SECONDS)
 
     def _clear(self) -> None:
-        for begun in self._folder.glob(f"*/{_TAKEN}"):
-            remove_tree(begun.parent, ignore_errors=True)
+        for mark in self._folder.glob(f"*/{_TAKEN}"):
+            remove_tree(mark.parent, ignore_errors=True)
 
     def _waiting(self) -> list[Path]:
         with contextlib.suppress(OSError):
@@ -118,8 +118,8 @@ class LocalControl:
     async def _serve(self, folder: Path) -> None:
         try:
             (folder / _TAKEN).touch()
-            said = cast("dict[str, Json]", json.loads((folder / _REQUEST).read_bytes()))
-            request = viewed(ControlRequest, {"file": "", "study": "", "reason": "", **said})
+            content = cast("dict[str, Json]", json.loads((folder / _REQUEST).read_bytes()))
+            request = viewed(ControlRequest, {"file": "", "study": "", "reason": "", **content})
             request = replace(request, file=folder / _BUNDLE)
             reply = document(await handle(self._exchange, request))
         except VerticilError as error:
@@ -135,7 +135,7 @@ class LocalControl:
 
 
 def ask_the_daemon(state_directory: Path, request: ControlRequest) -> Answer:
-    """The command's side: leave a request, wait for the reply. Blocks.
+    """Leave a request for the daemon, and wait for the reply. Blocks.
 
     Args:
         state_directory: the miner's.
@@ -156,11 +156,11 @@ def ask_the_daemon(state_directory: Path, request: ControlRequest) -> Answer:
         replace_file(folder / _REQUEST, json.dumps(document(request)).encode("utf-8"), part=folder / ".wish.part")
         reply = _reply(folder)
         if "error" in reply:
-            told = cast("dict[str, str]", reply["error"])
+            problem = cast("dict[str, str]", reply["error"])
             message = (
-                told["message"].replace(str(folder / _BUNDLE), str(target)).replace(f"{_BUNDLE}:", f"{target.name}:")
+                problem["message"].replace(str(folder / _BUNDLE), str(target)).replace(f"{_BUNDLE}:", f"{target.name}:")
             )
-            raise from_code(told["code"], message, hint=told["hint"])
+            raise from_code(problem["code"], message, hint=problem["hint"])
         if request.verb == "export":
             part = target.with_name(f".{target.name}.part")
             shutil.copyfile(folder / _BUNDLE, part)
@@ -179,16 +179,16 @@ def ask_the_daemon(state_directory: Path, request: ControlRequest) -> Answer:
 
 
 def _reply(folder: Path) -> dict[str, Json]:
-    waited = 0.0
+    seconds = 0.0
     while not (folder / _REPLY).exists():
-        if waited >= PATIENCE_SECONDS and not (folder / _TAKEN).exists():
+        if seconds >= PATIENCE_SECONDS and not (folder / _TAKEN).exists():
             raise PeerFault(
                 "NOT_READY",
                 "another process holds the miner's state directory, and takes up no files",
                 hint="a daemon of this version takes them up; or stop it, and give the command again",
             )
         time.sleep(0.1)
-        waited += 0.1
+        seconds += 0.1
     return cast("dict[str, Json]", json.loads((folder / _REPLY).read_bytes()))
 
 

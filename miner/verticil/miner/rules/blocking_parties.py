@@ -26,7 +26,7 @@ MESSAGES: Final = "messages"
 
 
 def missing(study: Study, record: StudyRecord, stage: State, waited_for: Collection[str] = ()) -> Mapping[str, str]:
-    """What the study waits for at each party that it waits for, in the study's order.
+    """Return what the study waits for at each party that it waits for, in the study's order.
 
     Args:
         study: as it is carried out.
@@ -38,23 +38,23 @@ def missing(study: Study, record: StudyRecord, stage: State, waited_for: Collect
         Party -> approval, denial (it denied, and a quorum bears it), linkage (its part of it), confirmation (of the common list),
         columns, or messages (of a round).
     """
-    found: dict[str, str] = {}
-    linked, masked = linked_parties(record, study), opens_tables(study)
+    waiting_for: dict[str, str] = {}
+    linked_names, masked = linked_parties(record, study), opens_tables(study)
     for party in study.parties:
         if stage is State.AWAITING_APPROVAL and party in record.declined:
-            found[party] = DENIAL
+            waiting_for[party] = DENIAL
         elif stage is State.AWAITING_APPROVAL and party not in record.approvals:
-            found[party] = APPROVAL
-        elif stage is State.ALIGNING and party not in linked:
-            found[party] = LINKAGE
+            waiting_for[party] = APPROVAL
+        elif stage is State.ALIGNING and party not in linked_names:
+            waiting_for[party] = LINKAGE
         elif stage is State.ALIGNING and record.n_common is not None and party not in record.confirmed:
-            found[party] = CONFIRMATION
+            waiting_for[party] = CONFIRMATION
         elif masked:
             if stage in {State.PREPARING, State.UPLOADING} and party in waited_for:
-                found[party] = MESSAGES
+                waiting_for[party] = MESSAGES
         elif stage in {State.PREPARING, State.UPLOADING} and not record.columns.keys() >= set(study.units_of(party)):
-            found[party] = COLUMNS
-    return found
+            waiting_for[party] = COLUMNS
+    return waiting_for
 
 
 def deadline(study: Study, record: StudyRecord) -> dt.datetime | None:
@@ -72,7 +72,7 @@ def deadline(study: Study, record: StudyRecord) -> dt.datetime | None:
 def overdue(
     study: Study, record: StudyRecord, stage: State, now: dt.datetime, waited_for: Collection[str] = ()
 ) -> Mapping[str, str]:
-    """What was missing, as `missing` says it, when the deadline passed; nothing: it has not passed, or nothing was.
+    """Return what was missing, as `missing` says it, when the deadline passed; nothing: it has not passed, or nothing was.
 
     Columns that had come and were damaged at the miner since are not the party's delay.
     """
@@ -90,7 +90,7 @@ def overdue(
 def deadline_passed(
     end: dt.datetime | None, stage: State, absent: Mapping[str, str], *, no_sub_model: str = ""
 ) -> Failure:
-    """How a study ends that waited for these parties.
+    """Return how a study ends that waited for these parties.
 
     Args:
         end: the deadline.
@@ -98,34 +98,34 @@ def deadline_passed(
         absent: what was missing of whom.
         no_sub_model: why it cannot go on without them; empty: it does not ask to.
     """
-    listed = ", ".join(f"party '{party}' ({what})" for party, what in absent.items())
+    party_list = ", ".join(f"party '{party}' ({what})" for party, what in absent.items())
     moment = "the deadline" if end is None else f"{end:%Y-%m-%dT%H:%M:%SZ}"
     without = f"; there is no sub-model without them: {no_sub_model}" if no_sub_model else ""
     return Failure(
         code="DEADLINE_PASSED",
-        message=f"at {moment}, in the stage {stage.words}, there was missing: {listed}{without}",
+        message=f"at {moment}, in the stage {stage.words}, there was missing: {party_list}{without}",
         hint="find out what holds the party up, and submit the study again under a new id, with a later [quorum] deadline"
         + (", or without the party's columns" if no_sub_model else ""),
     )
 
 
-def reported(party: str, text: str) -> str:
-    """The message of a failure that a party reported."""
+def report_text(party: str, text: str) -> str:
+    """Write the message of a failure that a party reported."""
     return f"party '{party}': {text}"
 
 
 def reporting_party(study: Study, failure: Failure) -> str | None:
-    """The party that reported a failure; None: it is the miner's own."""
-    return next((party for party in study.parties if failure.message.startswith(reported(party, ""))), None)
+    """Return the party that reported a failure; None: it is the miner's own."""
+    return next((party for party in study.parties if failure.message.startswith(report_text(party, ""))), None)
 
 
 def left_out(record: StudyRecord) -> tuple[LeftOut, ...]:
-    """The parties that the study went on without."""
+    """Return the parties that the study went on without."""
     return () if record.sub_model is None else parse_sub_model(record.sub_model.body).left_out
 
 
 def refuse_left_out(record: StudyRecord, party: str) -> Refusal | None:
-    """The answer to a party that the study went on without; None: it is in it."""
+    """Return the answer to a party that the study went on without; None: it is in it."""
     for item in left_out(record):
         if item.party == party:
             return Refusal(
@@ -137,5 +137,5 @@ def refuse_left_out(record: StudyRecord, party: str) -> Refusal | None:
 
 
 def bears(study: Study, record: StudyRecord, party: str) -> bool:
-    """Whether a study that waits for approvals can still go on when this party denies it too."""
+    """Return whether a study that waits for approvals can still go on when this party denies it too."""
     return not record.effective_digest and obstacle(study, {*record.declined, party}) is None

@@ -40,24 +40,24 @@ class Certificates:
         self._known = table.seen()
         self._unsaved: set[str] = set()
 
-    def see(self, identity: Identity, certificate: x509.Certificate, *, carried: bool = False) -> None:
-        """A node showed its certificate, in a call (also in one that is refused) or on a file. Fast; `keep` writes it down.
+    def see(self, identity: Identity, certificate: x509.Certificate, *, is_carried: bool = False) -> None:
+        """Note a certificate that a node showed, in a call (also a refused one) or on a file. Fast; `keep` writes it down.
 
         One that is older than the party's newest changes nothing: the holder of a former key cannot speak for the present one.
         """
         if identity.role is not Role.PARTY:
             return
-        seen = Seen(
+        showing = Seen(
             party=identity.name,
             serial=f"{certificate.serial_number:x}",
             not_before=certificate.not_valid_before_utc.strftime(_TIME),
             not_after=certificate.not_valid_after_utc.strftime(_TIME),
-            carried_at=self._clock().strftime(_TIME) if carried else "",
+            carried_at=self._clock().strftime(_TIME) if is_carried else "",
         )
         with self._lock:
-            known = self._known.get(identity.name)
-            if seen != known and (known is None or known.not_before <= seen.not_before):
-                self._known[identity.name] = seen
+            previous = self._known.get(identity.name)
+            if showing != previous and (previous is None or previous.not_before <= showing.not_before):
+                self._known[identity.name] = showing
                 self._unsaved.add(identity.name)
 
     def keep(self) -> None:
@@ -68,13 +68,13 @@ class Certificates:
             self._table.keep(new)
 
     def standing(self, party: str) -> tuple[Standing, str]:
-        """What stands in a party's way, or how it takes part, and since when (ISO 8601); empty: nothing that is known."""
+        """Return what stands in a party's way, or how it takes part, and since when (ISO 8601); empty: nothing that is known."""
         with self._lock:
-            seen = self._known.get(party)
-        if seen is None:
+            showing = self._known.get(party)
+        if showing is None:
             return "", ""
-        if (since := self._revocations.since().get(int(seen.serial, 16))) is not None:
+        if (since := self._revocations.since().get(int(showing.serial, 16))) is not None:
             return "revoked", since.strftime(_TIME)
-        if self._clock().strftime(_TIME) > seen.not_after:
-            return "expired", seen.not_after
-        return ("carried", seen.carried_at) if seen.carried_at else ("", "")
+        if self._clock().strftime(_TIME) > showing.not_after:
+            return "expired", showing.not_after
+        return ("carried", showing.carried_at) if showing.carried_at else ("", "")

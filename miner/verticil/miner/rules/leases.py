@@ -42,18 +42,18 @@ class Progress:
     objections: tuple[tuple[str, str], ...] | None = None
 
     @classmethod
-    def of(cls, told: coordinator_pb2.Progress) -> Progress:
-        """As it may be shown; an objection's code that this version does not know counts as a refusal by policy."""
+    def of(cls, message: coordinator_pb2.Progress) -> Progress:
+        """Read progress as it may be shown; an objection's code that this version does not know counts as a refusal by policy."""
         items = [
             (item.code if item.code in CODES else "POLICY_REFUSED", shown(item.message, _LONGEST_OBJECTION))
-            for item in told.objections.items[:_MOST_OBJECTIONS]
+            for item in message.objections.items[:_MOST_OBJECTIONS]
         ]
         return cls(
-            stage=told.stage,
-            percent=told.percent,
-            approvers=told.approvers,
-            approvers_needed=told.approvers_needed,
-            objections=tuple(items) if told.HasField("objections") else None,
+            stage=message.stage,
+            percent=message.percent,
+            approvers=message.approvers,
+            approvers_needed=message.approvers_needed,
+            objections=tuple(items) if message.HasField("objections") else None,
         )
 
 
@@ -74,7 +74,7 @@ class Changes:
         self._event = asyncio.Event()
 
     def notify(self) -> None:
-        """Wake everyone."""
+        """Wake everyone who waits."""
         self.generation += 1
         event, self._event = self._event, asyncio.Event()
         event.set()
@@ -118,13 +118,13 @@ class Presence:
         self._progress: dict[tuple[bytes, str], Progress] = {}
 
     def greet(self, party: str, session: int) -> int:
-        """A connection begins; the same greeting again (a call that was repeated) has the same epoch.
+        """Begin a connection; the same greeting again (a call that was repeated) has the same epoch.
 
         Returns:
             The epoch.
         """
-        known, epoch = self._sessions.get(party, (0, 0))
-        if not session or session != known:
+        last_session, epoch = self._sessions.get(party, (0, 0))
+        if not session or session != last_session:
             self._epoch += 1
             epoch = max(self._epoch, epoch + 1)  # what one party claims moves no other's epochs
             self._sessions[party] = (session, epoch)
@@ -140,16 +140,18 @@ class Presence:
 
         When a later session of the party has begun, the lease stays as it is.
         """
-        session, known = self._sessions.get(party, (0, 0))
-        if 0 < epoch < known:
+        session, current_epoch = self._sessions.get(party, (0, 0))
+        if 0 < epoch < current_epoch:
             return
-        if known < epoch <= _LARGEST_EPOCH:  # given by this miner before it was started anew; the party has not noticed
+        if (
+            current_epoch < epoch <= _LARGEST_EPOCH
+        ):  # given by this miner before it was started anew; the party has not noticed
             self._sessions[party] = (session, epoch)
         self._heard[party] = self._monotonic()
 
     @contextlib.contextmanager
     def call(self, party: str) -> Generator[None]:
-        """A call of the party: its arrival begins the lease anew, its end does not: the answer may not have arrived."""
+        """Note a call of the party: its arrival begins the lease anew, its end does not: the answer may not have arrived."""
         self.hear(party)
         yield
 
@@ -167,21 +169,21 @@ class Presence:
             )
 
     def age_seconds(self, party: str) -> float | None:
-        """The age of the party's lease; None when it was not heard from since the miner started."""
-        heard = self._heard.get(party)
-        return None if heard is None else max(0.0, self._monotonic() - heard)
+        """Return the age of the party's lease; None when it was not heard from since the miner started."""
+        last_arrival = self._heard.get(party)
+        return None if last_arrival is None else max(0.0, self._monotonic() - last_arrival)
 
     def online(self, party: str) -> bool:
-        """Whether the party's lease is younger than two heartbeats."""
+        """Return whether the party's lease is younger than two heartbeats."""
         age = self.age_seconds(party)
         return age is not None and age < LEASE_SECONDS
 
     def set_progress(self, study: bytes, party: str, progress: Progress) -> None:
-        """What the party says that it is doing."""
+        """Record what the party says that it is doing."""
         self._progress[study, party] = progress
 
     def progress(self, study: bytes, party: str) -> Progress:
-        """What the party last said; nothing at all before."""
+        """Return what the party last said; nothing at all before."""
         return self._progress.get((study, party), _NOTHING)
 
     def forget(self, study: bytes) -> None:

@@ -71,16 +71,18 @@ def _obstacle(study: Study, record: StudyRecord, stage: State, absent: Mapping[s
 
 def _decide(session: Session, record: StudyRecord, absent: Mapping[str, str]) -> bool:
     proposal = session.proposal(record)
-    gone = tuple(
+    left_out = tuple(
         LeftOut(party=party, missing=cast("Absence", absent[party])) for party in proposal.parties if party in absent
     )
-    given = [approval.parse_approval(record.approvals[party].body) for party in proposal.parties if party not in absent]
-    effective = approval.effective_study(proposal, given, gone)
+    approvals = [
+        approval.parse_approval(record.approvals[party].body) for party in proposal.parties if party not in absent
+    ]
+    effective = approval.effective_study(proposal, approvals, left_out)
     now = session.clock().astimezone(dt.UTC).replace(microsecond=0)
     statement = SubModel(
         proposal_digest=record.digest,
         effective_digest=canonical.digest(effective),
-        left_out=gone,
+        left_out=left_out,
         decided_at=now,
     )
     return session.catalogue.absences.decide(

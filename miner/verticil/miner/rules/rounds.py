@@ -132,10 +132,10 @@ class Arriving:
             raise PeerFault("MESSAGE_INVALID", f"{self.name}: {end} bytes, expected at most the announced {self.size}")
         with self.opened.writing:
             self._check_open()
-            if (held := _size(self._path)) != offset:
+            if (current_size := _size(self._path)) != offset:
                 raise PeerFault(
                     "OFFSET_MISMATCH",
-                    f"{self.name}: data for offset {offset}, expected offset {held}",
+                    f"{self.name}: data for offset {offset}, expected offset {current_size}",
                     hint="ask for the committed offset and go on from there",
                 )
             append_durably(self._path, offset, data)
@@ -154,18 +154,18 @@ class Arriving:
             if self.opened.whole.get(self.index) == self.sha256:
                 return
             with self._path.open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").digest()
-            if found != self.sha256:
+                digest = hashlib.file_digest(file, "sha256").digest()
+            if digest != self.sha256:
                 remove_durably(self._path)
                 raise PeerFault("ARTIFACT_INVALID", f"{self.name}: the bytes do not have the announced SHA-256")
-            arrived = _folder(self.opened.folder, "arrived")
-            others = {path.name for path in arrived.glob(f"{self.index}-*")} - {self._path.name}
+            folder = _folder(self.opened.folder, "arrived")
+            others = {path.name for path in folder.glob(f"{self.index}-*")} - {self._path.name}
             if self.index in self.opened.whole or others:
                 remove_durably(self._path)
                 self.opened.twice = self.opened.round.came_twice(self.index)
                 self.opened.closed = True
                 return
-            replace_durably(self._path, arrived / self._path.name)
+            replace_durably(self._path, folder / self._path.name)
             self.opened.whole[self.index] = self.sha256
 
     def _check_open(self) -> None:
@@ -215,67 +215,71 @@ class Rounds(MessageRounds):
             )
 
     def under_way(self, digest: bytes) -> RoundUnderWay | None:
-        """See `MessageRounds.under_way`."""
-        opened = self._open.get(digest)
-        if opened is None:
+        """Return the round that is under way; see `MessageRounds.under_way`."""
+        open_round = self._open.get(digest)
+        if open_round is None:
             return None
-        return RoundUnderWay(words=str(opened.progress), slot_seconds=opened.plan.slot_milliseconds / 1000)
+        return RoundUnderWay(words=str(open_round.progress), slot_seconds=open_round.plan.slot_milliseconds / 1000)
 
     def find(self, digest: bytes) -> OpenRound | None:
-        """The round of a study; None: it has not begun, or is over."""
+        """Return the round of a study; None: it has not begun, or is over."""
         return self._open.get(digest)
 
     def is_open(self, record: StudyRecord) -> bool:
-        """Whether a study has a round that is under way, or has to begin."""
+        """Return whether a study has a round that is under way, or has to begin."""
         session = self._session
         if session.state(record) not in OPEN or not opens_tables(session.effective(record)):
             return False
         return record.learning is None or session.store.study(record.digest).masked.exists()
 
     def waited_for(self, digest: bytes) -> tuple[str, ...]:
-        """Those whose messages a round waits for; nobody where there is none."""
-        opened = self._open.get(digest)
-        return () if opened is None else opened.progress.waiting_for
+        """Return those whose messages a round waits for; nobody where there is none."""
+        open_round = self._open.get(digest)
+        return () if open_round is None else open_round.progress.waiting_for
 
     def progress(self) -> tuple[Progress, ...]:
-        """How far all open rounds are."""
-        return tuple(opened.progress for opened in tuple(self._open.values()))
+        """Return how far all open rounds are."""
+        return tuple(open_round.progress for open_round in tuple(self._open.values()))
 
     def late(self) -> int:
-        """How many messages of open rounds were not ready for their slot, since the miner started."""
-        return sum(opened.round.late for opened in tuple(self._open.values()))
+        """Return how many messages of open rounds were not ready for their slot, since the miner started."""
+        return sum(open_round.round.late for open_round in tuple(self._open.values()))
 
     # -- messages ------------------------------------------------------------------------------------------------------------
 
-    def begin(self, opened: OpenRound, party: str, index: int, *, size: int, sha256: bytes) -> Arriving | None:
-        """A message that a party sends, and how much of it is here; None: all of it. Blocks.
+    def begin(self, open_round: OpenRound, party: str, index: int, *, size: int, sha256: bytes) -> Arriving | None:
+        """Begin a message that a party sends, and say how much of it is here; None: all of it. Blocks.
 
         Raises:
             PeerFault: NOT_OWNER, it is not the party's to send to the miner; MESSAGE_INVALID; RESOURCE_EXHAUSTED.
         """
         name = f"message {index} of the round of masked tables"
-        message = opened.messages[index] if index < len(opened.messages) else None
-        if message is None or (message.sender, message.recipient) != (party, opened.plan.miner):
+        message = open_round.messages[index] if index < len(open_round.messages) else None
+        if message is None or (message.sender, message.recipient) != (party, open_round.plan.miner):
             raise PeerFault("NOT_OWNER", f"{name}: is not one that '{party}' sends to the miner")
-        most = opened.round.limit(index)
+        most = open_round.round.limit(index)
         if not 0 < size <= most or len(sha256) != 32:
             raise PeerFault(
                 "MESSAGE_INVALID",
                 f"{name}: {size} bytes and a digest of {len(sha256)} bytes, expected 1 to {most} and 32",
             )
-        if opened.whole.get(index) == sha256:
+        if open_round.whole.get(index) == sha256:
             return None
-        with opened.writing:
-            _check_open(opened, name)
-            arriving = _folder(opened.folder, "arriving")
+        with open_round.writing:
+            _check_open(open_round, name)
+            arriving = _folder(open_round.folder, "arriving")
             for other in arriving.glob(f"{index}-*"):
                 if other.name != f"{index}-{sha256.hex()}" or _size(other) > size:
                     remove_durably(other)
-            committed = _size(arriving / f"{index}-{sha256.hex()}")
-        used = sum(_size(Path(folder) / file) for folder, _, files in os.walk(opened.folder) for file in files)
-        promised = self._session.catalogue.uploads.outstanding_bytes()
-        self._session.store.ensure_room(name, needed=size - committed, used=used, promised=promised)
-        return Arriving(opened=opened, index=index, size=size, sha256=sha256, committed=committed, name=name)
+            offset = _size(arriving / f"{index}-{sha256.hex()}")
+        used_bytes = sum(
+            _size(Path(folder) / file) for folder, _, files in os.walk(open_round.folder) for file in files
+        )
+        promised_bytes = self._session.catalogue.uploads.outstanding_bytes()
+        self._session.store.ensure_room(
+            name, needed_bytes=size - offset, used_bytes=used_bytes, promised_bytes=promised_bytes
+        )
+        return Arriving(opened=open_round, index=index, size=size, sha256=sha256, committed=offset, name=name)
 
     # -- work ----------------------------------------------------------------------------------------------------------------
 
@@ -288,29 +292,29 @@ class Rounds(MessageRounds):
         with self._advancing[digest]:
             record = self._session.record(digest)
             if not self.is_open(record):
-                if (opened := self._open.get(digest)) is not None:
-                    self._close(opened)
+                if (open_round := self._open.get(digest)) is not None:
+                    self._close(open_round)
                 return False
-            opened = self._opened(record)
-            if opened.twice is not None:
-                raise opened.twice
-            new = self._take_in(opened) | opened.round.step()
-            if opened.round.held_seconds:  # until its slot nobody sees that something is made, by whatever sign
+            open_round = self._open_round(record)
+            if open_round.twice is not None:
+                raise open_round.twice
+            new = self._take_in(open_round) | open_round.round.step()
+            if open_round.round.held_seconds:  # until its slot nobody sees that something is made, by whatever sign
                 return new
-            if record.learning is None and (counts := opened.round.opened()) is not None:
+            if record.learning is None and (counts := open_round.round.opened()) is not None:
                 self._keep(record, counts)
                 self._session.catalogue.set_learning(digest, "estimating")
                 new = True
-            new |= self._may_leave(opened)
-            opened.progress = opened.round.progress
-            if opened.round.finished:
-                self._close(opened)
+            new |= self._may_leave(open_round)
+            open_round.progress = open_round.round.progress
+            if open_round.round.finished:
+                self._close(open_round)
                 _log.info("study %s: every party has the opened tables; its round is deleted", digest.hex())
             return new
 
-    def _opened(self, record: StudyRecord) -> OpenRound:
-        if (opened := self._open.get(record.digest)) is not None:
-            return opened
+    def _open_round(self, record: StudyRecord) -> OpenRound:
+        if (open_round := self._open.get(record.digest)) is not None:
+            return open_round
         folder = self._session.store.study(record.digest).masked
         if record.uploading and not folder.exists():
             raise DataFault(
@@ -333,7 +337,7 @@ class Rounds(MessageRounds):
         )
         round_.begin()
         self._session.catalogue.begin_round(record.digest)
-        opened = OpenRound(
+        open_round = OpenRound(
             study=record.digest,
             folder=folder,
             plan=plan,
@@ -341,8 +345,8 @@ class Rounds(MessageRounds):
             round=round_,
             progress=round_.progress,
         )
-        self._open[record.digest] = opened
-        return opened
+        self._open[record.digest] = open_round
+        return open_round
 
     def _plan(self, record: StudyRecord) -> Plan:
         return plan_of(self._session.effective(record), record.n_common or 0, proposal=record.digest)
@@ -363,39 +367,39 @@ class Rounds(MessageRounds):
                 revoked=session.revocations.since(),
             )
 
-        pinned = {name: self._sealing.pinned[name] for name in plan.parties}
-        pinned[plan.miner] = self._sealing.key.public_key().public_bytes_raw()
-        return Credentials(signing=self._signer, sealing=self._sealing.key, pinned=pinned, verify=verify)
+        pinned_keys = {name: self._sealing.pinned[name] for name in plan.parties}
+        pinned_keys[plan.miner] = self._sealing.key.public_key().public_bytes_raw()
+        return Credentials(signing=self._signer, sealing=self._sealing.key, pinned=pinned_keys, verify=verify)
 
-    def _take_in(self, opened: OpenRound) -> bool:
-        taken = False
-        for path in sorted((opened.folder / "arrived").glob("*-*")):
+    def _take_in(self, open_round: OpenRound) -> bool:
+        is_new = False
+        for path in sorted((open_round.folder / "arrived").glob("*-*")):
             try:
-                opened.round.receive(int(path.name.partition("-")[0]), path)
+                open_round.round.receive(int(path.name.partition("-")[0]), path)
             except PeerFault as error:
                 if error.code != "NOT_READY":
                     raise
             else:
-                taken = True
-        return taken
+                is_new = True
+        return is_new
 
-    def _may_leave(self, opened: OpenRound) -> bool:
-        """Whether a message may leave that might not before: it was made, or its slot has come."""
-        before = opened.leaving
-        opened.leaving = sum(len(opened.round.outgoing(party)) for party in opened.plan.parties)
-        return opened.leaving > before
+    def _may_leave(self, open_round: OpenRound) -> bool:
+        """Return whether a message may leave that might not before: it was made, or its slot has come."""
+        before = open_round.leaving
+        open_round.leaving = sum(len(open_round.round.outgoing(party)) for party in open_round.plan.parties)
+        return open_round.leaving > before
 
-    def _close(self, opened: OpenRound) -> None:
-        with opened.writing:
-            opened.closed = True
-        self._open.pop(opened.study, None)
-        self._session.store.study(opened.study).remove_masked()
+    def _close(self, open_round: OpenRound) -> None:
+        with open_round.writing:
+            open_round.closed = True
+        self._open.pop(open_round.study, None)
+        self._session.store.study(open_round.study).remove_masked()
 
     def end(self, digest: bytes) -> None:
         """Delete what there is of the round of a study that is over. Blocks; repeatable."""
         with self._advancing[digest]:
-            if (opened := self._open.get(digest)) is not None:
-                self._close(opened)
+            if (open_round := self._open.get(digest)) is not None:
+                self._close(open_round)
             self._session.store.study(digest).remove_masked()
 
     # -- what stays of a round -------------------------------------------------------------------------------------------------
@@ -410,10 +414,10 @@ class Rounds(MessageRounds):
 
     def _keep_proof(self, digest: bytes, party: str, kind: Kind, signed: common_pb2.Signed) -> None:
         """Keep a signature of a party, durably, if it proves what those that are here do not; raises DataFault: DISK_FULL."""
-        known, path = self.proof(digest, party), self._session.store.study(digest).proof(party)
-        if is_missing_in(known, kind):
+        proofs, path = self.proof(digest, party), self._session.store.study(digest).proof(party)
+        if is_missing_in(proofs, kind):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_durably(path, peer_pb2.Held(messages=[*known, signed]).SerializeToString())
+            write_durably(path, peer_pb2.Held(messages=[*proofs, signed]).SerializeToString())
 
     # -- the opened tables ---------------------------------------------------------------------------------------------------
 
@@ -427,12 +431,12 @@ class Rounds(MessageRounds):
         write_tables(files.noisy_tables, tables_with(study, counts, n_common), self.binding(record))
 
     def binding(self, record: StudyRecord) -> bytes:
-        """Of the file of a study's opened tables: the effective study, the plan, and how many people there are."""
+        """Return what binds the file of opened tables to a study: the effective study, the plan, and the number of people."""
         study, n_common = self._session.effective(record), record.n_common or 0
         return binding_of_tables(study, [self._plan(record).digest], n_common, tables_sigma(study))
 
     def tables(self, record: StudyRecord) -> Path:
-        """The file of a study's opened tables, whole. Blocks.
+        """Return the file of a study's opened tables, whole. Blocks.
 
         Raises:
             DataFault: STATE_CORRUPT, it is damaged, and the round, from which it could be written again, is deleted.
@@ -446,7 +450,7 @@ class Rounds(MessageRounds):
             read_tables(files.noisy_tables, study, n_common, self.binding(record), noisy=True)
         except (FileNotFoundError, DataFault):
             with self._advancing[record.digest]:
-                counts = self._opened(record).round.opened() if self.is_open(record) else None
+                counts = self._open_round(record).round.opened() if self.is_open(record) else None
                 if counts is None:
                     raise DataFault(
                         "STATE_CORRUPT",
@@ -463,8 +467,8 @@ def _folder(round_: Path, name: str) -> Path:
     return path
 
 
-def _check_open(opened: OpenRound, name: str) -> None:
-    if opened.closed:
+def _check_open(open_round: OpenRound, name: str) -> None:
+    if open_round.closed:
         raise PeerFault("NOT_READY", f"{name}: the round is over", hint="poll for the state")
 
 

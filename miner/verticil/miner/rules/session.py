@@ -12,7 +12,8 @@ quorum goes on without parties that are missing at the deadline (`quorum`).
 Every rule reads durable facts and adds at most one fact per transaction, so a restart needs no recovery: the same rules
 applied to the same facts go on where they stopped. All functions block.
 
-`countersign` and `awaited` are the publication gate: who has to countersign a release, and what a countersignature must be.
+`countersign` and `awaited_parties` are the publication gate: who has to countersign a release, and what a countersignature
+must be.
 """
 
 from __future__ import annotations
@@ -64,13 +65,13 @@ def _serial(certificate: bytes) -> int:
 
 
 def withdrawn_text(record: StudyRecord) -> str:
-    """Who withdrew a study, and why."""
-    revoked = "; ".join(
+    """Say who withdrew a study, and why."""
+    revocations = "; ".join(
         f"revoked by party '{name}': {item.reason}" for name, item in sorted(record.revocations.items())
     )
     if record.closure is not None:
         return f"closed by the miner's operator: {record.closure.reason}"
-    return revoked or "withdrawn by the analyst"
+    return revocations or "withdrawn by the analyst"
 
 
 class Session:
@@ -118,7 +119,7 @@ class Session:
         return StoredSignature.of(self._sign(body))
 
     def record(self, digest: bytes) -> StudyRecord:
-        """The facts of a study.
+        """Return the facts of a study.
 
         Raises:
             Misuse: STUDY_UNKNOWN.
@@ -139,35 +140,35 @@ class Session:
         return record if self.catalogue.version(record.digest) == record.version else self.record(record.digest)
 
     def concerns(self, digest: bytes, party: str) -> bool:
-        """Whether the party is in the study. Asked at every poll for every study, so it is answered from memory."""
+        """Return whether the party is in the study. Asked at every poll for every study, so it is answered from memory."""
         if digest not in self._parties:
             self._parties[digest] = frozenset(self.proposal(self.record(digest)).parties)
         return party in self._parties[digest]
 
     def proposal(self, record: StudyRecord) -> Study:
-        """The study as submitted."""
-        return self._studies.decoded(record.digest, record.proposal)
+        """Return the study as it was submitted."""
+        return self._studies.decode(record.digest, record.proposal)
 
     def effective(self, record: StudyRecord) -> Study:
-        """The study with every party's declaration.
+        """Return the study with every party's declaration.
 
         Raises:
             PeerFault: NOT_READY, before all have approved.
         """
         if not record.effective_digest:
             raise PeerFault("NOT_READY", f"study '{record.study_id}': not approved by all parties yet")
-        return self._studies.decoded(record.effective_digest, record.effective)
+        return self._studies.decode(record.effective_digest, record.effective)
 
     def current(self, record: StudyRecord) -> Study:
-        """The study as it is carried out: the effective one once it is fixed, before that the proposal."""
+        """Return the study as it is carried out: the effective one once it is fixed, before that the proposal."""
         return self.effective(record) if record.effective_digest else self.proposal(record)
 
     def state(self, record: StudyRecord) -> State:
-        """The state that follows from the facts and, for a study that is still open, from today's date."""
+        """Return the state that follows from the facts and, for a study that is still open, from today's date."""
         return derive(self._facts(record))
 
     def stage(self, record: StudyRecord) -> State:
-        """The stage that a study is in, or that it had reached when it ended."""
+        """Return the stage that a study is in, or that it had reached when it ended."""
         facts = self._facts(record)
         return derive(dataclasses.replace(facts, denials=frozenset(), failure=None, withdrawn=False, expired=False))
 
@@ -182,7 +183,7 @@ class Session:
             aligned=record.n_common is not None,
             confirmed=record.confirmed,
             units_expected=len(study.parties) if opens_tables(study) else len(study.units),
-            units_received=len(self.received(record)),
+            units_received=len(self.arrivals(record)),
             uploading=record.uploading,
             estimating=record.learning is not None,
             learning=record.learning == "learning",
@@ -193,44 +194,44 @@ class Session:
             expired=record.expired or self.overdue(record),
         )
 
-    def received(self, record: StudyRecord) -> Collection[int | str]:
-        """What has come of what the study is learned from: units; of masked tables, once they are opened, the parties' shares."""
+    def arrivals(self, record: StudyRecord) -> Collection[int | str]:
+        """Return what has come of what the study is learned from: units; of masked tables, once they are opened, the parties."""
         study = self.current(record)
         if not opens_tables(study):
             return record.columns.keys()
         return () if record.learning is None else study.parties
 
     def overdue(self, record: StudyRecord) -> bool:
-        """Whether the study's last valid day, or that of an approval, has passed."""
+        """Return whether the study's last valid day, or that of an approval, has passed."""
         last = [
             self.proposal(record).expires,
-            *(given.expires for given in self._approvals(record)),
+            *(statement.expires for statement in self._approvals(record)),
         ]
         return self.clock().astimezone(dt.UTC).date() > min(last)
 
     def missing(self, record: StudyRecord) -> Mapping[str, str]:
-        """What the study waits for, or waited for when it ended, at which party; see `standing.missing`."""
+        """Return what the study waits for, or waited for when it ended, at which party; see `standing.missing`."""
         return blocking_parties.missing(
             self.current(record), record, self.stage(record), self.waited_for(record.digest)
         )
 
     def _approvals(self, record: StudyRecord) -> list[approval.Approval]:
-        """Those of the parties that the study is carried out with."""
+        """Return the approvals of the parties that the study is carried out with."""
         absent = {item.party for item in blocking_parties.left_out(record)}
         return [
             approval.held_approval(signed.body) for party, signed in record.approvals.items() if party not in absent
         ]
 
     def minimum(self, record: StudyRecord) -> int:
-        """The smallest common count that the study and every approval accept."""
-        accepted = [self.proposal(record).linkage.minimum_common_records]
-        accepted += [given.minimum_common_records for given in self._approvals(record)]
-        return max(accepted)
+        """Return the smallest common count that the study and every approval accept."""
+        minimums = [self.proposal(record).linkage.minimum_common_records]
+        minimums += [statement.minimum_common_records for statement in self._approvals(record)]
+        return max(minimums)
 
     # -- who may do what -----------------------------------------------------------------------------------------------------
 
     def position(self, record: StudyRecord, party: str) -> int:
-        """The party's position in the study.
+        """Return the party's position in the study.
 
         Raises:
             PeerFault: PARTY_UNKNOWN, it is not in the study.
@@ -248,13 +249,13 @@ class Session:
         return parties.index(party)
 
     def _is_left_out(self, record: StudyRecord, party: str) -> bool:
-        """Whether what a party says of a study is no news to it any more; raises as `position`, but for such a party."""
+        """Return whether what a party says of a study is no news to it any more; raises as `position`, but for such a party."""
         if blocking_parties.refuse_left_out(record, party) is not None:
             return True
         self.position(record, party)
         return False
 
-    def require(self, record: StudyRecord, *allowed: State) -> State:
+    def require(self, record: StudyRecord, *states: State) -> State:
         """Check that the study is in one of the states.
 
         Raises:
@@ -262,7 +263,7 @@ class Session:
                 NOT_READY.
         """
         state = self.state(record)
-        if state in allowed:
+        if state in states:
             return state
         where = f"study '{record.study_id}'"
         if state is State.DENIED:
@@ -275,20 +276,20 @@ class Session:
             raise Refusal("STUDY_WITHDRAWN", f"{where}: {withdrawn_text(record)}")
         if state is State.FAILED and record.failure is not None:
             raise from_code(record.failure.code, f"{where} failed: {record.failure.message}", hint=record.failure.hint)
-        expected = " or ".join(item.name for item in allowed)
+        names = " or ".join(item.name for item in states)
         raise PeerFault(
             "NOT_READY",
-            f"{where}: is {state.name}, expected {expected}",
+            f"{where}: is {state.name}, expected {names}",
             hint="poll for the state and go on from there",
         )
 
-    def require_aligned(self, record: StudyRecord, *allowed: State) -> None:
+    def require_aligned(self, record: StudyRecord, *states: State) -> None:
         """Check as `require`, and that the common people are known.
 
         Raises:
             VerticilError: as `require`.
         """
-        self.require(record, *allowed)
+        self.require(record, *states)
         if record.n_common is None:
             raise PeerFault(
                 "NOT_READY",
@@ -324,15 +325,15 @@ class Session:
         """
         record = self.record(digest)
         self.position(record, party)
-        held = record.approvals.get(party)
-        if held is not None and held.body == signed.body:
+        former_approval = record.approvals.get(party)
+        if former_approval is not None and former_approval.body == signed.body:
             self.fix_effective(self.record(digest))
             return
         self.require(record, State.AWAITING_APPROVAL)
         if party in record.declined:
             raise Refusal("STUDY_DENIED", f"study '{record.study_id}': denied by {party}")
-        revoked = self.revocations.since()
-        verify_signed(signed, self.authority, role=Role.PARTY, name=party, at=self.clock(), revoked=revoked)
+        revocations = self.revocations.since()
+        verify_signed(signed, self.authority, role=Role.PARTY, name=party, at=self.clock(), revoked=revocations)
         statement = approval.parse_approval(signed.body)  # not kept in memory before it counts
         approval.check_approval(statement, self.proposal(record), party)
         if self.clock().astimezone(dt.UTC).date() > statement.expires:
@@ -342,12 +343,12 @@ class Session:
             )
         with self._deciding:
             self._check_size(self.record(digest), statement)
-            added = self.catalogue.add_approval(
+            is_new = self.catalogue.add_approval(
                 digest,
                 party,
                 StoredSignature.of(signed),
             )
-        if not added and self.record(digest).approvals[party].body != signed.body:
+        if not is_new and self.record(digest).approvals[party].body != signed.body:
             raise PeerFault(
                 "STUDY_MISMATCH",
                 f"study '{record.study_id}': another approval of party '{party}' is recorded already",
@@ -375,8 +376,8 @@ class Session:
         """
         record = self._drop_revoked(record)
         study = self.proposal(record)
-        given = record.approvals.keys() - record.declined.keys()
-        if record.effective_digest or not given >= set(study.parties):
+        approvers = record.approvals.keys() - record.declined.keys()
+        if record.effective_digest or not approvers >= set(study.parties):
             return
         effective = approval.effective_study(
             study, [approval.held_approval(record.approvals[party].body) for party in study.parties]
@@ -389,20 +390,20 @@ class Session:
         Returns:
             The facts after it.
         """
-        revoked = self.revocations.since()
-        if not revoked or not record.approvals or self.state(record) is not State.AWAITING_APPROVAL:
+        revocations = self.revocations.since()
+        if not revocations or not record.approvals or self.state(record) is not State.AWAITING_APPROVAL:
             return record
-        dropped = False
+        has_dropped = False
         for party, signed in record.approvals.items():
-            since = revoked.get(_serial(signed.certificate))
+            since = revocations.get(_serial(signed.certificate))
             if since is not None and self.catalogue.certificates.void_approval(
                 record.digest, party, signed.certificate, revoked_at=timestamp(since)
             ):
-                dropped = True
+                has_dropped = True
                 _log.warning(
                     "study '%s': the approval of '%s' is void: its certificate was revoked", record.study_id, party
                 )
-        return self.record(record.digest) if dropped else record
+        return self.record(record.digest) if has_dropped else record
 
     def deny(self, digest: bytes, party: str, reason: str) -> None:
         """Record a party's denial; it ends a study that has not ended, unless a quorum bears it (`quorum.bears`)."""
@@ -462,14 +463,14 @@ class Session:
             return
         if failure.code not in CODES:
             raise PeerFault("MESSAGE_INVALID", "failure: got an unknown code, expected one of the documented codes")
-        message = blocking_parties.reported(party, shown(failure.message, _MAX_REASON))
+        message = blocking_parties.report_text(party, shown(failure.message, _MAX_REASON))
         if not is_final(self.state(record)):
             self.catalogue.fail(
                 digest, Failure(code=failure.code, message=message, hint=shown(failure.hint, _MAX_REASON))
             )
 
     def of_effective(self, effective_digest: bytes, party: str) -> StudyRecord:
-        """The study that became this effective study, which the party is in; of several, one that has not ended.
+        """Return the study that became this effective study, which the party is in; of several, one that has not ended.
 
         Raises:
             Misuse: STUDY_UNKNOWN.
@@ -487,7 +488,7 @@ class Session:
         return record
 
     def own_unit(self, effective_digest: bytes, unit: int, party: str) -> StudyRecord:
-        """The study in which this party may upload this unit.
+        """Return the study in which this party may upload this unit.
 
         Raises:
             Misuse: STUDY_UNKNOWN.
@@ -518,17 +519,17 @@ class DecodedStudies:
         self._size = 0
         self._lock = threading.Lock()
 
-    def decoded(self, digest: bytes, encoded: bytes) -> Study:
-        """The study with that digest."""
+    def decode(self, digest: bytes, content: bytes) -> Study:
+        """Return the study with that digest."""
         with self._lock:
             if digest in self._studies:
                 self._studies.move_to_end(digest)
                 return self._studies[digest][0]
-        study = canonical.from_bytes(encoded)
+        study = canonical.from_bytes(content)
         with self._lock:
             if digest not in self._studies:
-                self._studies[digest] = study, len(encoded)
-                self._size += len(encoded)
+                self._studies[digest] = study, len(content)
+                self._size += len(content)
             while self._size > _DECODED_BYTES and len(self._studies) > 1:
                 self._size -= self._studies.popitem(last=False)[1][1]
         return study
@@ -551,8 +552,8 @@ def countersign(session: Session, digest: bytes, party: str, signed: common_pb2.
         verify_signed(
             signed, session.authority, role=Role.PARTY, name=party, at=at, revoked=session.revocations.since()
         )
-    told = (statement.study_digest, statement.manifest_sha256, statement.party)
-    if told != (record.digest, record.review_manifest, party):
+    content = (statement.study_digest, statement.manifest_sha256, statement.party)
+    if content != (record.digest, record.review_manifest, party):
         raise PeerFault(
             "STUDY_MISMATCH",
             f"study '{record.study_id}': the countersignature of '{party}' is of another release than the one that waits",
@@ -566,8 +567,8 @@ def countersign(session: Session, digest: bytes, party: str, signed: common_pb2.
     )
 
 
-def awaited(session: Session, record: StudyRecord) -> tuple[str, ...]:
-    """The parties that may still countersign a release that waits; none, when there are enough or none is asked for."""
+def awaited_parties(session: Session, record: StudyRecord) -> tuple[str, ...]:
+    """Return the parties that may still countersign a release that waits; none, when there are enough or none is asked for."""
     study = session.current(record)
     if len(record.countersignatures) >= study.countersignatures_needed:
         return ()

@@ -109,11 +109,11 @@ class Submissions:
                 hint="withdraw one that you do not need: verticil study cancel STUDY; or ask the miner's operator for more",
             )
         most = self._limits.max_daily_studies_per_analyst
-        made = self._session.catalogue.submissions.since(analyst, timestamp(now - _DAY))
-        if made >= most:
+        n_submitted = self._session.catalogue.submissions.since(analyst, timestamp(now - _DAY))
+        if n_submitted >= most:
             raise PeerFault(
                 "RESOURCE_EXHAUSTED",
-                f"analyst '{analyst}': {made} studies were submitted within 24 hours, expected at most {most}",
+                f"analyst '{analyst}': {n_submitted} studies were submitted within 24 hours, expected at most {most}",
                 hint="submit it tomorrow, or ask the miner's operator for more",
             )
 

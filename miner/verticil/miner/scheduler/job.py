@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 import numpy as np
 
-from verticil.miner.storage.checkpoint import CHECKPOINT_SECONDS, binding_of, resumed
+from verticil.miner.storage.checkpoint import CHECKPOINT_SECONDS, binding_of, resume
 from verticil.miner.storage.records import StoredSignature
 from verticil.shared.core.arrays import Codes
 from verticil.shared.core.errors import DataFault
@@ -147,7 +147,7 @@ def do_job(
     job: Job,
     *,
     progress: Progress,
-    cancelled: Callable[[], bool],
+    is_cancelled: Callable[[], bool],
     clock: Callable[[], dt.datetime],
 ) -> bytes:
     """Do a job; arguments and errors as of `learn_and_write`, `count_tables` and `search_structure`.
@@ -156,11 +156,11 @@ def do_job(
         The structure's canonical bytes; empty after learning and counting.
     """
     if isinstance(job, StructureJob):
-        return search_structure(job, progress=progress, cancelled=cancelled)
+        return search_structure(job, progress=progress, is_cancelled=is_cancelled)
     if isinstance(job, CountingJob):
-        count_tables(job, progress=progress, cancelled=cancelled)
+        count_tables(job, progress=progress, is_cancelled=is_cancelled)
         return b""
-    learn_and_write(job, progress=progress, cancelled=cancelled, clock=clock)
+    learn_and_write(job, progress=progress, is_cancelled=is_cancelled, clock=clock)
     return b""
 
 
@@ -186,23 +186,23 @@ def _open_column(column: ColumnFile, n_codes: int, name: str) -> Codes:
 
 
 def _columns(job: LearningJob | CountingJob, study: Study) -> list[Codes]:
-    """The released codes of each unit, in order: (n,), or (n * w,) where a record is a set of w categories."""
+    """Return the released codes of each unit, in order: (n,), or (n * w,) where a record is a set of w categories."""
     return [
         _open_column(column, job.n_common * unit.transition.codes_per_record, ", ".join(unit.variables))
         for column, unit in zip(job.columns, study.units, strict=True)
     ]
 
 
-def count_tables(job: CountingJob, *, progress: Progress, cancelled: Callable[[], bool]) -> None:
+def count_tables(job: CountingJob, *, progress: Progress, is_cancelled: Callable[[], bool]) -> None:
     """Count the tables of a study with noise on tables, exactly, into the job's target.
 
     Args:
         job: what to count.
         progress: called with stage and percent.
-        cancelled: asked now and then; when it says so, counting stops.
+        is_cancelled: asked now and then; when it says so, counting stops.
 
     Raises:
-        LearningCancelled: `cancelled` said so.
+        LearningCancelled: `is_cancelled` said so.
         DataFault: STATE_CORRUPT, a column is not what was receipted; DISK_FULL.
     """
     from verticil.miner.learning.measured import counted_tables
@@ -211,7 +211,7 @@ def count_tables(job: CountingJob, *, progress: Progress, cancelled: Callable[[]
 
     study = canonical.from_bytes(job.effective, wire=False)
     progress("counting", 0)
-    tables = counted_tables(_columns(job, study), study, check=Interruption(cancelled=cancelled).check)
+    tables = counted_tables(_columns(job, study), study, check=Interruption(cancelled=is_cancelled).check)
     write_tables(job.target.path, tables, job.target.binding)
     progress("counting", 100)
 
@@ -220,7 +220,7 @@ def learn_and_write(
     job: LearningJob,
     *,
     progress: Progress,
-    cancelled: Callable[[], bool],
+    is_cancelled: Callable[[], bool],
     clock: Callable[[], dt.datetime],
 ) -> None:
     """Learn the study's network from the stored columns and write the release folder, unsigned.
@@ -228,11 +228,11 @@ def learn_and_write(
     Args:
         job: what to learn.
         progress: called with stage and percent.
-        cancelled: asked now and then; when it says so, learning stops.
+        is_cancelled: asked now and then; when it says so, learning stops.
         clock: UTC now, for the time of publication.
 
     Raises:
-        LearningCancelled: `cancelled` said so.
+        LearningCancelled: `is_cancelled` said so.
         DataFault: STATE_CORRUPT, a column is not what was receipted; LEARNING_FAILED; DISK_FULL.
         Misuse: STUDY_UNSUPPORTED, this version cannot learn it.
     """
@@ -256,21 +256,21 @@ def learn_and_write(
             return learn(columns, study, progress=progress, interruption=interruption)
         return learn_from_tables(tables, study, progress=progress, interruption=interruption)
 
-    learned = resumed(
+    result = resume(
         search,
         job.checkpoint,
         job.binding,
-        cancelled=cancelled,
+        is_cancelled=is_cancelled,
         what=f"study {job.proposal_digest.hex()}",
         seconds=job.checkpoint_seconds,
     )
     progress("sampling", 0)
-    models = publish_models(learned, study)
+    models = publish_models(result, study)
     n_records = study.release.synthetic_records or job.n_common
     drawing = _meter("sampling", "drawing records", n_records, progress)
-    records = draw_records(learned, models, study, job.n_common, folder=job.target.parent, progress=drawing.at)
+    records = draw_records(result, models, study, job.n_common, folder=job.target.parent, progress=drawing.at)
     progress("writing", 0)
-    content = content_of(learned, models, records, study, _origin(job, study, tables, clock()))
+    content = content_of(result, models, records, study, _origin(job, study, tables, clock()))
     writing = _meter("writing", "writing tables", 2 * n_records, progress)
     write_release(job.target, content, progress=writing.at)
     progress("written", 100)
@@ -281,9 +281,11 @@ def _origin(job: LearningJob, study: Study, tables: NoisyTables | None, now: dt.
     from verticil.miner.learning.publication import Origin
     from verticil.shared.release.protocols import release_protocol
 
-    opened = None
+    tables_statement = None
     if tables is not None:
-        opened = release_protocol(study).opened(study, [table.counts for table in tables.tables], job.n_common)
+        tables_statement = release_protocol(study).opened(
+            study, [table.counts for table in tables.tables], job.n_common
+        )
     return Origin(
         study_digest=job.proposal_digest,
         n_common=job.n_common,
@@ -291,7 +293,7 @@ def _origin(job: LearningJob, study: Study, tables: NoisyTables | None, now: dt.
         receipts=job.receipts,
         proposal=job.proposal,
         sub_model=job.sub_model,
-        opened=opened,
+        opened=tables_statement,
         simulation=job.simulation,
         seed_derived=job.seed_derived,
         packages=("scipy",),
@@ -301,10 +303,10 @@ def _origin(job: LearningJob, study: Study, tables: NoisyTables | None, now: dt.
 def _meter(stage: str, step: str, total: int, progress: Callable[[str, int], None]) -> Meter:
     """Tells whoever waits how many per cent are done, and the log how fast it goes."""
 
-    def tell(told: Told) -> None:
-        progress(stage, 100 * told.done // total)
-        if told.seconds_left:
-            _log.info("%s", told.text)
+    def tell(meter: Told) -> None:
+        progress(stage, 100 * meter.done // total)
+        if meter.seconds_left:
+            _log.info("%s", meter.text)
 
     return Meter(step, total, tell, every_seconds=10)
 
@@ -333,20 +335,20 @@ class StructureJob:
 
 
 def search_structure(
-    job: StructureJob, *, progress: Callable[[str, int], None], cancelled: Callable[[], bool]
+    job: StructureJob, *, progress: Callable[[str, int], None], is_cancelled: Callable[[], bool]
 ) -> bytes:
     """Search the structure with the largest total information.
 
     Args:
         job: what to search.
         progress: called with stage and percent.
-        cancelled: asked now and then; when it says so, the search stops.
+        is_cancelled: asked now and then; when it says so, the search stops.
 
     Returns:
         The canonical bytes of the structure (`verticil.shared.study.structure_document`), to be signed.
 
     Raises:
-        LearningCancelled: `cancelled` said so.
+        LearningCancelled: `is_cancelled` said so.
         Misuse: STUDY_UNSUPPORTED.
     """
     from verticil.miner.learning.search_facts import search_facts
@@ -359,17 +361,17 @@ def search_structure(
         for (a, b), nanonats in zip(scored_pairs(study, party), job.scores[party], strict=True):
             information[a, b] = information[b, a] = nanonats / NANONATS
 
-    def told(share: float) -> None:
+    def report(share: float) -> None:
         progress("searching", int(100 * share))
 
     digest = canonical.digest(study)
-    result = resumed(
-        lambda interruption: find_structure(information, study, progress=told, interruption=interruption),
+    result = resume(
+        lambda interruption: find_structure(information, study, progress=report, interruption=interruption),
         job.checkpoint,
         job.binding,
-        cancelled=cancelled,
+        is_cancelled=is_cancelled,
         what=f"study {digest.hex()}",
         seconds=job.checkpoint_seconds,
     )
-    found = search_facts(study, result, auto_search=way_on_pairs(study))
-    return structure_body(digest, result.dag.parents, found)
+    facts = search_facts(study, result, auto_search=way_on_pairs(study))
+    return structure_body(digest, result.dag.parents, facts)

@@ -43,8 +43,8 @@ class WorkerDied(Exception):
     """
 
     def __init__(self, status: int) -> None:
-        killed = ": the system killed it, most often for lack of memory" if status == -signal.SIGKILL else ""
-        super().__init__(f"the learning process ended with status {status}{killed}")
+        reason = ": the system killed it, most often for lack of memory" if status == -signal.SIGKILL else ""
+        super().__init__(f"the learning process ended with status {status}{reason}")
         self.status = status
 
 
@@ -79,7 +79,7 @@ class InlineLearning:
         self._clock = clock
 
     async def run(self, job: Job, progress: Progress) -> bytes:
-        """See `Executor.run`."""
+        """Learn in the way that `Executor.run` says."""
         loop = asyncio.get_running_loop()
         stop = threading.Event()
 
@@ -88,7 +88,7 @@ class InlineLearning:
                 loop.call_soon_threadsafe(progress, stage, percent)
 
         running = asyncio.ensure_future(
-            asyncio.to_thread(do_job, job, progress=tell, cancelled=stop.is_set, clock=self._clock)
+            asyncio.to_thread(do_job, job, progress=tell, is_cancelled=stop.is_set, clock=self._clock)
         )
         try:
             return await asyncio.shield(running)
@@ -114,7 +114,7 @@ class SpawnedLearning:
         self._memory_bytes = memory_bytes
 
     async def run(self, job: Job, progress: Progress) -> bytes:
-        """See `Executor.run`."""
+        """Learn in the way that `Executor.run` says."""
         async with self._slots:
             return bytes.fromhex(await self._run(await asyncio.to_thread(encode, job), progress))
 
@@ -148,7 +148,7 @@ class SpawnedLearning:
                 await process.wait()
 
     async def _environment(self) -> dict[str, str]:
-        """What a process gets, whose cache there is then."""
+        """Return what a process gets, whose cache there is then."""
         # OpenBLAS takes memory for each of its threads and tries for ever when the limit leaves it none; our products are small.
         # Arrow's own pool asks for a gibibyte at once.
         ours = {"OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
@@ -158,7 +158,7 @@ class SpawnedLearning:
 
     async def _run(self, line: bytes, progress: Progress) -> str:
         """Have the line's job done; what the process returned, empty for a learning job."""
-        process = await self._started(await self._environment())
+        process = await self._start(await self._environment())
         try:
             return await self._talk(process, line, progress)
         except asyncio.CancelledError:
@@ -172,7 +172,7 @@ class SpawnedLearning:
             if process.stdin is not None:
                 process.stdin.close()
 
-    async def _started(self, environment: dict[str, str]) -> asyncio.subprocess.Process:
+    async def _start(self, environment: dict[str, str]) -> asyncio.subprocess.Process:
         try:
             return await asyncio.create_subprocess_exec(
                 sys.executable,

@@ -52,18 +52,18 @@ _log: Final = logging.getLogger(__name__)
 def without_digest(
     receipt: StoredSignature, sign: Callable[[bytes], StoredSignature], at: dt.datetime
 ) -> StoredSignature:
-    """The miner's receipt of a column as a release of noisy tables has it: all but the SHA-256 of the bytes.
+    """Return the miner's receipt of a column as a release of noisy tables has it: all but the SHA-256 of the bytes.
 
     Args:
         receipt: as the party has it.
         sign: signs a statement of the miner.
         at: UTC now; stands for the moment of reception where the miner's certificate is another by now.
     """
-    said = cast("dict[str, str]", json.loads(receipt.body))
-    del said["artifact_sha256"]
-    signed = sign(rfc8785.dumps(said))
+    fields = cast("dict[str, str]", json.loads(receipt.body))
+    del fields["artifact_sha256"]
+    signed = sign(rfc8785.dumps(fields))
     if signed.certificate != receipt.certificate:
-        signed = sign(rfc8785.dumps({**said, "received_at": timestamp(at)}))
+        signed = sign(rfc8785.dumps({**fields, "received_at": timestamp(at)}))
     return signed
 
 
@@ -95,8 +95,8 @@ class TableNoise:
             path=files.noisy_tables, binding=binding_of_tables(study, hashes, n_common, self._sigma)
         )
 
-    def drawn(self) -> bool:
-        """Whether the noisy tables are there; what cannot be used is told, and made again with the same noise. Blocks."""
+    def has_noisy_tables(self) -> bool:
+        """Return whether the noisy tables are there; what cannot be used is told, and made again with the same noise. Blocks."""
         try:
             read_tables(self.noisy.path, self._study, self._n_common, self.noisy.binding, noisy=True)
         except FileNotFoundError:
@@ -127,26 +127,26 @@ class TableNoise:
             text = path.read_text(encoding="ascii")
         except FileNotFoundError:
             if again:
-                raise self._lost(path, "is gone") from None
+                raise self._describe_loss(path, "is gone") from None
         except (OSError, UnicodeDecodeError):
-            raise self._lost(path, "cannot be read") from None
+            raise self._describe_loss(path, "cannot be read") from None
         else:
-            return self._parsed(path, text)
+            return self._parse(path, text)
         self._files.prepare_tables()
         if self._seed is None:
             value = secrets.token_bytes(_SIZE)
         else:
-            value = derived_key(self._parsed(self._seed, self._seed.read_text(encoding="ascii")), digest(self._study))
+            value = derived_key(self._parse(self._seed, self._seed.read_text(encoding="ascii")), digest(self._study))
         write_durably(path, f"{value.hex()}\n".encode("ascii"))
         return value
 
-    def _parsed(self, path: Path, text: str) -> bytes:
+    def _parse(self, path: Path, text: str) -> bytes:
         digits = text.strip()
         if len(digits) != 2 * _SIZE or set(digits) - set("0123456789abcdef"):
-            raise self._lost(path, f"is not {2 * _SIZE} hexadecimal digits")
+            raise self._describe_loss(path, f"is not {2 * _SIZE} hexadecimal digits")
         return bytes.fromhex(digits)
 
-    def _lost(self, path: Path, problem: str) -> DataFault:
+    def _describe_loss(self, path: Path, problem: str) -> DataFault:
         return DataFault(
             "STATE_CORRUPT",
             f"study '{self._study.id}': the secret of the noise on its tables ({path.name}) {problem}",

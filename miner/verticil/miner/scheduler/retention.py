@@ -97,15 +97,15 @@ class Retention:
             session.catalogue.mark_linkage_removed(digest)
         if not self._is_due(self._due(record)):
             return
-        unstated = self._unstated(record)
-        if record.columns_removed and not unstated:
+        parties_due = self._owed_statements(record)
+        if record.columns_removed and not parties_due:
             return
         files.remove_columns()
-        statements = {party: self._statement(record, party) for party in unstated}
+        statements = {party: self._statement(record, party) for party in parties_due}
         session.catalogue.deletions.record(digest, statements)
 
     def _due(self, record: StudyRecord) -> dt.datetime | None:
-        """When the randomized columns of an ended study go; None: at once."""
+        """Return when the randomized columns of an ended study go; None: at once."""
         if record.published_at is None or record.revocations:
             return None
         days = self._days
@@ -116,7 +116,7 @@ class Retention:
     def _is_due(self, due: dt.datetime | None) -> bool:
         return due is None or due <= self._session.clock()
 
-    def _unstated(self, record: StudyRecord) -> tuple[str, ...]:
+    def _owed_statements(self, record: StudyRecord) -> tuple[str, ...]:
         """Parties that get a statement of the deletion: those whose columns go now, and those that asked for it."""
         owners = () if record.columns_removed else [unit.owner for unit in self._units(record)]
         if self._had_round(record) and not record.columns_removed:
@@ -127,7 +127,7 @@ class Retention:
         return record.uploading and opens_tables(self._session.effective(record))
 
     def _units(self, record: StudyRecord) -> list[Unit]:
-        return [self._session.effective(record).units[unit] for unit in sorted(_sent(record))]
+        return [self._session.effective(record).units[unit] for unit in sorted(_columns_with_receipts(record))]
 
     def _statement(self, record: StudyRecord, party: str) -> StoredSignature:
         session = self._session
@@ -139,7 +139,7 @@ class Retention:
                 party=party,
                 artifacts={
                     unit: column.artifact_sha256
-                    for unit, column in _sent(record).items()
+                    for unit, column in _columns_with_receipts(record).items()
                     if session.effective(record).units[unit].owner == party
                 },
                 why="revoked" if record.revocations else reasons[record.published_at is None],
@@ -157,12 +157,14 @@ class Retention:
         session = self._session
         digests = session.catalogue.digests()
         records = [session.record(digest) for digest in digests]
-        ended = [item for record in records if is_final(session.state(record)) for item in self._of(record)]
-        known = {digest.hex() for digest in digests}
-        strangers = [path for path in sorted((session.store.root / "studies").glob("*")) if path.name not in known]
+        removable = [item for record in records if is_final(session.state(record)) for item in self._of(record)]
+        digests_in_hex = {digest.hex() for digest in digests}
+        strangers = [
+            path for path in sorted((session.store.root / "studies").glob("*")) if path.name not in digests_in_hex
+        ]
         why = "the catalogue knows no such study"
         return (
-            *ended,
+            *removable,
             *(
                 Removable(study_id="", folder=path, what="folder", size=_size(path), why=why, due=None, is_due=True)
                 for path in strangers
@@ -201,18 +203,18 @@ class Retention:
 
     def purge(self) -> tuple[Removable, ...]:
         """Delete what is due; returns what went. The miner must not run."""
-        gone = tuple(item for item in self.survey() if item.is_due)
+        due_items = tuple(item for item in self.survey() if item.is_due)
         for digest in self._session.catalogue.unsettled():
             if is_final(self._session.state(self._session.record(digest))):
                 self.settle(digest)
-        for item in gone:
+        for item in due_items:
             if item.what == "folder":
                 remove_durably(item.folder)
-        return gone
+        return due_items
 
 
-def _sent(record: StudyRecord) -> dict[int, StoredColumn]:
-    """What the parties have sent and hold receipts of, also where this disk has damaged it since."""
+def _columns_with_receipts(record: StudyRecord) -> dict[int, StoredColumn]:
+    """Return what the parties have sent and hold receipts of, also where this disk has damaged it since."""
     return {**record.columns, **record.damaged}
 
 
@@ -252,13 +254,13 @@ def purge(
         max_bytes_per_study=config.limits.max_bytes_per_study,
         disk_reserve_bytes=config.limits.disk_reserve_bytes,
     )
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         if not dry_run:
             store.lock()
-            held.callback(store.unlock)
+            stack.callback(store.unlock)
         check_memory(config.state_directory)
         catalogue = Catalogue(config.state_directory / "catalogue.sqlite")
-        held.callback(catalogue.close)
+        stack.callback(catalogue.close)
         session = Session(
             store=store,
             catalogue=catalogue,

@@ -22,7 +22,7 @@ from typing import Final, cast
 from verticil.miner.rules.leases import Changes, Presence
 from verticil.miner.rules.message_rounds import MessageRounds
 from verticil.miner.rules.quorum import at_deadline, discard_left_out
-from verticil.miner.rules.session import Session, awaited, timestamp
+from verticil.miner.rules.session import Session, awaited_parties, timestamp
 from verticil.miner.scheduler.job import ColumnFile, CountingJob, LearningJob, TablesFile
 from verticil.miner.scheduler.learning import Executor, WorkerDied
 from verticil.miner.scheduler.noise import TableNoise, without_digest
@@ -50,7 +50,7 @@ def _received_at(column: StoredColumn) -> dt.datetime:
     return dt.datetime.fromisoformat(body["received_at"])
 
 
-async def _cancelled(*tasks: asyncio.Task[None]) -> None:
+async def _cancel(*tasks: asyncio.Task[None]) -> None:
     """End tasks, and wait until they have ended."""
     for task in tasks:
         task.cancel()
@@ -103,7 +103,7 @@ class Scheduler:
         self._details: dict[bytes, str] = {}
 
     def detail(self, study: bytes) -> str:
-        """What is being done for a study, for people; empty when nothing is."""
+        """Return what is being done for a study, for people; empty when nothing is."""
         return self._details.get(study, "")
 
     async def run(self) -> None:
@@ -117,7 +117,7 @@ class Scheduler:
                     await asyncio.Event().wait()  # no new work while the miner stops
                 await self._changes.wait(generation, _TICK_SECONDS)
         finally:
-            await _cancelled(*self._jobs.values(), *self._driven.values())
+            await _cancel(*self._jobs.values(), *self._driven.values())
 
     async def _look(self, work: Callable[[bytes], Awaitable[None]]) -> None:
         try:
@@ -142,9 +142,9 @@ class Scheduler:
 
     async def advance(self, digest: bytes) -> None:
         """Do what follows for one study. Not at the same time as `run`."""
-        await self._guarded(digest, self._advance)
+        await self._guard(digest, self._advance)
 
-    async def _guarded(self, digest: bytes, work: Callable[[bytes], Awaitable[None]]) -> None:
+    async def _guard(self, digest: bytes, work: Callable[[bytes], Awaitable[None]]) -> None:
         """Do work for a study; what cannot be recovered from ends the study."""
         try:
             await work(digest)
@@ -160,23 +160,23 @@ class Scheduler:
             await self._fail(digest, Failure(code="INTERNAL", message=message, hint="see the miner's log"))
 
     async def _advance(self, digest: bytes) -> None:
-        state, open_round, changed = await to_the_end(self._step, digest)
-        if changed:
+        state, open_round, has_changed = await to_the_end(self._step, digest)
+        if has_changed:
             self._changes.notify()
         if digest not in self._jobs and digest not in self._driven:
             self._details.pop(digest, None)
         if open_round and digest not in self._driven:
-            driven = asyncio.create_task(self._guarded(digest, self._round), name=f"round {digest.hex()[:12]}")
-            self._driven[digest] = driven
-            driven.add_done_callback(lambda _driven: self._driven.pop(digest, None))
-        if state is State.REVIEW and (awaited := await asyncio.to_thread(self._awaited, digest)):
-            self._details[digest] = f"waiting for countersignatures: {', '.join(awaited)}"
+            driver = asyncio.create_task(self._guard(digest, self._round), name=f"round {digest.hex()[:12]}")
+            self._driven[digest] = driver
+            driver.add_done_callback(lambda _driven: self._driven.pop(digest, None))
+        if state is State.REVIEW and (names := await asyncio.to_thread(self._awaited_parties, digest)):
+            self._details[digest] = f"waiting for countersignatures: {', '.join(names)}"
         elif state in {State.ESTIMATING, State.LEARNING, State.REVIEW} and digest not in self._jobs:
             job = asyncio.create_task(self._learn(digest), name=f"learn {digest.hex()[:12]}")
             self._jobs[digest] = job
             job.add_done_callback(lambda _job: self._jobs.pop(digest, None))
         if is_final(state):
-            await _cancelled(*self._tasks(digest, with_round=not open_round))
+            await _cancel(*self._tasks(digest, with_round=not open_round))
             self._details.pop(digest, None)
             self._presence.forget(digest)
             if not open_round:
@@ -186,26 +186,26 @@ class Scheduler:
                 self._changes.notify()  # a party that revoked gets the statement of what was deleted
 
     def _tasks(self, digest: bytes, *, with_round: bool) -> list[asyncio.Task[None]]:
-        """What is being done for a study."""
-        found = [self._jobs.get(digest), self._driven.get(digest) if with_round else None]
-        return [task for task in found if task is not None]
+        """Return what is being done for a study."""
+        tasks = [self._jobs.get(digest), self._driven.get(digest) if with_round else None]
+        return [task for task in tasks if task is not None]
 
     async def _round(self, digest: bytes) -> None:
         """Take a round of messages as far as it goes, again when something has arrived, and in every slot."""
         while not self._changes.closed:
             generation = self._changes.generation
             new = await to_the_end(self._rounds.advance, digest)
-            if (opened := self._rounds.under_way(digest)) is not None and digest not in self._jobs:
-                self._details[digest] = opened.words
+            if (open_round := self._rounds.under_way(digest)) is not None and digest not in self._jobs:
+                self._details[digest] = open_round.words
             if new:
                 self._changes.notify()
-            elif opened is None:
+            elif open_round is None:
                 return
             else:
-                await self._changes.wait(generation, min(opened.slot_seconds, _TICK_SECONDS))
+                await self._changes.wait(generation, min(open_round.slot_seconds, _TICK_SECONDS))
 
-    def _awaited(self, digest: bytes) -> tuple[str, ...]:
-        return awaited(self._session, self._session.record(digest))
+    def _awaited_parties(self, digest: bytes) -> tuple[str, ...]:
+        return awaited_parties(self._session, self._session.record(digest))
 
     async def _fail(self, digest: bytes, failure: Failure) -> None:
         if await asyncio.to_thread(self._session.catalogue.fail, digest, failure):
@@ -237,8 +237,8 @@ class Scheduler:
         files = session.store.study(record.digest)
         minimum = session.minimum(record)
         positions = {party: index for index, party in enumerate(session.proposal(record).parties)}
-        found = find_common(files, session.catalogue, record, study, positions=positions, minimum=minimum)
-        if found < minimum:
+        n_common = find_common(files, session.catalogue, record, study, positions=positions, minimum=minimum)
+        if n_common < minimum:
             raise Refusal(
                 "LINKAGE_TOO_SMALL",
                 f"the parties have fewer records in common than the required minimum of {minimum}",
@@ -283,7 +283,7 @@ class Scheduler:
         session = self._session
         record = await asyncio.to_thread(session.record, digest)
         files = session.store.study(digest)
-        if not await to_the_end(self._verified, files.release):
+        if not await to_the_end(self._has_valid_release, files.release):
             await self._enter(digest, "estimating")
             job = await to_the_end(self._job, record)
             if (noise := self._noise(job)) is not None:
@@ -308,18 +308,18 @@ class Scheduler:
         self._changes.notify()
 
     def _asks_again(self, digest: bytes) -> bool:
-        """Whether columns were found damaged, and their parties are asked for the same bytes once more. Blocks."""
+        """Return whether columns were found damaged, and their parties are asked for the same bytes once more. Blocks."""
         session = self._session
         if session.catalogue.add_attempt(digest) >= _MAX_ATTEMPTS:
             return False
         units = session.effective(session.record(digest)).units
-        damaged = session.intake.lose_damaged(session.record(digest))
-        for index in damaged:
+        lost_units = session.intake.lose_damaged(session.record(digest))
+        for index in lost_units:
             names, owner = ", ".join(units[index].variables), units[index].owner
             _log.warning(
                 "study %s: column '%s' was damaged on this disk, '%s' is asked again", digest.hex(), names, owner
             )
-        return bool(damaged)
+        return bool(lost_units)
 
     async def _enter(self, digest: bytes, stage: str) -> None:
         await asyncio.to_thread(self._session.catalogue.set_learning, digest, stage)
@@ -332,9 +332,9 @@ class Scheduler:
         remove_durably(files.learning)
         files.learning.mkdir(mode=0o700)
         masked = opens_tables(effective)  # no column comes, and nobody gets a receipt
-        stored = [] if masked else [record.columns[unit] for unit in range(len(effective.units))]
-        receipts = [item.receipt for item in stored]
-        started_at = max([session.clock(), *map(_received_at, stored)])  # a clock may have been set back
+        columns = [] if masked else [record.columns[unit] for unit in range(len(effective.units))]
+        receipts = [item.receipt for item in columns]
+        started_at = max([session.clock(), *map(_received_at, columns)])  # a clock may have been set back
         if effective.tables is not None:
             receipts = [without_digest(receipt, session.sign, started_at) for receipt in receipts]
         return LearningJob(
@@ -345,7 +345,7 @@ class Scheduler:
                 ColumnFile(
                     path=files.column(item.unit, item.item_bytes), item_bytes=item.item_bytes, sha256=item.column_sha256
                 )
-                for item in stored
+                for item in columns
             ),
             receipts=tuple(receipts),
             proposal=b"" if record.sub_model is None else record.proposal,
@@ -361,7 +361,7 @@ class Scheduler:
         )
 
     def _noise(self, job: LearningJob) -> TableNoise | None:
-        """Where a study is learned from noisy tables that the miner makes; None: from its columns, or from opened tables."""
+        """Return the noise of a study whose noisy tables the miner makes; None: it learns from columns, or from opened tables."""
         study = canonical.from_bytes(job.effective, wire=False)
         if study.tables is None or job.tables is not None:
             return None
@@ -376,8 +376,8 @@ class Scheduler:
         )
 
     async def _with_noise(self, record: StudyRecord, job: LearningJob, noise: TableNoise) -> LearningJob:
-        """The job without columns, when the noisy tables are on the disk: drawn now, or there from before."""
-        if not await to_the_end(noise.drawn):
+        """Return the job without columns, when the noisy tables are on the disk: drawn now, or there from before."""
+        if not await to_the_end(noise.has_noisy_tables):
             self._details[record.digest] = "counting"
             counting = CountingJob(
                 effective=job.effective, n_common=job.n_common, columns=job.columns, target=noise.exact
@@ -387,8 +387,8 @@ class Scheduler:
         await self._enter(record.digest, "learning")
         return dataclasses.replace(job, columns=(), tables=noise.noisy)
 
-    def _verified(self, release: Path) -> bool:
-        """Whether a signed release is there from before a crash; one that does not hold is removed."""
+    def _has_valid_release(self, release: Path) -> bool:
+        """Return whether a signed release is there from before a crash; one that does not hold is removed."""
         if not release.exists():
             return False
         try:
@@ -399,38 +399,38 @@ class Scheduler:
             return False
         return True
 
-    def _sign(self, written: Path, release: Path) -> None:
-        sign_release(written, self._signer, ca_certificate=self._authority)
-        verify_release(written, ca_certificate=self._authority, before_publication=True)
-        replace_durably(written, release)
+    def _sign(self, draft: Path, release: Path) -> None:
+        sign_release(draft, self._signer, ca_certificate=self._authority)
+        verify_release(draft, ca_certificate=self._authority, before_publication=True)
+        replace_durably(draft, release)
 
     def _wait_for_parties(self, digest: bytes, release: Path) -> bool:
-        """Whether the release has to wait for countersignatures; from then on the parties can fetch it."""
+        """Return whether the release has to wait for countersignatures; from then on the parties can fetch it."""
         session = self._session
         study = session.current(session.record(digest))
         if study.countersignatures_needed == 0:
             return False
         manifest_sha256 = hashlib.sha256((release / MANIFEST).read_bytes()).digest()
-        session.catalogue.reviews.begin(digest, manifest_sha256, self._listed(release))
-        return bool(awaited(session, session.record(digest)))
+        session.catalogue.reviews.begin(digest, manifest_sha256, self._list_files(release))
+        return bool(awaited_parties(session, session.record(digest)))
 
     def _publish(self, digest: bytes, release: Path) -> bool:
         session = self._session
-        countersigned = session.record(digest).countersignatures
-        if countersigned:
+        countersignatures = session.record(digest).countersignatures
+        if countersignatures:
             # The same bytes whenever it is done: a crash before the catalogue knows of it does no harm.
-            statements = [item for _, item in sorted(countersigned.items())]
+            statements = [item for _, item in sorted(countersignatures.items())]
             sign_release(release, self._signer, ca_certificate=self._authority, countersigned=statements)
             verify_release(release, ca_certificate=self._authority)
-        return session.catalogue.publish(digest, self._listed(release), at=timestamp(session.clock()))
+        return session.catalogue.publish(digest, self._list_files(release), at=timestamp(session.clock()))
 
-    def _listed(self, release: Path) -> list[ReleaseFile]:
-        """The files of a release that may be handed out."""
+    def _list_files(self, release: Path) -> list[ReleaseFile]:
+        """Return the files of a release that may be handed out."""
         manifest = (release / MANIFEST).read_bytes()
-        listed = cast("dict[str, dict[str, str | int]]", json.loads(manifest)["files"])
+        entries = cast("dict[str, dict[str, str | int]]", json.loads(manifest)["files"])
         files = [
             ReleaseFile(path=name, size=int(entry["bytes"]), sha256=bytes.fromhex(str(entry["sha256"])))
-            for name, entry in listed.items()
+            for name, entry in entries.items()
         ]
         for name in (MANIFEST, SIGNATURE):
             data = (release / name).read_bytes()

@@ -80,11 +80,13 @@ class _ForTheMiner(logging.Handler):
         self._tell({"log": record.getMessage(), "level": record.levelno})
 
 
-def _do(line: bytes, report: Callable[[str, int], None], cancelled: Callable[[], bool]) -> str:
+def _do(line: bytes, report: Callable[[str, int], None], is_cancelled: Callable[[], bool]) -> str:
     """Do the job of this line; the bytes that it returns, hexadecimal."""
     from verticil.miner.scheduler.job import do_job, job_from
 
-    return do_job(job_from(line), progress=report, cancelled=cancelled, clock=lambda: dt.datetime.now(dt.UTC)).hex()
+    return do_job(
+        job_from(line), progress=report, is_cancelled=is_cancelled, clock=lambda: dt.datetime.now(dt.UTC)
+    ).hex()
 
 
 def main() -> int:
@@ -98,11 +100,11 @@ def main() -> int:
             output.write(json.dumps(message).encode("ascii") + b"\n")
             output.flush()
 
-    told: list[tuple[str, int]] = []
+    last_report: list[tuple[str, int]] = []
 
     def report(stage: str, percent: int) -> None:
-        if told[-1:] != [(stage, percent)]:
-            told[:] = [(stage, percent)]
+        if last_report[-1:] != [(stage, percent)]:
+            last_report[:] = [(stage, percent)]
             tell({"stage": stage, "percent": percent})
 
     memory_bytes = int(sys.argv[1])
@@ -114,7 +116,7 @@ def main() -> int:
     stop = threading.Event()
     line = sys.stdin.buffer.readline()
     try:
-        _listen_to_the_miner(sys.stdin.buffer, stop, lambda: bool(told) and told[-1][0] == "searching")
+        _listen_to_the_miner(sys.stdin.buffer, stop, lambda: bool(last_report) and last_report[-1][0] == "searching")
     except RuntimeError:
         tell({"code": "LEARNING_FAILED", "message": "learning could start no thread", "hint": _NO_THREADS})
         return 0

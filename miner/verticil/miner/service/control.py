@@ -85,7 +85,7 @@ class Control:
         return reply
 
     async def GetStudy(self, identity: Identity, request: control_pb2.GetStudyRequest) -> control_pb2.GetStudyReply:
-        """Where a study stands; with ``wait_seconds``, once its version is not the known one, or after that time.
+        """Return where a study stands; with ``wait_seconds``, once its version is not the known one, or after that time.
 
         Raises:
             Misuse: STUDY_UNKNOWN, none or several.
@@ -95,7 +95,7 @@ class Control:
 
         def look() -> control_pb2.StudySummary:
             digest = request.study_digest or self._find(request.study_id, identity)
-            return self._shown(self._session.record(digest), identity)
+            return self._show(self._session.record(digest), identity)
 
         while True:
             generation = self._changes.generation
@@ -107,7 +107,7 @@ class Control:
     async def ListStudies(
         self, identity: Identity, request: control_pb2.ListStudiesRequest
     ) -> control_pb2.ListStudiesReply:
-        """All studies, oldest first."""
+        """Return all studies, oldest first."""
 
         def look() -> list[control_pb2.StudySummary]:
             records = [self._session.record(digest) for digest in self._session.catalogue.digests()]
@@ -148,29 +148,32 @@ class Control:
                 yield part
 
     def _find(self, name: str, identity: Identity) -> bytes:
-        """The digest of the study that the caller means, of those that they may see."""
-        told = [
+        """Return the digest of the study that the caller means, of those that they may see."""
+        studies = [
             study
             for study in self._session.catalogue.submissions.names()
             if fits(name, study) and self._is_told_of(self._session.record(study.digest), identity)
         ]
-        found = chosen(name, told, caller=identity.name if identity.role is Role.ANALYST else "")
-        if found is None:
+        match = chosen(name, studies, caller=identity.name if identity.role is Role.ANALYST else "")
+        if match is None:
             raise _unknown()
-        return found.digest
+        return match.digest
 
     def _is_told_of(self, record: StudyRecord, identity: Identity) -> bool:
         return identity.role is not Role.CONSUMER or self._session.state(record) is State.PUBLISHED
 
-    def _shown(self, record: StudyRecord, identity: Identity) -> control_pb2.StudySummary:
+    def _show(self, record: StudyRecord, identity: Identity) -> control_pb2.StudySummary:
         if not self._is_told_of(record, identity):
             raise _unknown()
         return self._summary(record)
 
     def _summary(self, record: StudyRecord) -> control_pb2.StudySummary:
         study, state = self._session.proposal(record), self._session.state(record)
-        current, gone = self._session.current(record), {item.party: item.missing for item in left_out(record)}
-        linked = linked_parties(record, current)
+        current, missing_of_absent = (
+            self._session.current(record),
+            {item.party: item.missing for item in left_out(record)},
+        )
+        linked_names = linked_parties(record, current)
         all_confirmed = record.confirmed.issuperset(current.parties)
         summary = control_pb2.StudySummary(
             study_id=record.study_id,
@@ -186,24 +189,24 @@ class Control:
         )
         if (end := deadline(study, record)) is not None:
             summary.deadline = timestamp(end)
-        missing, received = self._session.missing(record), {*self._session.received(record)}
+        missing, arrivals = self._session.missing(record), {*self._session.arrivals(record)}
         culprit = reporting_party(study, record.failure) if record.failure is not None else None
         for party in study.parties:
             units = current.units_of(party)
             progress, age = self._presence.progress(record.digest, party), self._presence.age_seconds(party)
-            revoked = record.revocations.get(party)
+            revocation = record.revocations.get(party)
             online, (standing, since) = self._presence.online(party), self._certificates.standing(party)
             if standing == "carried" and online:
                 standing, since = "", ""
-            told = summary.parties.add(
+            status = summary.parties.add(
                 party=party,
                 online=online and standing not in {"revoked", "expired"},
                 standing=standing,
                 standing_since=since,
                 approved=party in record.approvals,
-                pseudonyms_complete=party in linked,
+                pseudonyms_complete=party in linked_names,
                 alignment_confirmed=party in record.confirmed,
-                units_received=len(received & {party, *units}),
+                units_received=len(arrivals & {party, *units}),
                 units_expected=1 if opens_tables(current) else len(units),
                 stage=progress.stage,
                 percent=progress.percent,
@@ -213,22 +216,22 @@ class Control:
                 approvers=progress.approvers,
                 approvers_needed=progress.approvers_needed,
                 countersigned=party in record.countersignatures,
-                revoked_at=revoked.revoked_at if revoked else "",
-                revocation_reason=revoked.reason if revoked else "",
-                left_out=gone.get(party, ""),
+                revoked_at=revocation.revoked_at if revocation else "",
+                revocation_reason=revocation.reason if revocation else "",
+                left_out=missing_of_absent.get(party, ""),
                 approval_void="" if party in record.approvals else record.void_approvals.get(party, ""),
             )
             if state is State.AWAITING_APPROVAL and missing.get(party) == APPROVAL and progress.objections is not None:
                 items = [common_pb2.ErrorDetail(code=code, message=text) for code, text in progress.objections]
-                told.objections.CopyFrom(common_pb2.Objections(items=items))
+                status.objections.CopyFrom(common_pb2.Objections(items=items))
             if record.failure is not None and party == culprit:
-                told.failure.code, told.failure.hint = record.failure.code, record.failure.hint
+                status.failure.code, status.failure.hint = record.failure.code, record.failure.hint
             elif record.failure is not None and record.failure.code == "DEADLINE_PASSED" and party in missing:
-                told.failure.code = record.failure.code
-            elif party in gone:
-                told.failure.code = "PARTY_LEFT_OUT"
+                status.failure.code = record.failure.code
+            elif party in missing_of_absent:
+                status.failure.code = "PARTY_LEFT_OUT"
             elif party in record.denials or party in record.declined:
-                told.failure.code = "STUDY_DENIED"
+                status.failure.code = "STUDY_DENIED"
         detail = end_of(record, state)
         if detail is not None:
             summary.failure.CopyFrom(detail)

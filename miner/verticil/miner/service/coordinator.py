@@ -95,7 +95,7 @@ class Coordinator:
 
     @contextlib.asynccontextmanager
     async def _place(self, party: str) -> AsyncGenerator[None, None]:
-        """A place for one stream; no party can take all places."""
+        """Hold a place for one stream; no party can take all places."""
         async with self._uploads_of[party], self._uploads:
             yield
 
@@ -124,29 +124,31 @@ class Coordinator:
         Raises:
             PeerFault: SESSION_REPLACED, a later session of the same party has begun.
         """
-        known = {study.study_digest: study.version for study in request.known}
+        versions = {study.study_digest: study.version for study in request.known}
         loop = asyncio.get_running_loop()
         end = loop.time() + min(request.wait_seconds, MAX_WAIT_SECONDS)
         if request.epoch or request.wait_seconds:  # else it is a person's tool that looks, and no daemon that lives
             self._presence.hear(identity.name, request.epoch)
-        gone = await asyncio.to_thread(self._session.catalogue.forgotten.among, known)
+        forgotten_studies = await asyncio.to_thread(self._session.catalogue.forgotten.among, versions)
         while True:
             generation = self._changes.generation
             self._presence.check_session(identity.name, request.epoch)
-            news = await asyncio.to_thread(self._tasks, identity.name, known)
-            if news or gone or self._changes.closed or loop.time() >= end:
+            news = await asyncio.to_thread(self._tasks, identity.name, versions)
+            if news or forgotten_studies or self._changes.closed or loop.time() >= end:
                 crl = self._revocations.newer_than(request.deny_list_number)
-                return coordinator_pb2.PollReply(tasks=news, lease_seconds=LEASE_SECONDS, deny_list=crl, forgotten=gone)
+                return coordinator_pb2.PollReply(
+                    tasks=news, lease_seconds=LEASE_SECONDS, deny_list=crl, forgotten=forgotten_studies
+                )
             await self._changes.wait(generation, end - loop.time())
 
-    def _tasks(self, party: str, known: dict[bytes, int]) -> list[coordinator_pb2.StudyTask]:
+    def _tasks(self, party: str, versions: dict[bytes, int]) -> list[coordinator_pb2.StudyTask]:
         tasks, size = list[coordinator_pb2.StudyTask](), 0
         for digest, version_now in self._session.catalogue.versions().items():
-            if known.get(digest) == version_now or not self._session.concerns(digest, party):
+            if versions.get(digest) == version_now or not self._session.concerns(digest, party):
                 continue
             record = self._session.record(digest)
             task = self._task(record, party)
-            if digest not in known:
+            if digest not in versions:
                 _prove(task, record, party)
                 if record.effective_digest and opens_tables(self._session.effective(record)):
                     _prove_round(task, record, party, self._rounds.proof(digest, party))
@@ -186,7 +188,7 @@ class Coordinator:
         return task
 
     def _ended_without(self, record: StudyRecord, refusal: Refusal) -> coordinator_pb2.StudyTask:
-        """The task of a party that was left out: for it the study has ended, whatever becomes of it."""
+        """Return the task of a party that was left out: for it the study has ended, whatever becomes of it."""
         return coordinator_pb2.StudyTask(
             study_digest=record.digest,
             version=record.version,
@@ -249,8 +251,10 @@ class Coordinator:
         def begin(first: coordinator_pb2.PutPseudonymsRequest) -> Begun:
             record = session.record(first.study_digest)
             session.position(record, party)
-            held = record.lists.get(party)
-            if held is None or not held.complete:  # asking again for what is complete is always answered
+            present_list = record.lists.get(party)
+            if (
+                present_list is None or not present_list.complete
+            ):  # asking again for what is complete is always answered
                 session.require(record, State.ALIGNING)
             proposal, minimum = session.proposal(record), session.minimum(record)
             if opens_tables(proposal):
@@ -258,12 +262,12 @@ class Coordinator:
             if (mode := proposal.linkage.mode) != "keyed-hash":
                 raise PeerFault("MESSAGE_INVALID", f"study '{record.study_id}': linkage '{mode}' has no pseudonyms")
             arriving = session.intake.pseudonyms(record, proposal, party)
-            announced = StoredList(size=first.size, sha256=first.sha256)
-            return arriving, session.intake.begin_list(arriving, record, proposal, announced, minimum=minimum)
+            new_list = StoredList(size=first.size, sha256=first.sha256)
+            return arriving, session.intake.begin_list(arriving, record, proposal, new_list, minimum=minimum)
 
         missing = "pseudonym list: an empty stream, expected a first message with digest and size"
-        committed, complete = await self._take_in(party, requests, begin, missing=missing)
-        return coordinator_pb2.PutPseudonymsReply(committed_offset=committed, complete=complete)
+        offset, complete = await self._take_in(party, requests, begin, missing=missing)
+        return coordinator_pb2.PutPseudonymsReply(committed_offset=offset, complete=complete)
 
     async def PutBlinded(
         self, identity: Identity, requests: AsyncIterator[coordinator_pb2.PutBlindedRequest]
@@ -271,8 +275,8 @@ class Coordinator:
         """Take in (a part of) a blinded list; see `Linking.begin`."""
         begin = functools.partial(self._linking.begin, identity.name)
         missing = "blinded list: an empty stream, expected a first message with its digest"
-        committed, complete = await self._take_in(identity.name, requests, begin, missing=missing)
-        return coordinator_pb2.PutBlindedReply(committed_offset=committed, complete=complete)
+        offset, complete = await self._take_in(identity.name, requests, begin, missing=missing)
+        return coordinator_pb2.PutBlindedReply(committed_offset=offset, complete=complete)
 
     async def _take_in(
         self, party: str, requests: AsyncIterator[R], begin: Callable[[R], Begun], *, missing: str
@@ -301,19 +305,19 @@ class Coordinator:
                 yield request.chunk
 
         with self._presence.call(party):
-            arriving, stored = await asyncio.to_thread(begin, first)
-            if stored.complete:
-                return stored.committed, True
+            arriving, entry = await asyncio.to_thread(begin, first)
+            if entry.complete:
+                return entry.committed, True
 
             def append(offset: int, data: bytes) -> int:
                 return intake.append_list(arriving, sha256=first.sha256, offset=offset, data=data)
 
             async with self._place(party):
-                committed = await receive(ChunkReader(offset=stored.committed, size=first.size), chunks(), append)
-            if committed == first.size:
+                new_offset = await receive(ChunkReader(offset=entry.committed, size=first.size), chunks(), append)
+            if new_offset == first.size:
                 await asyncio.to_thread(intake.complete_list, arriving)
                 self._changes.notify()
-            return committed, committed == first.size
+            return new_offset, new_offset == first.size
 
     async def GetAlignment(
         self, identity: Identity, request: coordinator_pb2.GetAlignmentRequest
@@ -371,24 +375,24 @@ class Coordinator:
             )
 
         with self._presence.call(party):
-            begun = await asyncio.to_thread(begin)
-        if isinstance(begun, StoredColumn):
+            upload = await asyncio.to_thread(begin)
+        if isinstance(upload, StoredColumn):
             return coordinator_pb2.BeginUploadReply(
-                upload_id=begun.upload_id, committed_offset=begun.artifact_size, receipt=begun.receipt.message
+                upload_id=upload.upload_id, committed_offset=upload.artifact_size, receipt=upload.receipt.message
             )
-        return coordinator_pb2.BeginUploadReply(upload_id=begun.upload_id, committed_offset=begun.committed)
+        return coordinator_pb2.BeginUploadReply(upload_id=upload.upload_id, committed_offset=upload.committed)
 
     def _own_upload(self, upload_id: str, party: str) -> tuple[StudyRecord, Upload | StoredColumn]:
-        """The party's own upload, in transit or finished, and its study.
+        """Return the party's own upload, in transit or finished, and its study.
 
         Raises:
             PeerFault: OFFSET_MISMATCH, there is none; NOT_OWNER.
         """
         catalogue = self._session.catalogue
-        finished = catalogue.finished_upload(upload_id)
+        stored_column = catalogue.finished_upload(upload_id)
         upload: Upload | StoredColumn | None
-        if finished is not None:
-            study, upload = finished
+        if stored_column is not None:
+            study, upload = stored_column
         elif (upload := catalogue.uploads.find(upload_id)) is not None:
             study = upload.study
         else:
@@ -537,8 +541,8 @@ class Coordinator:
 
 def _prove(task: coordinator_pb2.StudyTask, record: StudyRecord, party: str) -> None:
     """Show the party what it signed, and what was signed for it: a ledger that was restored from an old backup asks for both."""
-    if (given := record.approvals.get(party)) is not None:
-        task.approval.CopyFrom(given.message)
+    if (approval := record.approvals.get(party)) is not None:
+        task.approval.CopyFrom(approval.message)
         task.receipts.extend(record.columns[unit].receipt.message for unit in task.units_received)
 
 

@@ -38,7 +38,7 @@ Begun = tuple[ArrivingList[Any], StoredList]
 
 
 def between_parties(record: StudyRecord) -> PeerFault:
-    """The answer to a party that sends the miner of a masked study what belongs to the other parties only."""
+    """Return the answer to a party that sends the miner of a masked study what belongs to the other parties only."""
     return PeerFault(
         "MESSAGE_INVALID",
         f"study '{record.study_id}': its tables are masked, expected neither lists nor columns at the miner",
@@ -68,8 +68,8 @@ class Linking:
         study = session.current(record)
         mode, tree, masked = study.linkage.mode, None, opens_tables(study)
         if masked:
-            said = parse_common(commitment.statement.body)
-            n_common, common_sha256 = said.n_common, said.common_sha256
+            statement = parse_common(commitment.statement.body)
+            n_common, common_sha256 = statement.n_common, statement.common_sha256
         elif mode == "order-commitment":
             try:
                 tree = Tree(n_records=commitment.n_records, nodes=tuple(commitment.nodes))
@@ -98,14 +98,14 @@ class Linking:
             what=what,
             revoked=session.revocations.since(),
         )
-        held = record.commitments.get(party)
-        if held is None:
+        former_statement = record.commitments.get(party)
+        if former_statement is None:
             session.require(record, State.ALIGNING)
-            added = session.catalogue.linkage.add_commitment(
+            is_new = session.catalogue.linkage.add_commitment(
                 digest, party, StoredSignature.of(commitment.statement), tree=tree, confirms=masked or mode == "dh-psi"
             )
-            held = None if added else session.record(digest).commitments[party]
-        if held is not None and held.body != body:
+            former_statement = None if is_new else session.record(digest).commitments[party]
+        if former_statement is not None and former_statement.body != body:
             raise PeerFault(
                 "STUDY_MISMATCH",
                 f"study '{record.study_id}': party '{party}' stated another row order or common list before",
@@ -113,7 +113,7 @@ class Linking:
             )
 
     def begin(self, party: str, first: coordinator_pb2.PutBlindedRequest) -> Begun:
-        """A blinded list that a party sends, and what is stored of it; blocks.
+        """Begin a blinded list that a party sends, and say what is stored of it; blocks.
 
         Args:
             party: who sends it.
@@ -129,8 +129,8 @@ class Linking:
             raise PeerFault(
                 "NOT_OWNER", f"blinded list {first.owner}, hop {first.hop}: is sent by '{turn}', not by '{party}'"
             )
-        held = record.blinded.get((first.owner, first.hop))
-        if held is None or not held.complete:  # asking again for what is complete is always answered
+        present_list = record.blinded.get((first.owner, first.hop))
+        if present_list is None or not present_list.complete:  # asking again for what is complete is always answered
             session.require(record, State.ALIGNING)
         body = blinded_body(
             study=record.digest,
@@ -150,9 +150,9 @@ class Linking:
             revoked=session.revocations.since(),
         )
         arriving = session.intake.blinded(record, study, first.owner, first.hop)
-        announced = StoredBlinded(size=first.size, sha256=first.sha256, statement=StoredSignature.of(first.statement))
+        new_list = StoredBlinded(size=first.size, sha256=first.sha256, statement=StoredSignature.of(first.statement))
         minimum = session.minimum(record)
-        return arriving, session.intake.begin_list(arriving, record, study, announced, minimum=minimum)
+        return arriving, session.intake.begin_list(arriving, record, study, new_list, minimum=minimum)
 
     async def get(
         self, party: str, request: coordinator_pb2.GetBlindedRequest
@@ -169,15 +169,15 @@ class Linking:
             if receiver(study.parties, request.owner, request.hop) != party:
                 raise PeerFault("NOT_OWNER", f"{name}: is not for '{party}'")
             self._session.require(record, State.ALIGNING, State.PREPARING, State.UPLOADING)
-            held = record.blinded.get((request.owner, request.hop))
-            if held is None or not held.complete:
+            present_list = record.blinded.get((request.owner, request.hop))
+            if present_list is None or not present_list.complete:
                 raise PeerFault("NOT_READY", f"{name}: is not there yet", hint="poll until it is")
             path = self._session.store.study(record.digest).blinded(request.owner, request.hop, complete=True)
-            return path, held
+            return path, present_list
 
-        path, held = await asyncio.to_thread(look)
-        statement = held.statement.message
-        parts = send_parts(path, offset=request.offset, what="blinded list", sha256=held.sha256)
+        path, present_list = await asyncio.to_thread(look)
+        statement = present_list.statement.message
+        parts = send_parts(path, offset=request.offset, what="blinded list", sha256=present_list.sha256)
         async with contextlib.aclosing(parts):
             async for part in parts:
                 yield coordinator_pb2.BlindedPart(part=part, statement=statement)

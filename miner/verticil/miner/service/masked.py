@@ -39,7 +39,7 @@ class MaskedMessages(RoundMessages):
         self._changes = changes
 
     def _find(self, party: str, effective_digest: bytes) -> OpenRound | None:
-        """The round; None: it has not begun, or every party has said that it has the opened tables. Blocks.
+        """Return the round; None: it has not begun, or every party has said that it has the opened tables. Blocks.
 
         Raises:
             Misuse: STUDY_UNKNOWN.
@@ -61,10 +61,10 @@ class MaskedMessages(RoundMessages):
         end = loop.time() + min(request.wait_seconds, most_seconds)
         while True:
             generation = self._changes.generation
-            opened = await asyncio.to_thread(self._find, party, request.effective_digest)
-            found = () if opened is None else await asyncio.to_thread(opened.round.outgoing, party, have)
-            if found or self._changes.closed or loop.time() >= end:
-                return peer_pb2.ListMaskedReply(index=found)
+            open_round = await asyncio.to_thread(self._find, party, request.effective_digest)
+            indices = () if open_round is None else await asyncio.to_thread(open_round.round.outgoing, party, have)
+            if indices or self._changes.closed or loop.time() >= end:
+                return peer_pb2.ListMaskedReply(index=indices)
             await self._changes.wait(generation, end - loop.time())
 
     async def get(self, party: str, request: peer_pb2.GetMaskedRequest) -> AsyncGenerator[peer_pb2.Part, None]:
@@ -77,10 +77,10 @@ class MaskedMessages(RoundMessages):
         name = f"message {request.index} of the round of masked tables"
 
         def look() -> Item:
-            opened = self._find(party, request.effective_digest)
-            if opened is None or request.index not in opened.round.outgoing(party):
+            open_round = self._find(party, request.effective_digest)
+            if open_round is None or request.index not in open_round.round.outgoing(party):
                 raise PeerFault("NOT_READY", f"{name}: is not here for '{party}'", hint="ask which are")
-            return opened.round.sealed(request.index)
+            return open_round.round.sealed(request.index)
 
         item = await asyncio.to_thread(look)
         parts = send_parts(item.path, offset=request.offset, what=name, sha256=item.sha256)
@@ -90,14 +90,14 @@ class MaskedMessages(RoundMessages):
                 yield part
 
     def begin(self, party: str, first: coordinator_pb2.PutMaskedRequest) -> TakeIn | None:
-        """A message that a party sends; None: all of it is here. Blocks.
+        """Begin a message that a party sends; None: all of it is here. Blocks.
 
         Raises:
             VerticilError: as `_find` and `Rounds.begin`; NOT_READY, the round has not begun.
         """
-        opened = self._find(party, first.effective_digest)
-        if opened is not None:
-            arriving = self._rounds.begin(opened, party, first.index, size=first.size, sha256=first.sha256)
+        open_round = self._find(party, first.effective_digest)
+        if open_round is not None:
+            arriving = self._rounds.begin(open_round, party, first.index, size=first.size, sha256=first.sha256)
             return None if arriving is None else functools.partial(self._take_in, arriving, first)
         record = self._session.of_effective(first.effective_digest, party)
         if record.learning is not None:
@@ -109,8 +109,8 @@ class MaskedMessages(RoundMessages):
     ) -> coordinator_pb2.PutMaskedReply:
         """Take in (a part of) a message, from the committed offset; leave it for the round when it is whole."""
         reader = ChunkReader(offset=arriving.committed, size=first.size)
-        committed = await receive(reader, chunks, arriving.append)
-        if complete := committed == first.size:
+        offset = await receive(reader, chunks, arriving.append)
+        if complete := offset == first.size:
             await asyncio.to_thread(arriving.complete)
             self._changes.notify()
-        return coordinator_pb2.PutMaskedReply(committed_offset=committed, complete=complete)
+        return coordinator_pb2.PutMaskedReply(committed_offset=offset, complete=complete)

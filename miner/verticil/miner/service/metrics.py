@@ -34,7 +34,7 @@ def miner_gauges(
     rounds: MessageRounds,
     detail: Callable[[bytes], str],
 ) -> Iterator[Gauge]:
-    """The numbers of this moment.
+    """Yield the numbers of this moment.
 
     Args:
         session: the studies.
@@ -61,8 +61,8 @@ def miner_gauges(
                 damaged=len(record.damaged),
                 arriving=len(session.catalogue.uploads.of_study(digest)),
             )
-            if (found := _PROGRESS.fullmatch(detail(digest))) is not None:
-                stage, percent = (found[1],), float(found[2])
+            if (match := _PROGRESS.fullmatch(detail(digest))) is not None:
+                stage, percent = (match[1],), float(match[2])
                 percents[stage] = min(percents.get(stage, percent), percent)
     yield Gauge(
         name="studies",

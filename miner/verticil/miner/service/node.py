@@ -46,7 +46,7 @@ from verticil.shared.federation.transport.sealing import load_sealing_key
 
 
 def sealing_of(config: MinerConfig) -> Sealing | None:
-    """What this miner seals with in rounds of masked tables; None: federation.toml pins no key of it.
+    """Return what this miner seals with in rounds of masked tables; None: federation.toml pins no key of it.
 
     Raises:
         Misuse: CONFIG_INVALID, its key is not the one that federation.toml pins.
@@ -184,7 +184,7 @@ class MinerNode:
         seed_derived: bool = False,
         accept_older: bool = False,
     ) -> Self:
-        """The node of miner.toml.
+        """Open the node of miner.toml.
 
         Args:
             config: miner.toml.

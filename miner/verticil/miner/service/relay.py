@@ -134,15 +134,15 @@ class Relay:
             raise PeerFault(
                 "RESOURCE_EXHAUSTED", "this miner relays nothing", hint="its operator sets [limits] max_relay_bytes"
             )
-        for taken, limit, what in (
+        for amount, limit, what in (
             (box.bytes_from[sender] + size, PAIR_BYTES, f"bytes for '{recipient}'"),
             (box.count_from[sender] + 1, PAIR_ENVELOPES, f"envelopes for '{recipient}'"),
             (self._bytes_from[sender] + size, self.max_bytes // _SENDERS_SHARE, "bytes of this sender"),
             (self.held_bytes + size, self.max_bytes, "bytes of all senders"),
         ):
-            if taken > limit:
+            if amount > limit:
                 raise PeerFault(
-                    "RESOURCE_EXHAUSTED", f"relay: {taken} {what}, expected at most {limit}", hint="try again later"
+                    "RESOURCE_EXHAUSTED", f"relay: {amount} {what}, expected at most {limit}", hint="try again later"
                 )
 
     async def take(self, recipient: str, request: coordinator_pb2.TakeRelayRequest) -> coordinator_pb2.TakeRelayReply:
@@ -160,7 +160,7 @@ class Relay:
                 self._expire(self._monotonic())
                 remaining = end - loop.time()
                 if box.envelopes or self._changes.closed or remaining <= 0:
-                    return _told(box)
+                    return _reply_of(box)
                 box.arrived.clear()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(remaining):
@@ -187,7 +187,7 @@ class Relay:
             box.arrived.set()
 
 
-def _told(box: _Box) -> coordinator_pb2.TakeRelayReply:
+def _reply_of(box: _Box) -> coordinator_pb2.TakeRelayReply:
     reply, size = coordinator_pb2.TakeRelayReply(box=box.name), 0
     for envelope in box.envelopes:
         size += envelope.size

@@ -80,16 +80,21 @@ class Scores:
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + min(request.wait_seconds, _MAX_WAIT_SECONDS)
-        study, digest, added = await asyncio.to_thread(self._take_in, party, request)
-        if added:
+        study, digest, is_new = await asyncio.to_thread(self._take_in, party, request)
+        if is_new:
             self._changes.notify()
         while True:
             generation = self._changes.generation
-            known = await asyncio.to_thread(self._table.study, digest)
-            if known is None:
-                raise _expired(study)
-            if known.structure is not None or known.failure is not None or self._changes.closed or loop.time() >= end:
-                return _reply(study, known)
+            study_now = await asyncio.to_thread(self._table.study, digest)
+            if study_now is None:
+                raise _refuse_expired(study)
+            if (
+                study_now.structure is not None
+                or study_now.failure is not None
+                or self._changes.closed
+                or loop.time() >= end
+            ):
+                return _reply(study, study_now)
             await self._changes.wait(generation, end - loop.time())
 
     def _take_in(self, party: str, request: coordinator_pb2.PutScoresRequest) -> tuple[Study, bytes, bool]:
@@ -108,22 +113,22 @@ class Scores:
                 hint="the certificate's name must be the party's name in the study",
             )
         if study.expired(self._today()):
-            raise _expired(study)
-        expected = len(scored_pairs(study, party))
-        if len(request.information) != expected:
+            raise _refuse_expired(study)
+        n_scores = len(scored_pairs(study, party))
+        if len(request.information) != n_scores:
             raise PeerFault(
                 "MESSAGE_INVALID",
-                f"scores of party '{party}': {len(request.information)} numbers, expected {expected}",
+                f"scores of party '{party}': {len(request.information)} numbers, expected {n_scores}",
                 hint="one for each pair that it scores, both sides in the same version",
             )
         if any(score > MAX_INFORMATION for score in request.information):
             raise PeerFault(
                 "MESSAGE_INVALID", f"scores of party '{party}': a number is larger than {MAX_INFORMATION} (20 nats)"
             )
-        added = self._table.put(
+        is_new = self._table.put(
             digest, request.effective, expires=study.expires, party=party, scores=request.information
         )
-        return study, digest, added
+        return study, digest, is_new
 
     def _study(self, effective: bytes) -> tuple[Study, bytes]:
         if len(effective) > MAX_STUDY_BYTES:
@@ -179,20 +184,20 @@ class Scores:
         """
         self._table.forget_expired(self._today())
         complete: list[bytes] = []
-        unfinished = self._table.unfinished()
+        open_digests = self._table.unfinished()
         for path in self._checkpoints.iterdir():
-            if path.stem not in {digest.hex() for digest in unfinished}:
+            if path.stem not in {digest.hex() for digest in open_digests}:
                 remove_durably(path)
-        for digest in unfinished:
-            known = self._table.study(digest)
-            if known is None:
+        for digest in open_digests:
+            scored_study = self._table.study(digest)
+            if scored_study is None:
                 continue
             try:
-                study, _ = self._study(known.effective)
+                study, _ = self._study(scored_study.effective)
             except VerticilError as error:  # written by another version, whose rules were others
                 self._table.fail(digest, Failure.of(error))
                 continue
-            if not _missing(study, known):
+            if not _missing(study, scored_study):
                 complete.append(digest)
         return tuple(complete)
 
@@ -238,11 +243,11 @@ class Scores:
 
     async def _search_once(self, digest: bytes) -> None:
         def prepare() -> StructureJob | None:
-            known = self._table.study(digest)
-            if known is None or known.structure is not None or known.failure is not None:
+            scored_study = self._table.study(digest)
+            if scored_study is None or scored_study.structure is not None or scored_study.failure is not None:
                 return None
             return StructureJob(
-                effective=known.effective,
+                effective=scored_study.effective,
                 scores={party: tuple(scores) for party, scores in self._table.scores(digest).items()},
                 checkpoint=self._checkpoints / digest.hex(),
             )
@@ -259,18 +264,18 @@ class Scores:
         _log.info("study %s: structure found", digest.hex())
 
 
-def _missing(study: Study, known: ScoredStudy) -> list[str]:
-    return [party for party in study.parties if party not in known.parties]
+def _missing(study: Study, scored_study: ScoredStudy) -> list[str]:
+    return [party for party in study.parties if party not in scored_study.parties]
 
 
-def _reply(study: Study, known: ScoredStudy) -> coordinator_pb2.PutScoresReply:
-    reply = coordinator_pb2.PutScoresReply(waiting_for=_missing(study, known))
-    if known.structure is not None:
-        reply.structure.CopyFrom(known.structure.message)
-    if known.failure is not None:
-        reply.failure.CopyFrom(known.failure.detail)
+def _reply(study: Study, scored_study: ScoredStudy) -> coordinator_pb2.PutScoresReply:
+    reply = coordinator_pb2.PutScoresReply(waiting_for=_missing(study, scored_study))
+    if scored_study.structure is not None:
+        reply.structure.CopyFrom(scored_study.structure.message)
+    if scored_study.failure is not None:
+        reply.failure.CopyFrom(scored_study.failure.detail)
     return reply
 
 
-def _expired(study: Study) -> Refusal:
+def _refuse_expired(study: Study) -> Refusal:
     return Refusal("STUDY_EXPIRED", f"study '{study.id}': its last valid day was {study.expires.isoformat()}")

@@ -30,10 +30,10 @@ def _take_in(reader: ChunkReader, chunks: list[common_pb2.Chunk], append: Callab
             plain += reader.read(chunk)
     except VerticilError as error:
         problem = error
-    committed = append(start, bytes(plain)) if plain else start
+    offset = append(start, bytes(plain)) if plain else start
     if problem is not None:
         raise problem
-    return committed
+    return offset
 
 
 async def receive(
@@ -53,7 +53,7 @@ async def receive(
         PeerFault: CHUNK_CORRUPT, OFFSET_MISMATCH or MESSAGE_INVALID; everything before the fault is committed.
         DataFault: DISK_FULL.
     """
-    committed = reader.offset
+    offset = reader.offset
     batch: list[common_pb2.Chunk] = []
     async for chunk in chunks:
         if len(chunk.data) > CHUNK_LIMIT:  # before it waits in memory; a message may have 4 MiB
@@ -63,17 +63,17 @@ async def receive(
             )
         batch.append(chunk)
         if len(batch) == BATCH:
-            committed = await asyncio.to_thread(_take_in, reader, batch, append)
+            offset = await asyncio.to_thread(_take_in, reader, batch, append)
             batch = []
     if batch:
-        committed = await asyncio.to_thread(_take_in, reader, batch, append)
-    return committed
+        offset = await asyncio.to_thread(_take_in, reader, batch, append)
+    return offset
 
 
 async def release_parts(
     session: Session, request: common_pb2.GetReleaseRequest, *, to_party: bool = False
 ) -> AsyncGenerator[common_pb2.ReleasePart, None]:
-    """The parts of one stream; at least one, so that an empty rest still tells size and SHA-256.
+    """Yield the parts of one stream; at least one, so that an empty rest still tells size and SHA-256.
 
     Args:
         session: the rules.

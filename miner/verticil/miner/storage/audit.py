@@ -43,7 +43,7 @@ class Known:
 
     @property
     def words(self) -> str:
-        """For people."""
+        """Say for people how much is known."""
         return f"{self.studies} studies with {self.versions} changes"
 
 
@@ -80,22 +80,22 @@ class MinerAudit:
             self._log.append({"event": event, "who": DAEMON, "sha256": sha256.hex(), "detail": detail}, at)
             self._noted[event] = sha256.hex()
 
-    def anchor(self, known: Known, at: dt.datetime) -> None:
+    def anchor(self, counts: Known, at: dt.datetime) -> None:
         """Write how much the catalogue knows if that is news; never more than what is on the disk."""
-        if known != self.anchored():
-            self._append_known(_KNOWN, known, at, detail=known.words)
+        if counts != self.last_anchor():
+            self._append_known(_KNOWN, counts, at, detail=counts.words)
 
-    def accept(self, known: Known, at: dt.datetime, *, lost: str, ended: Sequence[bytes]) -> None:
+    def accept(self, counts: Known, at: dt.datetime, *, loss: str, ended_studies: Sequence[bytes]) -> None:
         """Write that the operator goes on from an older catalogue, and which studies that ended."""
-        digests = ", ".join(digest.hex() for digest in ended)
-        self._append_known(_ACCEPTED, known, at, detail=f"{lost}; ended: {digests or 'none that is known'}")
+        digests = ", ".join(digest.hex() for digest in ended_studies)
+        self._append_known(_ACCEPTED, counts, at, detail=f"{loss}; ended: {digests or 'none that is known'}")
 
-    def _append_known(self, event: str, known: Known, at: dt.datetime, *, detail: str) -> None:
-        counts = {"studies": known.studies, "versions": known.versions}
+    def _append_known(self, event: str, record: Known, at: dt.datetime, *, detail: str) -> None:
+        counts = {"studies": record.studies, "versions": record.versions}
         self._log.append({"event": event, "who": DAEMON, "detail": detail, **counts}, at)
 
-    def anchored(self) -> Known:
-        """How much the catalogue knew when that was written last; nothing where it never was."""
+    def last_anchor(self) -> Known:
+        """Return how much the catalogue knew when that was written last; nothing where it never was."""
         last = Known()
         for entry in self._log.entries():
             studies, versions = entry.get("studies"), entry.get("versions")
@@ -113,7 +113,7 @@ class MinerAudit:
         return self._log.verify()
 
     def entries(self) -> Iterator[AuditLine]:
-        """All whole lines, oldest first, unverified."""
+        """Return all whole lines, oldest first, unverified."""
         return (AuditLine(said=entry) for entry in self._log.entries())
 
 

@@ -95,7 +95,7 @@ class Catalogue(Table):
         self.uploads = UploadTable(self.database)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file of the catalogue."""
         self.database.close()
 
     # -- reading -------------------------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ class Catalogue(Table):
         return tuple(self.database.read(bytes, query))
 
     def versions(self) -> dict[bytes, int]:
-        """The version of every study, oldest first."""
+        """Return the version of every study, oldest first."""
         return self.database.by(bytes, int, "SELECT digest, version FROM study ORDER BY sequence")
 
     def version(self, digest: bytes) -> int | None:
@@ -120,7 +120,7 @@ class Catalogue(Table):
         return self.database.first(int, "SELECT version FROM study WHERE digest = ?", (digest,))
 
     def known(self) -> Known:
-        """How much is known of all studies."""
+        """Return how much is known of all studies."""
         versions = self.versions().values()
         return Known(studies=len(versions), versions=sum(versions))
 
@@ -130,7 +130,7 @@ class Catalogue(Table):
         return tuple(self.database.read(bytes, query, (effective_digest,)))
 
     def study(self, digest: bytes) -> StudyRecord | None:
-        """All facts of one study, read at one moment; None when it is unknown."""
+        """Return all facts of one study, read at one moment; None when it is unknown."""
         database, of_study = self.database, (digest,)
 
         def by_party(kind: type[R], table: str) -> dict[str, R]:
@@ -143,10 +143,8 @@ class Catalogue(Table):
             if (version := database.first(int, "SELECT version FROM study WHERE digest = ?", of_study)) is None:
                 return None
             columns = self._columns_at(digest, version)
-            blinded = "SELECT * FROM blinded WHERE study = ? ORDER BY owner, hop"
-            hops = zip(
-                database.read(Hop, blinded, of_study), database.read(StoredBlinded, blinded, of_study), strict=True
-            )
+            query = "SELECT * FROM blinded WHERE study = ? ORDER BY owner, hop"
+            hops = zip(database.read(Hop, query, of_study), database.read(StoredBlinded, query, of_study), strict=True)
             return database.only(
                 StudyRecord,
                 "SELECT * FROM study WHERE digest = ?",
@@ -170,7 +168,7 @@ class Catalogue(Table):
                 or b"",
                 countersignatures=by_party(StoredSignature, "countersignature"),
                 commitments=by_party(StoredSignature, "commitment"),
-                blinded={tuple(hop): held for hop, held in hops},
+                blinded={tuple(hop): entry for hop, entry in hops},
                 declined=reasons("declined"),
                 sub_model=database.first(StoredSignature, "SELECT * FROM sub_model WHERE study = ?", of_study),
                 decided_at=database.first(str, "SELECT decided_at FROM sub_model WHERE study = ?", of_study),
@@ -179,29 +177,29 @@ class Catalogue(Table):
             )
 
     def _columns_at(self, digest: bytes, version: int) -> dict[int, StoredColumn]:
-        """The stored columns of a study, within a view of the database.
+        """Return the stored columns of a study, within a view of the database.
 
         A study has up to a thousand, and is asked for several times while each of them arrives: those that are known are not
         read again. Nothing of a column but its `column_sha256` changes, and the study's version with it.
         """
-        known_at, known = self._columns.pop(digest, (0, dict[int, StoredColumn]()))
+        known_at, columns = self._columns.pop(digest, (0, dict[int, StoredColumn]()))
         if known_at != version:
             names = "SELECT unit, column_sha256 FROM stored_column WHERE study = ?"
             there = self.database.by(int, bytes, names, (digest,))
-            kept = {unit: column for unit, column in known.items() if column.column_sha256 == there.get(unit)}
+            same_columns = {unit: column for unit, column in columns.items() if column.column_sha256 == there.get(unit)}
             query = "SELECT * FROM stored_column WHERE study = ?"
-            if kept:
-                for unit in there.keys() - kept.keys():
-                    kept[unit] = self.database.only(StoredColumn, f"{query} AND unit = ?", (digest, unit))
-                known = {unit: kept[unit] for unit in there}
+            if same_columns:
+                for unit in there.keys() - same_columns.keys():
+                    same_columns[unit] = self.database.only(StoredColumn, f"{query} AND unit = ?", (digest, unit))
+                columns = {unit: same_columns[unit] for unit in there}
             else:
-                known = {column.unit: column for column in self.database.read(StoredColumn, query, (digest,))}
+                columns = {column.unit: column for column in self.database.read(StoredColumn, query, (digest,))}
         if self.database.may_roll_back:
-            return known
-        self._columns[digest] = version, known
+            return columns
+        self._columns[digest] = version, columns
         if len(self._columns) > _STUDIES_KNOWN:
             self._columns.pop(next(iter(self._columns)))
-        return known
+        return columns
 
     # -- the study's life ----------------------------------------------------------------------------------------------------
 
@@ -279,7 +277,7 @@ class Catalogue(Table):
         self.database.rows("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def release_file(self, study: bytes, path: str) -> ReleaseFile | None:
-        """A file of a published release by its exact name; None when the release has no such file."""
+        """Return a file of a published release by its exact name; None when the release has no such file."""
         query = "SELECT * FROM release_file WHERE study = ? AND path = ?"
         return self.database.first(ReleaseFile, query, (study, path))
 
@@ -311,13 +309,13 @@ class Catalogue(Table):
     def add_column(self, study: bytes, column: StoredColumn) -> None:
         """Record a stored column and its receipt, and forget its upload; the first one stays, one that was damaged is whole."""
         with self.database.transaction():
-            changed = self.database.write(
+            n_changed = self.database.write(
                 "UPDATE stored_column SET column_sha256 = ? WHERE study = ? AND unit = ? AND column_sha256 = x''",
                 (column.column_sha256, study, column.unit),
             )
-            changed += self.database.insert("stored_column", column, study=study, conflict=STAYS)
+            n_changed += self.database.insert("stored_column", column, study=study, conflict=STAYS)
             self.database.write("DELETE FROM upload WHERE study = ? AND unit = ?", (study, column.unit))
-            if changed:
+            if n_changed:
                 self._grow(study)
 
     def lose_column(self, study: bytes, unit: int) -> None:

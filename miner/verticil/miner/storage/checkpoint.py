@@ -55,12 +55,12 @@ def binding_of(inputs: Json, study: bytes) -> bytes:
     return hashlib.sha256(json.dumps([software, inputs]).encode("ascii") + b"\n" + study).digest()
 
 
-def resumed(
+def resume(
     search: Callable[[Interruption], R],
     path: Path | None,
     binding: bytes,
     *,
-    cancelled: Callable[[], bool],
+    is_cancelled: Callable[[], bool],
     what: str,
     seconds: float = CHECKPOINT_SECONDS,
 ) -> R:
@@ -69,22 +69,22 @@ def resumed(
     Args:
         search: gets the checkpoint and what takes new ones.
         path: None: without checkpoints.
-        cancelled: asked often; when it says so, the search stops.
+        is_cancelled: asked often; when it says so, the search stops.
         binding, what, seconds: see `CheckpointFile`.
 
     Raises:
         Whatever `search` raises, but for ForeignCheckpoint, the search's or the estimate's.
     """
     if path is None:
-        return search(Interruption(cancelled=cancelled))
+        return search(Interruption(cancelled=is_cancelled))
     file = CheckpointFile(path, binding, what=what, seconds=seconds)
     try:
-        if (stored := file.read()) is not None:
+        if (checkpoint := file.read()) is not None:
             try:
-                return search(Interruption(cancelled=cancelled, checkpoint=stored, keep=file.keep))
+                return search(Interruption(cancelled=is_cancelled, checkpoint=checkpoint, keep=file.keep))
             except (ForeignCheckpoint, work.ForeignCheckpoint) as error:
                 file.refuse(str(error))
-        return search(Interruption(cancelled=cancelled, keep=file.keep))
+        return search(Interruption(cancelled=is_cancelled, keep=file.keep))
     except LearningCancelled as stop:
         if stop.checkpoint is not None:
             file.write(stop.checkpoint)
@@ -118,7 +118,7 @@ class CheckpointFile:
         self._due = clock() + seconds
 
     def read(self) -> Checkpoint | None:
-        """What was written last; None where there is nothing that can be used, which the log says."""
+        """Return what was written last; None where there is nothing that can be used, which the log says."""
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:
@@ -133,12 +133,12 @@ class CheckpointFile:
             return None
         try:
             with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
-                stored = {str(name): cast("NDArray[np.generic]", arrays[name]) for name in arrays.files}
+                content = {str(name): cast("NDArray[np.generic]", arrays[name]) for name in arrays.files}
         except (ValueError, OSError, zipfile.BadZipFile):
             self.refuse("it does not hold arrays")
             return None
         _log.info("%s: the search goes on from its checkpoint", self._what)
-        return stored
+        return content
 
     def keep(self, make: Callable[[], Checkpoint]) -> None:
         """Write a checkpoint if one is due."""
@@ -156,8 +156,8 @@ class CheckpointFile:
         except (OSError, DataFault) as error:
             reason = error.code if isinstance(error, DataFault) else type(error).__name__
             _log.warning("%s: no checkpoint can be written (%s); the search goes on without", self._what, reason)
-        ended = self._clock()
-        self._due = ended + max(self._seconds, _LEAST_SHARE * (ended - began) if self._seconds else 0.0)
+        end = self._clock()
+        self._due = end + max(self._seconds, _LEAST_SHARE * (end - began) if self._seconds else 0.0)
 
     def _header(self, payload: bytes) -> bytes:
         return _MAGIC + self._binding + hashlib.sha256(_MAGIC + self._binding + payload).digest()

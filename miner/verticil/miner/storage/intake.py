@@ -83,10 +83,10 @@ def _is_whole(path: Path, sha256: bytes) -> bool:
         return False
 
 
-def _moved(what: str, got: int, expected: int) -> PeerFault:
+def _wrong_offset(what: str, offset: int, committed_offset: int) -> PeerFault:
     return PeerFault(
         "OFFSET_MISMATCH",
-        f"{what}: data for offset {got}, expected offset {expected}",
+        f"{what}: data for offset {offset}, expected offset {committed_offset}",
         hint="ask for the committed offset and go on from there",
     )
 
@@ -146,7 +146,7 @@ class Intake:
 
     @contextlib.contextmanager
     def _exclusive(self, study: bytes, path: Path) -> Generator[None]:
-        """The only writer of `path`, of a study whose files are not about to be deleted."""
+        """Hold the only writer of `path`, of a study whose files are not about to be deleted."""
         with self._table:
             lock = self._locks[os.fspath(path)]
         with lock:
@@ -159,12 +159,12 @@ class Intake:
         below = os.path.join(self._store.study(digest).root, "")
         with self._table:
             self._ended.add(digest)
-            held = {name: lock for name, lock in self._locks.items() if name.startswith(below)}
-        for lock in held.values():
+            locks = {name: lock for name, lock in self._locks.items() if name.startswith(below)}
+        for lock in locks.values():
             with lock:
                 pass
         with self._table:
-            for name in held:
+            for name in locks:
                 self._locks.pop(name, None)
 
     def used_bytes(self, record: StudyRecord, study: Study) -> int:
@@ -181,7 +181,7 @@ class Intake:
     # -- lists ---------------------------------------------------------------------------------------------------------------
 
     def pseudonyms(self, record: StudyRecord, study: Study, party: str) -> ArrivingList[StoredList]:
-        """The pseudonym list of a party.
+        """Return the pseudonym list of a party.
 
         Args:
             record: facts of the study.
@@ -205,7 +205,7 @@ class Intake:
         )
 
     def blinded(self, record: StudyRecord, study: Study, owner: int, hop: int) -> ArrivingList[StoredBlinded]:
-        """The blinded list of an owner, by position in the study, behind a hop.
+        """Return the blinded list of an owner, by position in the study, behind a hop.
 
         Args:
             record: facts of the study.
@@ -232,7 +232,7 @@ class Intake:
         )
 
     def begin_list(
-        self, arriving: ArrivingList[L], record: StudyRecord, study: Study, announced: L, *, minimum: int
+        self, arriving: ArrivingList[L], record: StudyRecord, study: Study, new_list: L, *, minimum: int
     ) -> L:
         """Say how much of a list is stored already; record that it begins when nothing is and there is room for it.
 
@@ -240,7 +240,7 @@ class Intake:
             arriving: which list.
             record: facts of the study.
             study: the study.
-            announced: the list with the size and SHA-256 that its sender announces, and nothing of it stored.
+            new_list: the list with the size and SHA-256 that its sender announces, and nothing of it stored.
             minimum: the smallest common count that the study and its approvals accept.
 
         Raises:
@@ -248,7 +248,7 @@ class Intake:
                 there; ARTIFACT_INVALID when another list is stored already; RESOURCE_EXHAUSTED.
             Refusal: LINKAGE_TOO_SMALL, the list alone is shorter than the minimum.
         """
-        name, size, sha256, held = arriving.name, announced.size, announced.sha256, arriving.held
+        name, size, sha256, present_list = arriving.name, new_list.size, new_list.sha256, arriving.held
         if size % arriving.item_bytes or size == 0 or len(sha256) != 32:
             raise PeerFault(
                 "MESSAGE_INVALID",
@@ -266,23 +266,27 @@ class Intake:
                 raise PeerFault("NOT_READY", f"{name}: the hop before it is not there yet", hint="poll for the state")
             if arriving.before.size != size:
                 raise PeerFault("MESSAGE_INVALID", f"{name}: {size} bytes, expected {arriving.before.size}, as it came")
-        if held is not None and held.complete:
-            if not held.is_same(announced):
+        if present_list is not None and present_list.complete:
+            if not present_list.is_same(new_list):
                 raise PeerFault(
                     "ARTIFACT_INVALID",
                     f"{name}: another list is stored already, expected the same bytes",
                     hint=arriving.changed,
                 )
-            return held
+            return present_list
         with self._exclusive(record.digest, arriving.part), self._promising:
-            used = self.used_bytes(record, study) - (held.size if held else 0)
-            committed = held.committed if held and held.is_same(announced) else 0
+            used_bytes = self.used_bytes(record, study) - (present_list.size if present_list else 0)
+            offset = present_list.committed if present_list and present_list.is_same(new_list) else 0
             others = 0
             if arriving.promised:
-                others = self._catalogue.uploads.outstanding_bytes() - (held.size - held.committed if held else 0)
-            self._store.ensure_room(name, needed=size - committed, used=used + committed, promised=others)
+                others = self._catalogue.uploads.outstanding_bytes() - (
+                    present_list.size - present_list.committed if present_list else 0
+                )
+            self._store.ensure_room(
+                name, needed_bytes=size - offset, used_bytes=used_bytes + offset, promised_bytes=others
+            )
             self._store.study(record.digest).prepare()
-            return arriving.table.begin(record.digest, arriving.key, announced)
+            return arriving.table.begin(record.digest, arriving.key, new_list)
 
     def append_list(self, arriving: ArrivingList[L], *, sha256: bytes, offset: int, data: bytes) -> int:
         """Write and commit bytes of the list with this digest; returns the committed offset.
@@ -293,11 +297,20 @@ class Intake:
         """
         study, key = arriving.study, arriving.key
         with self._exclusive(study, arriving.part):
-            held = arriving.table.find(study, key)
-            if held is None or held.complete or held.sha256 != sha256 or held.committed != offset:
-                raise _moved(arriving.name, offset, held.committed if held else 0)
+            present_list = arriving.table.find(study, key)
+            if (
+                present_list is None
+                or present_list.complete
+                or present_list.sha256 != sha256
+                or present_list.committed != offset
+            ):
+                raise _wrong_offset(arriving.name, offset, present_list.committed if present_list else 0)
             self._append(
-                arriving.part, offset, data, held.size, lambda committed: arriving.table.commit(study, key, committed)
+                arriving.part,
+                offset,
+                data,
+                present_list.size,
+                lambda committed: arriving.table.commit(study, key, committed),
             )
         return offset + len(data)
 
@@ -310,15 +323,19 @@ class Intake:
         """
         study, key, table = arriving.study, arriving.key, arriving.table
         with self._exclusive(study, arriving.part):
-            held = table.find(study, key)
-            if held is not None and held.complete:
+            present_list = table.find(study, key)
+            if present_list is not None and present_list.complete:
                 return
-            if held is None or held.committed != held.size:
-                raise _moved(arriving.name, held.size if held else 0, held.committed if held else 0)
+            if present_list is None or present_list.committed != present_list.size:
+                raise _wrong_offset(
+                    arriving.name,
+                    present_list.size if present_list else 0,
+                    present_list.committed if present_list else 0,
+                )
             source = (
                 arriving.part if arriving.part.exists() else arriving.whole
             )  # killed between the renaming and the fact
-            if problem := arriving.problem(source, held):
+            if problem := arriving.problem(source, present_list):
                 remove_durably(source)
                 table.forget(study, key)
                 raise PeerFault("ARTIFACT_INVALID", f"{arriving.name}{arriving.sent_by}: {problem}")
@@ -347,22 +364,22 @@ class Intake:
         name = f"unit {unit} ({', '.join(effective.units[unit].variables)})"
         if record.n_common is None:
             raise PeerFault("NOT_READY", f"{name}: the common records are not known yet")
-        stored = record.columns.get(unit) or record.damaged.get(unit)
-        if stored is not None:
-            if (stored.artifact_sha256, stored.artifact_size) != (sha256, size):
+        column = record.columns.get(unit) or record.damaged.get(unit)
+        if column is not None:
+            if (column.artifact_sha256, column.artifact_size) != (sha256, size):
                 raise PeerFault(
                     "ARTIFACT_INVALID",
                     f"{name}: another artifact is stored already, expected the same bytes",
                     hint="randomization is sticky: the same data and secret give the same bytes; was one of them changed?",
                 )
             if unit in record.columns:
-                return stored
+                return column
         channel = effective.units[unit].transition
-        expected = packed_size(record.n_common, channel.n_states, codes_per_record=channel.codes_per_record)
-        if size != expected or len(sha256) != 32:
+        n_bytes = packed_size(record.n_common, channel.n_states, codes_per_record=channel.codes_per_record)
+        if size != n_bytes or len(sha256) != 32:
             raise PeerFault(
                 "ARTIFACT_INVALID",
-                f"{name}: artifact of {size} bytes with a digest of {len(sha256)} bytes, expected {expected} and 32",
+                f"{name}: artifact of {size} bytes with a digest of {len(sha256)} bytes, expected {n_bytes} and 32",
                 hint="an artifact holds the common records only, in common order",
             )
         identity = hashlib.sha256(
@@ -374,13 +391,13 @@ class Intake:
             earlier = next(
                 (item for item in self._catalogue.uploads.of_study(record.digest) if item.unit == unit), None
             )
-            used = self.used_bytes(record, effective) - (earlier.size + column_bytes if earlier else 0)
-            committed = earlier.committed if earlier and earlier.upload_id == identity else 0
+            used_bytes = self.used_bytes(record, effective) - (earlier.size + column_bytes if earlier else 0)
+            offset = earlier.committed if earlier and earlier.upload_id == identity else 0
             self._store.ensure_room(
                 name,
-                needed=size - committed + column_bytes,
-                used=used + committed,
-                promised=self._catalogue.uploads.outstanding_bytes()
+                needed_bytes=size - offset + column_bytes,
+                used_bytes=used_bytes + offset,
+                promised_bytes=self._catalogue.uploads.outstanding_bytes()
                 - (earlier.size - earlier.committed if earlier else 0),
             )
             files.prepare()
@@ -395,12 +412,12 @@ class Intake:
         """
         upload = self._catalogue.uploads.find(upload_id)
         if upload is None:
-            raise _moved("artifact", offset, 0)
+            raise _wrong_offset("artifact", offset, 0)
         path = self._store.study(upload.study).staging(upload.unit)
         with self._exclusive(upload.study, path):
             upload = self._catalogue.uploads.find(upload_id)
             if upload is None or upload.committed != offset:
-                raise _moved("artifact", offset, upload.committed if upload else 0)
+                raise _wrong_offset("artifact", offset, upload.committed if upload else 0)
             self._append(
                 path, offset, data, upload.size, lambda committed: self._catalogue.uploads.commit(upload_id, committed)
             )
@@ -434,14 +451,14 @@ class Intake:
         files = self._store.study(record.digest)
         upload = self._catalogue.uploads.find(upload_id)
         if upload is None:
-            return self._finished(upload_id)
+            return self._finished_column(upload_id)
         path = files.staging(upload.unit)
         with self._exclusive(record.digest, path):
             upload = self._catalogue.uploads.find(upload_id)
             if upload is None:
-                return self._finished(upload_id)
+                return self._finished_column(upload_id)
             if upload.committed != upload.size or record.n_common is None:
-                raise _moved("artifact", upload.size, upload.committed)
+                raise _wrong_offset("artifact", upload.size, upload.committed)
             unit = effective.units[upload.unit]
             try:
                 column_sha256 = self._store_column(files, path, upload, unit, record.n_common)
@@ -449,7 +466,7 @@ class Intake:
                 remove_durably(path)
                 self._catalogue.uploads.forget(upload_id)
                 raise
-            damaged = record.damaged.get(upload.unit)
+            former = record.damaged.get(upload.unit)
             body = rfc8785.dumps(
                 {
                     "artifact_sha256": upload.sha256.hex(),
@@ -473,17 +490,17 @@ class Intake:
                 n_records=record.n_common,
                 item_bytes=_item_bytes(unit),
                 column_sha256=column_sha256,
-                receipt=sign(body) if damaged is None else damaged.receipt,
+                receipt=sign(body) if former is None else former.receipt,
             )
             self._catalogue.add_column(record.digest, column)
             remove_durably(path)
         return column
 
-    def _finished(self, upload_id: str) -> StoredColumn:
-        finished = self._catalogue.finished_upload(upload_id)
-        if finished is None:
+    def _finished_column(self, upload_id: str) -> StoredColumn:
+        upload = self._catalogue.finished_upload(upload_id)
+        if upload is None:
             raise PeerFault("OFFSET_MISMATCH", "artifact: no such upload", hint="begin the upload again")
-        return finished[1]
+        return upload[1]
 
     def _store_column(self, files: StudyFiles, path: Path, upload: Upload, unit: Unit, n_common: int) -> bytes:
         name = f"unit {upload.unit} ({', '.join(unit.variables)})"
@@ -509,14 +526,14 @@ class Intake:
 
         The party may then upload the same artifact again, and no other.
         """
-        files, found = self._store.study(record.digest), list[int]()
+        files, lost_units = self._store.study(record.digest), list[int]()
         for unit, column in sorted(record.columns.items()):
             with self._exclusive(record.digest, files.staging(unit)):
                 if not _is_whole(path := files.column(unit, column.item_bytes), column.column_sha256):
                     self._catalogue.lose_column(record.digest, unit)
                     remove_durably(path)
-                    found.append(unit)
-        return tuple(found)
+                    lost_units.append(unit)
+        return tuple(lost_units)
 
     @staticmethod
     def _append(path: Path, offset: int, data: bytes, size: int, commit: Callable[[int], None]) -> None:
@@ -526,7 +543,7 @@ class Intake:
             append_durably(path, offset, data)
         except FileNotFoundError:
             commit(0)  # somebody removed the file by hand: start over rather than never end
-            raise _moved("staging file", offset, 0) from None
+            raise _wrong_offset("staging file", offset, 0) from None
         commit(offset + len(data))
 
     def remove_abandoned(self, digest: bytes) -> None:
@@ -542,13 +559,13 @@ class Intake:
 
 
 def _approved_by(record: StudyRecord, party: str) -> dict[str, str]:
-    """Who approved at a party, in its own words."""
-    held = record.approvals.get(party)
-    return {} if held is None else {"approved_by": held_approval(held.body).approver}
+    """Say who approved at a party, in its own words."""
+    approval = record.approvals.get(party)
+    return {} if approval is None else {"approved_by": held_approval(approval.body).approver}
 
 
-def _problem_of_list(path: Path, held: StoredList) -> str:
-    if not path.exists() or path.stat().st_size != held.size or _sha256(path) != held.sha256:
+def _problem_of_list(path: Path, present_list: StoredList) -> str:
+    if not path.exists() or path.stat().st_size != present_list.size or _sha256(path) != present_list.sha256:
         return "the bytes do not have the announced SHA-256"
     position = first_disorder(read_list(path))
     if position is not None:
@@ -556,10 +573,10 @@ def _problem_of_list(path: Path, held: StoredList) -> str:
     return ""
 
 
-def _problem_of_tokens(path: Path, held: StoredList, *, own: bool) -> str:
-    if not path.exists() or path.stat().st_size != held.size:
+def _problem_of_tokens(path: Path, present_list: StoredList, *, own: bool) -> str:
+    if not path.exists() or path.stat().st_size != present_list.size:
         return "bytes are missing"
-    if _sha256(path) != held.sha256:
+    if _sha256(path) != present_list.sha256:
         return "the bytes do not have the announced SHA-256"
     tokens = read_list(path, item_bytes=TOKEN_BYTES)
     position = first_disorder(tokens)

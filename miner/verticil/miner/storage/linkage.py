@@ -62,7 +62,7 @@ class Alignment:
 
 
 def read_list(path: Path, *, item_bytes: int = PSEUDONYM_BYTES) -> Pseudonyms:
-    """The pseudonyms (or tokens, 32 bytes each) in a file, as a read-only view of the file; shape (n,)."""
+    """Return the pseudonyms (or tokens, 32 bytes each) in a file, as a read-only view of the file; shape (n,)."""
     if path.stat().st_size == 0:
         return np.empty(0, dtype=f"S{item_bytes}")
     return np.memmap(path, dtype=f"S{item_bytes}", mode="r")
@@ -80,7 +80,7 @@ def first_disorder(pseudonyms: Pseudonyms) -> int | None:
 
 
 def repeated_tokens(tokens: Pseudonyms, *, folder: Path) -> int:
-    """How many tokens, in any order, are the same as one that came before.
+    """Return how many tokens, in any order, are the same as one that came before.
 
     Args:
         tokens: (n,).
@@ -89,11 +89,11 @@ def repeated_tokens(tokens: Pseudonyms, *, folder: Path) -> int:
     Raises:
         OSError: the disk.
     """
-    found, last = 0, None
+    n_repeated, last = 0, None
     for block, _ in _ascending(tokens, folder):
-        found += int((block[1:] == block[:-1]).sum()) + int(last is not None and bool(block[0] == last))
+        n_repeated += int((block[1:] == block[:-1]).sum()) + int(last is not None and bool(block[0] == last))
         last = block[-1]
-    return found
+    return n_repeated
 
 
 def intersect(lists: Sequence[Pseudonyms]) -> Alignment:
@@ -162,21 +162,21 @@ def _intersect(streams: Sequence[Iterator[_Block]], sizes: Sequence[int]) -> Ali
     """Go through all lists together, as far as the one whose block ends first."""
     if not streams:
         raise ValueError("no list to align")
-    marked = [np.zeros((size + 7) // 8, dtype=np.uint8) for size in sizes]
+    bitmaps = [np.zeros((size + 7) // 8, dtype=np.uint8) for size in sizes]
     digest, n_common = hashlib.sha256(), 0
     heads = [next(stream, None) for stream in streams]
     while all(head is not None for head in heads):
         here = [head for head in heads if head is not None]
-        bound = min(keys[-1] for keys, _ in here)
-        ends = [int(np.searchsorted(keys, bound, side="right")) for keys, _ in here]
+        limit = min(keys[-1] for keys, _ in here)
+        ends = [int(np.searchsorted(keys, limit, side="right")) for keys, _ in here]
         common = here[0][0][: ends[0]]
         for (keys, _), end in zip(here[1:], ends[1:], strict=True):
             common = common[_members(common, keys[:end])]
         digest.update(np.ascontiguousarray(common).view(np.uint8).data)
         n_common += len(common)
-        for (keys, places), bits in zip(here, marked, strict=True):
-            found = places[np.searchsorted(keys, common)] if len(common) else places[:0]
-            np.bitwise_or.at(bits, found >> 3, (1 << (found & 7)).astype(np.uint8))
+        for (keys, places), bits in zip(here, bitmaps, strict=True):
+            positions = places[np.searchsorted(keys, common)] if len(common) else places[:0]
+            np.bitwise_or.at(bits, positions >> 3, (1 << (positions & 7)).astype(np.uint8))
         heads = [
             (keys[end:], places[end:]) if end < len(keys) else next(stream, None)
             for (keys, places), end, stream in zip(here, ends, streams, strict=True)
@@ -184,11 +184,13 @@ def _intersect(streams: Sequence[Iterator[_Block]], sizes: Sequence[int]) -> Ali
     for stream in streams:  # what is behind the last common one has to be in order, too
         for _ in stream:
             pass
-    return Alignment(n_common=n_common, common_sha256=digest.digest(), bitmaps=tuple(bits.tobytes() for bits in marked))
+    return Alignment(
+        n_common=n_common, common_sha256=digest.digest(), bitmaps=tuple(bits.tobytes() for bits in bitmaps)
+    )
 
 
 def _members(some: Pseudonyms, among: Pseudonyms) -> NDArray[np.bool_]:
-    """Which of `some` are in `among`; both strictly ascending."""
+    """Return which of `some` are in `among`; both strictly ascending."""
     if len(among) == 0:
         return np.zeros(len(some), dtype=np.bool_)
     place = np.minimum(np.searchsorted(among, some), len(among) - 1)
@@ -196,7 +198,7 @@ def _members(some: Pseudonyms, among: Pseudonyms) -> NDArray[np.bool_]:
 
 
 def linked_parties(record: StudyRecord, study: Study) -> frozenset[str]:
-    """The parties of the study that have done all that others wait for before the common people can be found."""
+    """Return the parties of the study that have done all that others wait for before the common people can be found."""
     parties = frozenset(study.parties)  # a list of one that was left out may still have come
     if opens_tables(study) or study.linkage.mode == "order-commitment":
         return parties & record.commitments.keys()
@@ -205,10 +207,10 @@ def linked_parties(record: StudyRecord, study: Study) -> frozenset[str]:
             sender(study.parties, owner, hop)
             for owner in range(len(study.parties))
             for hop in range(len(study.parties))
-            if not ((held := record.blinded.get((owner, hop))) and held.complete)
+            if not ((entry := record.blinded.get((owner, hop))) and entry.complete)
         }
         return parties - missing
-    return frozenset(party for party, held in record.lists.items() if held.complete and party in parties)
+    return frozenset(party for party, entry in record.lists.items() if entry.complete and party in parties)
 
 
 def find_common(
@@ -237,7 +239,7 @@ def find_common(
         PeerFault: ALIGNMENT_MISMATCH, the tables are not in the same order.
     """
     if opens_tables(study):
-        return _agreed(catalogue, record, study, minimum)
+        return _check_agreement(catalogue, record, study, minimum)
     if study.linkage.mode == "order-commitment":
         return _compare(catalogue, record, study, minimum)
     places = [positions[party] for party in study.parties]
@@ -260,11 +262,15 @@ def find_common(
     return alignment.n_common
 
 
-def _agreed(catalogue: Catalogue, record: StudyRecord, study: Study, minimum: int) -> int:
-    """What all parties say of the people that they found among themselves."""
-    said = [(party, parse_common(record.commitments[party].body)) for party in study.parties]
-    first, told = said[0]
-    others = [party for party, it in said if (it.n_common, it.common_sha256) != (told.n_common, told.common_sha256)]
+def _check_agreement(catalogue: Catalogue, record: StudyRecord, study: Study, minimum: int) -> int:
+    """Check that all parties say the same of the people that they found among themselves."""
+    statements = [(party, parse_common(record.commitments[party].body)) for party in study.parties]
+    first, statement = statements[0]
+    others = [
+        party
+        for party, it in statements
+        if (it.n_common, it.common_sha256) != (statement.n_common, statement.common_sha256)
+    ]
     if others:
         raise PeerFault(
             "ALIGNMENT_MISMATCH",
@@ -272,14 +278,14 @@ def _agreed(catalogue: Catalogue, record: StudyRecord, study: Study, minimum: in
             + ", ".join(f"'{party}'" for party in others),
             hint="one of them has another table, linkage key or row order; nothing was masked; submit the study anew",
         )
-    if told.n_common >= minimum:
-        catalogue.align(record.digest, n_common=told.n_common, common_sha256=told.common_sha256, bitmaps={})
-    return told.n_common
+    if statement.n_common >= minimum:
+        catalogue.align(record.digest, n_common=statement.n_common, common_sha256=statement.common_sha256, bitmaps={})
+    return statement.n_common
 
 
 def _compare(catalogue: Catalogue, record: StudyRecord, study: Study, minimum: int) -> int:
-    stored = catalogue.linkage.trees(record.digest)
-    trees = {party: stored[party] for party in study.parties}
+    trees_by_party = catalogue.linkage.trees(record.digest)
+    trees = {party: trees_by_party[party] for party in study.parties}
     tree = common_tree(record.study_id, trees)
     if tree.n_records >= minimum:
         catalogue.align(record.digest, n_common=tree.n_records, common_sha256=tree.root, bitmaps={})

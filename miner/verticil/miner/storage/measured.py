@@ -41,8 +41,8 @@ def binding_of_tables(study: Study, columns: Sequence[bytes], n_records: int, si
         n_records: how many people there are.
         sigma: parameter of the noise; 0: none.
     """
-    named = [digest(study).hex(), [column.hex() for column in columns], n_records, str(sigma)]
-    return hashlib.sha256(json.dumps(named).encode("ascii")).digest()
+    parts_of_binding = [digest(study).hex(), [column.hex() for column in columns], n_records, str(sigma)]
+    return hashlib.sha256(json.dumps(parts_of_binding).encode("ascii")).digest()
 
 
 def write_tables(path: Path, tables: NoisyTables, binding: bytes) -> None:
@@ -79,8 +79,8 @@ def read_tables(path: Path, study: Study, n_records: int, binding: bytes, *, noi
     head, counts = _MAGIC + binding, data[_HEADER:]
     sizes = [unit.transition.n_states for unit in study.units]
     shapes = [tuple(sizes[unit] for unit in units) for units in tables_of(study)]
-    expected = 8 * sum(map(math.prod, shapes))
-    if data[:_HEADER] != head + hashlib.sha256(head + counts).digest() or len(counts) != expected:
+    n_bytes = 8 * sum(map(math.prod, shapes))
+    if data[:_HEADER] != head + hashlib.sha256(head + counts).digest() or len(counts) != n_bytes:
         other = len(data) >= _HEADER and data[: len(head)] != head
         problem = "they are of another study" if other else "their bytes are not those that were written"
         raise DataFault("STATE_CORRUPT", f"{path.name} of study '{study.id}': {problem}")

@@ -42,7 +42,7 @@ class _Memory:
     strangers: frozenset[bytes]
 
     @property
-    def lost(self) -> str:
+    def loss(self) -> str:
         """What is lost, in words; empty: nothing."""
         if self.found is None:
             return "there is none" if self.used or self.strangers else ""
@@ -58,11 +58,11 @@ def check_memory(directory: Path) -> None:
         DataFault: CATALOGUE_OLDER; STATE_CORRUPT, the catalogue or the audit log cannot be read.
     """
     memory = _look(directory)
-    if memory.lost:
+    if memory.loss:
         strangers = ", ".join(sorted(digest.hex()[:16] for digest in memory.strangers)[:5])
         raise DataFault(
             "CATALOGUE_OLDER",
-            f"{directory / CATALOGUE}: {memory.lost}" + (f"; without facts: {strangers}" if strangers else ""),
+            f"{directory / CATALOGUE}: {memory.loss}" + (f"; without facts: {strangers}" if strangers else ""),
             hint="restore the newest backup of the whole state directory first; where there is none,"
             " `verticil miner run --accept-older` ends what was forgotten and tells the parties",
         )
@@ -71,33 +71,35 @@ def check_memory(directory: Path) -> None:
 def end_forgotten(store: Store, catalogue: Catalogue, at: dt.datetime) -> None:
     """Go on from an older catalogue: end the studies that it does not know, and write that into the audit log. Repeatable."""
     memory = _look(store.root)
-    if not memory.lost:
+    if not memory.loss:
         return
     catalogue.forgotten.add(memory.strangers, f"{at:%Y-%m-%dT%H:%M:%SZ}")
     for digest in memory.strangers:
         files = store.study(digest)
         files.remove_linkage()
         files.remove_columns()
-    MinerAudit(store.root).accept(catalogue.known(), at, lost=memory.lost, ended=sorted(memory.strangers))
+    MinerAudit(store.root).accept(catalogue.known(), at, loss=memory.loss, ended_studies=sorted(memory.strangers))
 
 
 def _look(directory: Path) -> _Memory:
     audit = MinerAudit(directory)
-    found, known = _catalogue(directory / CATALOGUE)
+    counts, digests_in_catalogue = _catalogue(directory / CATALOGUE)
     folders = (path.name for path in (directory / "studies").glob("*"))
     digests = frozenset(bytes.fromhex(name) for name in folders if _DIGEST.fullmatch(name))
-    return _Memory(found=found, anchored=audit.anchored(), used=audit.is_used, strangers=digests - known)
+    return _Memory(
+        found=counts, anchored=audit.last_anchor(), used=audit.is_used, strangers=digests - digests_in_catalogue
+    )
 
 
 def _catalogue(path: Path) -> tuple[Known | None, frozenset[bytes]]:
-    """What a catalogue counts, and the digests that it knows or has ended. Only reads."""
+    """Return what a catalogue counts, and the digests that it knows or has ended. Only reads."""
     if not version_of(path, SCHEMA):
         return None, frozenset()
-    with looking(path) as opened:
-        rows: list[tuple[bytes, int]] = opened.execute("SELECT digest, version FROM study").fetchall()
-        ended: list[tuple[bytes]] = opened.execute("SELECT digest FROM forgotten").fetchall()
-    known = Known(studies=len(rows), versions=sum(row[1] for row in rows))
-    return known, frozenset([*(digest for digest, _ in rows), *(digest for (digest,) in ended)])
+    with looking(path) as connection:
+        rows: list[tuple[bytes, int]] = connection.execute("SELECT digest, version FROM study").fetchall()
+        ended_rows: list[tuple[bytes]] = connection.execute("SELECT digest FROM forgotten").fetchall()
+    counts = Known(studies=len(rows), versions=sum(row[1] for row in rows))
+    return counts, frozenset([*(digest for digest, _ in rows), *(digest for (digest,) in ended_rows)])
 
 
 def inspect_catalogue(directory: Path) -> int:

@@ -24,7 +24,7 @@ class StoredSignature:
 
     @classmethod
     def of(cls, signed: common_pb2.Signed) -> Self:
-        """The same statement, to be kept."""
+        """Make the same statement, to be kept."""
         return cls(body=signed.body, signature=signed.signature, certificate=signed.certificate)
 
     @property
@@ -75,7 +75,7 @@ class StoredList:
     complete: bool = False
 
     def is_same(self, other: StoredList) -> bool:
-        """Whether both have the same size and SHA-256."""
+        """Return whether both have the same size and SHA-256."""
         return (self.size, self.sha256) == (other.size, other.sha256)
 
 
@@ -140,7 +140,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: VerticilError | common_pb2.ErrorDetail) -> Self:
-        """The same, to be kept."""
+        """Make the same failure, to be kept."""
         return cls(code=error.code, message=error.message, hint=error.hint)
 
     @property

@@ -23,7 +23,7 @@ MAX_STUDIES_OF_ONE: Final = 250
 """Studies that one party was the first to bring: no party can keep the others out."""
 
 
-def _packed(scores: Sequence[int]) -> bytes:
+def _pack(scores: Sequence[int]) -> bytes:
     return np.array(scores, dtype="<u8").tobytes()
 
 
@@ -63,11 +63,11 @@ class ScoreTable(Table):
         Raises:
             PeerFault: STUDY_MISMATCH, the party sent other scores before; RESOURCE_EXHAUSTED, too many studies.
         """
-        information = _packed(scores)
+        information = _pack(scores)
         with self._database.transaction():
             query = "SELECT information FROM score WHERE study = ? AND party = ?"
-            if (held := self._database.first(bytes, query, (digest, party))) is not None:
-                if held != information:
+            if (former_scores := self._database.first(bytes, query, (digest, party))) is not None:
+                if former_scores != information:
                     raise PeerFault(
                         "STUDY_MISMATCH",
                         f"scores of party '{party}': not those that it sent before for the same effective study",
@@ -94,7 +94,7 @@ class ScoreTable(Table):
             )
 
     def study(self, digest: bytes) -> ScoredStudy | None:
-        """What is known of a study; None when nothing is."""
+        """Return what is known of a study; None when nothing is."""
         database = self._database
         with database.view():
             return database.first(
@@ -114,9 +114,9 @@ class ScoreTable(Table):
             )
 
     def scores(self, digest: bytes) -> dict[str, list[int]]:
-        """The scores of a study, by party."""
-        packed = self._database.by(str, bytes, "SELECT party, information FROM score WHERE study = ?", (digest,))
-        return {party: np.frombuffer(scores, dtype="<u8").tolist() for party, scores in packed.items()}
+        """Return the scores of a study, by party."""
+        rows = self._database.by(str, bytes, "SELECT party, information FROM score WHERE study = ?", (digest,))
+        return {party: np.frombuffer(scores, dtype="<u8").tolist() for party, scores in rows.items()}
 
     def unfinished(self) -> tuple[bytes, ...]:
         """Digests of the studies with neither structure nor failure."""

@@ -129,23 +129,23 @@ class StudyFiles:
         self.root = root
 
     def pseudonyms(self, party: int, *, complete: bool) -> Path:
-        """The sorted list of one party: while it arrives, or whole."""
+        """Return the sorted list of one party: while it arrives, or whole."""
         return self.root / "pseudonyms" / f"{party:02d}.{'list' if complete else 'part'}"
 
     def blinded(self, owner: int, hop: int, *, complete: bool) -> Path:
-        """The blinded list of one party behind one hop: while it arrives, or whole."""
+        """Return the blinded list of one party behind one hop: while it arrives, or whole."""
         return self.root / "blinded" / f"{owner:02d}-{hop:02d}.{'list' if complete else 'part'}"
 
     def bitmap(self, party: int) -> Path:
-        """Which records of the party's list are common."""
+        """Return the place of the bits that say which records of the party's list are common."""
         return self.root / "alignment" / f"{party:02d}.bitmap"
 
     def staging(self, unit: int) -> Path:
-        """The artifact of one unit while it arrives."""
+        """Return the place of one unit's artifact while it arrives."""
         return self.root / "staging" / f"{unit:03d}.part"
 
     def column(self, unit: int, item_bytes: int) -> Path:
-        """The unit's randomized codes in common order, those of one record together: little-endian, no header."""
+        """Return the unit's randomized codes in common order, those of one record together: little-endian, no header."""
         return self.root / "columns" / f"{unit:03d}.u{8 * item_bytes}"
 
     @property
@@ -164,15 +164,15 @@ class StudyFiles:
         return self.root / "masked"
 
     def proof(self, party: str) -> Path:
-        """A party's own signatures under messages of the round (`verticil.shared.masked.round.proof`); they stay when it ends."""
+        """Return the file of a party's signatures in the round (`verticil.shared.masked.round.proof`); they stay when it ends."""
         return self.root / "proof" / party
 
     def remove_masked(self) -> None:
         """Delete that part; whoever is killed in between leaves no folder that looks like a round."""
-        ended = self.root / "masked.ended"
+        old = self.root / "masked.ended"
         if self.masked.exists():
-            replace_durably(self.masked, ended)
-        remove_durably(ended)
+            replace_durably(self.masked, old)
+        remove_durably(old)
 
     @property
     def learning(self) -> Path:
@@ -190,7 +190,7 @@ class StudyFiles:
         return self.root / "release"
 
     def prepare(self) -> None:
-        """Make the folders."""
+        """Make the folders of the study."""
         for name in ("pseudonyms", "alignment", "blinded", "staging", "columns"):
             (self.root / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         sync_directory(self.root)
@@ -280,7 +280,7 @@ class Store:
             self._lock = None
 
     def study(self, digest: bytes) -> StudyFiles:
-        """The files of the study with this proposal digest."""
+        """Return the files of the study with this proposal digest."""
         if len(digest) != 32:
             raise ValueError(f"a study digest has 32 bytes, got {len(digest)}")
         return StudyFiles(self.root / "studies" / digest.hex())
@@ -292,28 +292,28 @@ class Store:
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder
 
-    def ensure_room(self, what: str, *, needed: int, used: int, promised: int = 0) -> None:
+    def ensure_room(self, what: str, *, needed_bytes: int, used_bytes: int, promised_bytes: int = 0) -> None:
         """Refuse up front what would break the study's quota or the disk's reserve.
 
         Args:
             what: for the message.
-            needed: bytes that are still to be written.
-            used: bytes that the study has promised or stored already.
-            promised: bytes that are still to come of what others, of any study, have begun; they need the same disk.
+            needed_bytes: bytes that are still to be written.
+            used_bytes: bytes that the study has promised or stored already.
+            promised_bytes: bytes that are still to come of what others, of any study, have begun; they need the same disk.
 
         Raises:
             PeerFault: RESOURCE_EXHAUSTED.
         """
-        if used + needed > self._quota:
+        if used_bytes + needed_bytes > self._quota:
             raise PeerFault(
                 "RESOURCE_EXHAUSTED",
-                f"{what}: the study would take {used + needed} bytes at the miner, expected at most {self._quota}",
+                f"{what}: the study would take {used_bytes + needed_bytes} bytes at the miner, expected at most {self._quota}",
                 hint="the miner's operator can raise limits.max_bytes_per_study",
             )
-        if (free := self._free_bytes(self.root) - promised) - needed < self._reserve:
+        if (free := self._free_bytes(self.root) - promised_bytes) - needed_bytes < self._reserve:
             raise PeerFault(
                 "RESOURCE_EXHAUSTED",
-                f"{what}: needs {needed} bytes, the miner's disk has {max(free - self._reserve, 0)} above its reserve"
+                f"{what}: needs {needed_bytes} bytes, the miner's disk has {max(free - self._reserve, 0)} above its reserve"
                 f" of {self._reserve}",
                 hint="the miner's operator must free disk space; the upload is tried again by itself",
             )

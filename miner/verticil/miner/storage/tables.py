@@ -72,9 +72,9 @@ class ForgottenTable(Table):
         self._database.write_each("INSERT INTO forgotten VALUES (?, ?) ON CONFLICT DO NOTHING", rows)
 
     def among(self, digests: Iterable[bytes]) -> list[bytes]:
-        """Those of them that are among `digests`, in order."""
-        ended = self._database.read(bytes, "SELECT digest FROM forgotten")
-        return sorted({*ended}.intersection(digests))
+        """Return those of them that are among `digests`, in order."""
+        ended_digests = self._database.read(bytes, "SELECT digest FROM forgotten")
+        return sorted({*ended_digests}.intersection(digests))
 
 
 class CertificateTable(Table):
@@ -96,14 +96,14 @@ class CertificateTable(Table):
             self._database.write("REPLACE INTO void_approval VALUES (?, ?, ?)", (study, party, revoked_at))
             return True
 
-    def keep(self, seen: Iterable[Seen]) -> None:
+    def keep(self, showings: Iterable[Seen]) -> None:
         """Record the certificates that parties showed last."""
         with self._database.transaction():
-            for item in seen:
+            for item in showings:
                 self._database.insert("party_certificate", item, conflict="REPLACE")
 
     def seen(self) -> dict[str, Seen]:
-        """The certificate that each party showed last."""
+        """Return the certificate that each party showed last."""
         return self._database.by(str, Seen, "SELECT party, * FROM party_certificate")
 
 
@@ -114,7 +114,7 @@ class SubmissionTable(Table):
     """
 
     def names(self) -> tuple[Named, ...]:
-        """What every study is called, oldest first."""
+        """Return what every study is called, oldest first."""
         return tuple(self._database.read(Named, "SELECT digest, study_id, submitter FROM study ORDER BY sequence"))
 
     def not_ended(self, submitter: str) -> tuple[bytes, ...]:
@@ -123,7 +123,7 @@ class SubmissionTable(Table):
         return tuple(self._database.read(bytes, sql, (submitter,)))
 
     def since(self, submitter: str, moment: str) -> int:
-        """How many studies an analyst has submitted after a moment (ISO 8601)."""
+        """Return how many studies an analyst has submitted after a moment (ISO 8601)."""
         sql = "SELECT COUNT(*) FROM study WHERE submitter = ? AND submitted_at > ?"
         return self._database.only(int, sql, (submitter, moment))
 
@@ -234,7 +234,7 @@ class DeletionTable(Table):
                 )
 
     def record(self, study: bytes, statements: Mapping[str, StoredSignature]) -> None:
-        """The study's randomized columns are deleted, and these are the statements that the parties get."""
+        """Record that the study's randomized columns are deleted, and the statements that the parties get."""
         with self._database.transaction():
             self._database.write("UPDATE study SET columns_removed = 1 WHERE digest = ?", (study,))
             new = [
@@ -252,25 +252,25 @@ class UploadTable(Table):
     """
 
     def begin(self, study: bytes, upload_id: str, *, unit: int, size: int, sha256: bytes) -> Upload:
-        """The upload with this id; another upload of the same unit is replaced by an empty one."""
+        """Begin the upload with this id; another upload of the same unit is replaced by an empty one."""
         with self._database.transaction():
-            replaced = "DELETE FROM upload WHERE study = ? AND unit = ? AND upload_id != ?"
-            self._database.write(replaced, (study, unit, upload_id))
+            statement = "DELETE FROM upload WHERE study = ? AND unit = ? AND upload_id != ?"
+            self._database.write(statement, (study, unit, upload_id))
             upload = Upload(upload_id=upload_id, study=study, unit=unit, size=size, sha256=sha256, committed=0)
             self._database.insert("upload", upload, conflict=STAYS)
             self._change(study, "UPDATE study SET uploading = 1 WHERE digest = ? AND uploading = 0", study)
             return self._database.only(Upload, "SELECT * FROM upload WHERE upload_id = ?", (upload_id,))
 
     def find(self, upload_id: str) -> Upload | None:
-        """The upload with this id; None when there is none or it is finished."""
+        """Return the upload with this id; None when there is none or it is finished."""
         return self._database.first(Upload, "SELECT * FROM upload WHERE upload_id = ?", (upload_id,))
 
     def of_study(self, study: bytes) -> tuple[Upload, ...]:
-        """The study's uploads in transit."""
+        """Return the study's uploads in transit."""
         return tuple(self._database.read(Upload, "SELECT * FROM upload WHERE study = ?", (study,)))
 
     def outstanding_bytes(self) -> int:
-        """What is still to come of all lists and artifacts that were begun: room that is promised and not yet used."""
+        """Return what is still to come of all lists and artifacts that were begun: room that is promised and not yet used."""
         query = (
             "SELECT (SELECT coalesce(sum(size - committed), 0) FROM upload)"
             " + (SELECT coalesce(sum(size - committed), 0) FROM pseudonyms JOIN study ON study = digest"
@@ -278,9 +278,9 @@ class UploadTable(Table):
         )
         return self._database.only(int, query)
 
-    def commit(self, upload_id: str, committed: int) -> None:
-        """Record that everything before `committed` is on disk."""
-        self._database.write("UPDATE upload SET committed = ? WHERE upload_id = ?", (committed, upload_id))
+    def commit(self, upload_id: str, offset: int) -> None:
+        """Record that everything before `offset` is on disk."""
+        self._database.write("UPDATE upload SET committed = ? WHERE upload_id = ?", (offset, upload_id))
 
     def forget(self, upload_id: str) -> None:
         """Forget an upload whose bytes turned out to be wrong."""
@@ -310,16 +310,16 @@ class LinkageTable(Table):
         return added
 
     def trees(self, study: bytes) -> dict[str, Tree]:
-        """The row orders that the parties sent."""
+        """Return the row orders that the parties sent."""
         with self._database.view():
             counts = self._database.by(str, int, "SELECT party, n_records FROM commitment WHERE study = ?", (study,))
             nodes = self._database.by(str, bytes, "SELECT party, nodes FROM commitment WHERE study = ?", (study,))
         return {
             party: Tree(
                 n_records=counts[party],
-                nodes=tuple(joined[i : i + NODE_BYTES] for i in range(0, len(joined), NODE_BYTES)),
+                nodes=tuple(data[i : i + NODE_BYTES] for i in range(0, len(data), NODE_BYTES)),
             )
-            for party, joined in nodes.items()
+            for party, data in nodes.items()
         }
 
 
@@ -339,24 +339,24 @@ class ListTable(Table, Generic[L]):
         self._where = " AND ".join(f"{column} = ?" for column in ("study", *keys))
 
     def find(self, study: bytes, key: tuple[Cell, ...]) -> L | None:
-        """The list; None when nothing of it has come."""
+        """Return the list; None when nothing of it has come."""
         query = f"SELECT * FROM {self._name} WHERE {self._where}"  # noqa: S608 constants
         return self._database.first(self._kind, query, (study, *key))
 
-    def begin(self, study: bytes, key: tuple[Cell, ...], announced: L) -> L:
-        """The list of the announced size and digest; another one that is not complete is replaced by the announced, empty one."""
+    def begin(self, study: bytes, key: tuple[Cell, ...], new_list: L) -> L:
+        """Begin the list of the announced size and digest; it replaces, empty, another one that is not complete."""
         with self._database.transaction():
-            held = self.find(study, key)
-            if held is None or (not held.complete and not held.is_same(announced)):
-                held = announced
+            present_list = self.find(study, key)
+            if present_list is None or (not present_list.complete and not present_list.is_same(new_list)):
+                present_list = new_list
                 columns = dict(zip(self._keys, key, strict=True))
-                self._database.insert(self._name, held, study=study, conflict="REPLACE", **columns)
-        return held
+                self._database.insert(self._name, present_list, study=study, conflict="REPLACE", **columns)
+        return present_list
 
-    def commit(self, study: bytes, key: tuple[Cell, ...], committed: int) -> None:
-        """Record that everything before `committed` is on disk."""
+    def commit(self, study: bytes, key: tuple[Cell, ...], offset: int) -> None:
+        """Record that everything before `offset` is on disk."""
         sql = f"UPDATE {self._name} SET committed = ? WHERE {self._where} AND complete = 0"  # noqa: S608 constants
-        self._database.write(sql, (committed, study, *key))
+        self._database.write(sql, (offset, study, *key))
 
     def forget(self, study: bytes, key: tuple[Cell, ...]) -> None:
         """Forget a list whose bytes turned out to be wrong."""

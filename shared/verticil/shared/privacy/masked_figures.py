@@ -152,8 +152,8 @@ def _everybody(found: FourFigures) -> str:
     lazy = "one of them" if found.tolerate == 1 else f"{found.tolerate} of them in all"
     return (
         f"everybody: {_told(found.everybody)} for each person, of all {found.tables} tables together, unless somebody breaks the "
-        f"ciphers. {join_names(found.counted)} draw the noise; {lazy} may be curious or leave it out. So it holds against each of "
-        f"these, with outsiders: {several}{_against_no_two(found)}. "
+        f"ciphers. {join_names(found.counted)} draw the noise; {lazy} may be curious or leave it out. So it holds against each "
+        f"of these, with outsiders: {several}{_against_no_two(found)}. "
         f"A party that leaves noise out of its own tables has no such promise for its columns"
     )
 
@@ -201,6 +201,6 @@ def _checked(unchecked: Sequence[str]) -> str:
     if not unchecked:
         return "checked: the rows of every party are checked by its partners, without being seen"
     return (
-        f"not checked: the rows of {join_names(unchecked)}. Such a party can learn exactly, in all columns of every partner, what "
-        "about 20 people of its choice have, for each column of its own"
+        f"not checked: the rows of {join_names(unchecked)}. Such a party can learn exactly, in all columns of every partner, "
+        "what about 20 people of its choice have, for each column of its own"
     )

@@ -18,7 +18,7 @@ _VARIABLES: Final = "#VARIABLES\n"
 
 
 def study_text(model: str = "central") -> str:
-    """The demonstration's study.toml for a protocol; one for each is shipped, some with a place for the variables."""
+    """Return the demonstration's study.toml for a protocol; one for each is shipped, some with a place for the variables."""
     texts = (path.read_text("utf-8") for path in files(__name__).iterdir() if path.name.endswith(".toml"))
     studies = {tomllib.loads(text)["model"]: text for text in texts}
     central = studies["central"]
@@ -37,7 +37,7 @@ def _ids(text: str) -> list[str]:
 
 
 def common_ids() -> list[str]:
-    """The ids that are in all three tables, ascending."""
+    """Return the ids that are in all three tables, ascending."""
     return sorted(set.intersection(*(set(_ids(_table(party))) for party in PARTIES)))
 
 
@@ -53,19 +53,23 @@ def write_tables(folder: Path, *, rows: int | None = None) -> dict[str, Path]:
         The file of each party.
     """
     tables = {party: _table(party) for party in PARTIES}
-    kept: set[str] | None = None
+    selected_ids: set[str] | None = None
     if rows is not None:
         common = common_ids()
         part = min(1.0, rows / len(common))
         others = sorted(set().union(*(_ids(text) for text in tables.values())) - set(common))
-        kept = {*common[:rows], *others[: round(part * len(others))]}
+        selected_ids = {*common[:rows], *others[: round(part * len(others))]}
     paths: dict[str, Path] = {}
     for party, text in tables.items():
         path = folder / party / f"{party}.csv"
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = text.splitlines(keepends=True)
         position = next(csv.reader([lines[0]])).index(ID_COLUMN)
-        body = lines[1:] if kept is None else [line for line in lines[1:] if line.split(",")[position].strip() in kept]
+        body = (
+            lines[1:]
+            if selected_ids is None
+            else [line for line in lines[1:] if line.split(",")[position].strip() in selected_ids]
+        )
         path.write_text("".join([lines[0], *body]), encoding="utf-8", newline="")
         paths[party] = path
     return paths
