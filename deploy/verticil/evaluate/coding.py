@@ -221,7 +221,7 @@ def _by_study(
     undeclared: dict[str, int] = {}
     for column in columns:
         written = numbers_of(column.texts)[0] if variable.bins else "plain"
-        codebook = Codebook(variable, properties, written=written, where=f"column '{variable.name}'")
+        codebook = Codebook(variable, properties, style=written, where=f"column '{variable.name}'")
         found = codebook.encode(column.texts)[0].astype(np.int64)
         if (lost := int(np.count_nonzero(found[column.index] < 0))) > 0:
             undeclared[column.party] = lost

@@ -107,5 +107,5 @@ def _written(item: Flag | Function, table: TextTable, study: Study) -> TextColum
 def _codes(column: TextColumn, variable: Variable, properties: Mapping[str, str]) -> NDArray[np.int32]:
     """(n,), -1 where the study does not declare the value."""
     written = numbers_of(column.texts)[0] if variable.bins else "plain"
-    codebook = Codebook(variable, properties, written=written, where=f"column '{variable.name}'")
+    codebook = Codebook(variable, properties, style=written, where=f"column '{variable.name}'")
     return codebook.encode(column.texts)[0][column.index]

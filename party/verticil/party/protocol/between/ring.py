@@ -135,7 +135,9 @@ class _Ring:
             await asyncio.to_thread(self._show, hop, percent)
 
         try:
-            await self.blinding_state.blinded(name, data, own=hop == 0, heavily=context.node.heavily, progress=progress)
+            await self.blinding_state.blind_into(
+                name, data, own=hop == 0, heavily=context.node.heavily, progress=progress
+            )
         except TokenInvalidError as error:
             raise self._context.wrong_list(owner, hop - 1, f"token {error.position} is not a point of P-256") from None
 

@@ -262,7 +262,7 @@ class Ring:
     async def _own(self, context: CentralContext, progress: Progress) -> tuple[bytes, NDArray[np.int64]]:
         """The own list as it is sent, ascending, and the record of each of its tokens."""
         blinding_state, holding = _blinding_state(context), context.holding
-        await blinding_state.blinded(
+        await blinding_state.blind_into(
             _OWN, holding.seeds.tobytes(), own=True, heavily=context.node.heavily, progress=progress
         )
 
@@ -317,7 +317,7 @@ class Ring:
         arriving = f"{owner:02d}-{hop - 1:02d}.in"
         data = await self._fetch(context, owner, hop - 1, arriving)
         try:
-            await blinding_state.blinded(name, data, own=False, heavily=context.node.heavily, progress=progress)
+            await blinding_state.blind_into(name, data, own=False, heavily=context.node.heavily, progress=progress)
         except TokenInvalidError as error:
             raise context.wrong_list(owner, hop - 1, f"token {error.position} is not a point of P-256") from None
         await asyncio.to_thread(blinding_state.remove, arriving)
