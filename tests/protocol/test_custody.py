@@ -378,7 +378,7 @@ async def test_a_send_counts_only_with_the_partys_own_approval_and_the_miners_re
             said.ClearField(name)  # type: ignore[arg-type]
             if value is not None:
                 getattr(said, name).extend(value) if name == "receipts" else getattr(said, name).CopyFrom(value)
-        return proven(site, said, deleted=deleted, authority=authority, revoked={})
+        return proven(site, said, deleted_units=deleted, authority=authority, deny_list={})
 
     with Site.open(config) as site:
         assert shown() == {0}

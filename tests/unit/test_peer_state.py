@@ -67,11 +67,11 @@ def test_the_shelf_gives_back_what_was_put_and_forgets_what_was_harmed(database,
     store.put(DIGEST, Kind.COMMON, b"list")
     assert store.read(DIGEST, Kind.STATEMENT, "north") == b"signed"
     assert set(store.items(DIGEST)) == {(Kind.STATEMENT, "north"), (Kind.COMMON, "")}
-    path, item = store.unharmed(DIGEST, Kind.COMMON)
+    path, item = store.find_intact(DIGEST, Kind.COMMON)
     assert (path.read_bytes(), item) == (b"list", Item(sha256=hashlib.sha256(b"list").digest(), size=4))
     path.write_bytes(b"harm")
     with pytest.raises(LostError):
-        store.unharmed(DIGEST, Kind.COMMON)
+        store.find_intact(DIGEST, Kind.COMMON)
     store.target(DIGEST, Kind.STATEMENT, "north").unlink()
     with pytest.raises(LostError):
         store.read(DIGEST, Kind.STATEMENT, "north")

@@ -212,7 +212,7 @@ def test_a_ledger_that_is_older_than_what_was_sent_is_charged_the_tables_too(con
     with Site.open(config) as site:
         digest, proposal = canonical.digest(noisy), canonical.to_bytes(noisy)
         told = coordinator_pb2.StudyTask(study_digest=digest, proposal=proposal, units_received=[0])
-        forgotten = forgotten_columns(site, told, deleted=(), shown=(0,))
+        forgotten = forgotten_columns(site, told, deleted_units=(), proved_units=(0,))
         assert forgotten is not None
         settle(site, forgotten, accept_older=True, at=NOW)
         assert site.ledger.spent("people") == Cost(epsilon=pytest.approx(2.0))

@@ -18,7 +18,7 @@ def assemble_release(context: PeerStudyContext) -> None:
     """
     structure = context.structure
     signed = [context.store.signed(context.digest, Kind.STATEMENT, name) for name in context.study.parties]
-    learned = context.study.structure.parents is None
+    is_learned = context.study.structure.parents is None
     content = assemble(
         context.study,
         context.digest,
@@ -26,7 +26,7 @@ def assemble_release(context: PeerStudyContext) -> None:
         signed,
         simulation=context.between.simulation,
         seed_derived=context.between.seed_derived,
-        structure_signed=context.store.signed(context.digest, Kind.STRUCTURE) if learned else None,
+        structure_signed=context.store.signed(context.digest, Kind.STRUCTURE) if is_learned else None,
         folder=context.node.site.config.state_directory,
     )
     write_and_sign(context, content)
