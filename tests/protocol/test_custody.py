@@ -235,7 +235,7 @@ def charge_delta(site: Site, study: bytes) -> None:
         fingerprint=b"", event=GaussianCounts(epsilon=0.0, delta=1e-6),
     )  # fmt: skip
     site.ledger.put_back(
-        noisy, version_tag=b"", charged=Cost(epsilon=0.0, delta=1e-6), study_digest=study, study_id="first", unit=None,
+        noisy, version_tag=b"", charge=Cost(epsilon=0.0, delta=1e-6), study_digest=study, study_id="first", unit=None,
         recipient="everyone", artifact_sha256=b"", size=0, at=utc_now(),
     )  # fmt: skip
 

@@ -365,7 +365,7 @@ def _arrived(node: Node, journal: Journal, arrival: VerifiedBundle) -> None:
     tell: dict[str, Callable[[bytes], None]] = {
         "denial": site.decisions.denial_told,
         "failure": site.state.failure_told,
-        "withdrawal": site.revocations.told,
+        "withdrawal": site.revocations.mark_reported,
         "countersign": site.decisions.countersignature_told,
     }
     for what, digest in journal.told.get(str(answers.number), ()) if answers is not None else ():

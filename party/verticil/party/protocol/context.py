@@ -166,7 +166,7 @@ def agreement(site: Site, record: StudyRecord, today: dt.date, *, giver: bool = 
             approved or, without the parties that were left out, as it is carried out; BUDGET_EXCEEDED; LINKAGE_TOO_SMALL.
         PeerFault: STUDY_MISMATCH.
     """
-    if record.digest in site.revocations.stopped():
+    if record.digest in site.revocations.list_stopped():
         raise StoppedError
     own_approval = held_approval(record.approval or b"")
     study = site.voting.check_binding(record, today, giver=giver)

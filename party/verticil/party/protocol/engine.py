@@ -338,7 +338,7 @@ class Engine(Generic[R]):
     async def stop_transfers(self) -> None:
         """Break off what is under way of studies that were revoked or denied."""
         with contextlib.suppress(VerticilError):  # looked at again when the step is planned
-            for digest in await asyncio.to_thread(self._node.site.revocations.stopped):
+            for digest in await asyncio.to_thread(self._node.site.revocations.list_stopped):
                 if digest in self._runs:
                     self._runs[digest].transfer.stop()
 

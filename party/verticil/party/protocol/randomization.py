@@ -27,7 +27,7 @@ from verticil.party.audit.log import Event, What
 from verticil.party.dataset import perturb, subsets
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import LocalDataset, unit_codes
-from verticil.party.policy.ledger_rows import audited
+from verticil.party.policy.ledger_rows import make_audit_fields
 from verticil.party.policy.planned_statistics import accounts_of, statistics_of
 from verticil.party.protocol.planning import StoppedError
 from verticil.party.protocol.statistics import charge_published
@@ -256,13 +256,16 @@ def enter_in_ledger(site: Site, record: StudyRecord, item: Artifact, recipient: 
     """
     with site.database.transaction():
         # A decision comes before this row, and is found, or after it, and stops what follows.
-        if record.digest in site.revocations.stopped():
+        if record.digest in site.revocations.list_stopped():
             raise StoppedError
         _enter(site, record, item, recipient, at)
 
 
 def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: dt.datetime) -> None:
-    release, again = Release.from_json(item.facts), site.ledger.sent(record.digest, item.unit, recipient, item.sha256)
+    release, again = (
+        Release.from_json(item.facts),
+        site.ledger.has_sent(record.digest, item.unit, recipient, item.sha256),
+    )
     effective = record.task.decided
     if not site.ledger.columns_sent(record.digest):  # before the first row all of it is kept, or nothing leaves
         artifacts = site.state.artifacts(record.digest, record.task.effective_digest)
@@ -287,7 +290,7 @@ def _enter(site: Site, record: StudyRecord, item: Artifact, recipient: str, at: 
         site.audit.again(event, at)
     else:
         numbered_release = replace(release, event=site.ledger.last_event())
-        audit_fields = audited(numbered_release, unit=item.unit, version_tag=item.version_tag, charged=charge)
+        audit_fields = make_audit_fields(numbered_release, unit=item.unit, version_tag=item.version_tag, charge=charge)
         site.audit.record(replace(event, ledger=audit_fields), at)
 
 

@@ -15,7 +15,7 @@ from verticil.party.audit.log import What
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import origins
 from verticil.party.policy.ledger_recovery import NO_DATA
-from verticil.party.policy.ledger_rows import Send, audited, line_of
+from verticil.party.policy.ledger_rows import Send, line_of, make_audit_fields
 from verticil.party.site import Site
 from verticil.party.storage.secret import secret_id
 from verticil.shared.privacy.accounts import OTHERS
@@ -84,6 +84,6 @@ def charge_published(site: Site, study: Study, study_digest: bytes, at: dt.datet
             "at": at,
         }
         charge = site.ledger.record_shared(release, policy=site.config.policy, **send)
-        row = audited(release, unit=None, charged=charge)
+        row = make_audit_fields(release, unit=None, charge=charge)
         line = line_of(What.SHARED, release, charge, row, detail="noisy tables of the miner", **send)
         site.audit.record(line, at)

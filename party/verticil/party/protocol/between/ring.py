@@ -162,7 +162,7 @@ class _Ring:
 
     def _show(self, hop: int, percent: int) -> None:
         site, total_percent = self._context.node.site, (100 * hop + percent) // len(self.parties)
-        if self._context.digest in site.revocations.stopped():
+        if self._context.digest in site.revocations.list_stopped():
             raise WaitedForError("stopped by this party's people")
         site.state.show(self._context.digest, f"blinding lists, {total_percent} %", at=self._context.node.clock())
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from verticil.party.audit.log import What
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import LocalDataset
-from verticil.party.policy.ledger_rows import Send, audited, line_of
+from verticil.party.policy.ledger_rows import Send, line_of, make_audit_fields
 from verticil.party.protocol.between.artifact_store import Kind
 from verticil.party.protocol.between.context import PeerStudyContext
 from verticil.party.protocol.statistics import statistics_of_each
@@ -74,7 +74,7 @@ def store_shared(
                 "at": context.node.clock(),
             }
             charge = site.ledger.record_shared(release, policy=site.config.policy, along_with=along_with, **send)
-            row = audited(release, unit=None, charged=charge)
+            row = make_audit_fields(release, unit=None, charge=charge)
             shared = line_of(What.SHARED, release, charge, row, detail=str(kind), **send)
             site.audit.record(shared, send["at"])
         context.store.put(context.digest, kind, content, name)

@@ -101,7 +101,7 @@ def _read_sent_columns(site: Site, record: StudyRecord, study: Study) -> dict[in
         path = site.config.state_directory / "spool" / item.sha256.hex()
         packed_codes = path.read_bytes() if path.is_file() else b""
         if hashlib.sha256(packed_codes).digest() != item.sha256:
-            site.decisions.fetched(record.digest, here=False)
+            site.decisions.mark_fetched(record.digest, here=False)
             raise PeerFault(
                 "NOT_READY",
                 f"study '{record.study_id}': a column that was sent is no longer on this disk, so the release cannot be compared",

@@ -151,7 +151,7 @@ class CentralStudy(CoordinatedStudy):
         there = set(record.task.units_received) | {unit for unit, item in artifacts.items() if item.receipt is not None}
         there |= self._on_its_way
         item = next(item for unit, item in artifacts.items() if unit not in there)
-        if await asyncio.to_thread(site.ledger.sent, record.digest, item.unit, RECIPIENT, item.sha256):
+        if await asyncio.to_thread(site.ledger.has_sent, record.digest, item.unit, RECIPIENT, item.sha256):
             await self.make_again(record)  # what was sent once is sent again as it was, or not at all
         elif not await asyncio.to_thread(self.node.spool.holds, item.sha256):
             await asyncio.to_thread(site.state.forget_artifact, record.digest, item.unit)

@@ -75,7 +75,7 @@ def _accept(site: Site, record: StudyRecord, folder: Path) -> None:
     if review is None or _manifest_sha256(folder) != review.manifest_sha256:
         drop(site, record.digest)
         raise PeerFault("NOT_READY", f"study '{record.study_id}': another release waits than the one that was told")
-    site.decisions.fetched(record.digest)
+    site.decisions.mark_fetched(record.digest)
 
 
 def check(site: Site, record: StudyRecord, compare: ReleaseCheck) -> tuple[Path, bytes, VerifiedRelease]:
@@ -99,7 +99,7 @@ def check(site: Site, record: StudyRecord, compare: ReleaseCheck) -> tuple[Path,
     if review is None or record.task.state != State.REVIEW:
         raise PeerFault("NOT_READY", f"study '{record.study_id}': no release waits for a countersignature", hint=_HINT)
     if not review.fetched or not folder.is_dir():
-        site.decisions.fetched(record.digest, here=False)
+        site.decisions.mark_fetched(record.digest, here=False)
         raise PeerFault("NOT_READY", f"study '{record.study_id}': the release is not here yet", hint=_HINT)
     authority = site.config.federation.authority()
     release = verify_release(folder, ca_certificate=authority, before_publication=True)
@@ -151,7 +151,7 @@ def countersign(
         sha256=manifest_sha256,
     )
     with site.database.transaction():
-        if record.digest in site.revocations.stopped():
+        if record.digest in site.revocations.list_stopped():
             raise PeerFault("NOT_READY", f"study '{record.study_id}': it was stopped here")
         site.audit.record(event, at)
         there = site.decisions.countersign(

@@ -150,7 +150,7 @@ class CoordinatedStudy(StudyRun):
             await self.coordinator.report(
                 coordinator_pb2.ReportRequest(study_digest=record.digest, withdrawal=withdrawal)
             )
-        await asyncio.to_thread(self.site.revocations.told, record.digest)
+        await asyncio.to_thread(self.site.revocations.mark_reported, record.digest)
 
     async def _tell_approval(self, record: StudyRecord) -> None:
         try:

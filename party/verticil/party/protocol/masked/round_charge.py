@@ -22,7 +22,7 @@ from verticil.party.audit.log import What
 from verticil.party.dataset.releases import Release
 from verticil.party.local_dataset import origins, release_of
 from verticil.party.policy.ledger_recovery import NO_DATA, ROUND
-from verticil.party.policy.ledger_rows import Send, audited, line_of
+from verticil.party.policy.ledger_rows import Send, line_of, make_audit_fields
 from verticil.party.protocol.planning import StoppedError
 from verticil.party.protocol.randomization import reserve
 from verticil.party.protocol.statistics import EVERYONE, statistics_of_each
@@ -100,7 +100,7 @@ def charge_round(site: Site, record: StudyRecord, t1: bytes, at: dt.datetime) ->
     """
     study = record.task.decided
     with site.database.transaction():
-        if record.digest in site.revocations.stopped():
+        if record.digest in site.revocations.list_stopped():
             raise StoppedError
         if site.ledger.rounds(record.digest, MaskedTables) - {t1}:
             raise Refusal(
@@ -146,7 +146,7 @@ def _enter(
     else:
         charge = site.ledger.record(release, version_tag=version_tag, policy=policy, unit=unit, **send)
         release = replace(release, event=site.ledger.last_event())
-    audit_fields = audited(release, unit=unit, version_tag=version_tag, charged=charge)
+    audit_fields = make_audit_fields(release, unit=unit, version_tag=version_tag, charge=charge)
     _tell(site, release, send, charge, audit_fields | {ROUND: t1.hex()})
 
 
@@ -160,7 +160,7 @@ def charge_linkage(site: Site, record: StudyRecord, at: dt.datetime) -> None:
     """
     study = record.task.latest
     with site.database.transaction():
-        if record.digest in site.revocations.stopped():
+        if record.digest in site.revocations.list_stopped():
             raise StoppedError
         for release in linkage_releases(site, study, record.digest):
             if site.ledger.has_row(record.digest, release.variables, PARTIES, b""):
@@ -175,8 +175,8 @@ def charge_linkage(site: Site, record: StudyRecord, at: dt.datetime) -> None:
                 "at": at,
             }
             people = site.ledger.people.digest(release.dataset)
-            site.ledger.put_back(release, version_tag=b"", charged=NOTHING, unit=None, people=people, **send)
-            _tell(site, release, send, NOTHING, audited(release, unit=None))
+            site.ledger.put_back(release, version_tag=b"", charge=NOTHING, unit=None, people=people, **send)
+            _tell(site, release, send, NOTHING, make_audit_fields(release, unit=None))
 
 
 def _tell(site: Site, release: Release, send: Send, charge: Cost, audit_fields: Mapping[str, object]) -> None:

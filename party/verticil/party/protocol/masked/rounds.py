@@ -152,7 +152,7 @@ class Rounds(MessageRounds):
         A study is over that was revoked, denied or has failed here, that has ended otherwise than published, or whose last day
         has passed.
         """
-        stopped_studies = site.revocations.stopped()
+        stopped_studies = site.revocations.list_stopped()
         for folder in (site.config.state_directory / FOLDER).glob("*"):
             if worked_on(bytes.fromhex(folder.name)) or not is_open(folder):
                 continue

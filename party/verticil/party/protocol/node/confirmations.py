@@ -23,15 +23,15 @@ async def collect_confirmations(context: PeerContext) -> bool:
     Raises:
         DataFault: DISK_FULL, STATE_CORRUPT.
     """
-    deletions = await asyncio.to_thread(context.node.site.revocations.awaited)
+    deletions = await asyncio.to_thread(context.node.site.revocations.list_awaited)
     requests = [_ask_confirmation(context, item, name) for item in deletions for name in item.missing]
     have_all = all(await asyncio.gather(*requests))
     remaining_digests = {
-        item.digest for item in await asyncio.to_thread(context.node.site.revocations.awaited) if item.missing
+        item.digest for item in await asyncio.to_thread(context.node.site.revocations.list_awaited) if item.missing
     }
     for item in deletions:
         if item.missing and item.digest not in remaining_digests and not item.has_miner:
-            await asyncio.to_thread(context.node.site.revocations.told, item.digest)
+            await asyncio.to_thread(context.node.site.revocations.mark_reported, item.digest)
     return have_all
 
 
@@ -50,5 +50,5 @@ async def _ask_confirmation(context: PeerContext, deletion: Awaited, name: str) 
         reply.deletion,
         authority=node.authority,
         at=node.clock(),
-        revoked=node.revocations.since(),
+        deny_list=node.revocations.since(),
     )

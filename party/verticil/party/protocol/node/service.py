@@ -303,7 +303,7 @@ class PeerService:
 
     def _check_goes_on(self, digest: bytes) -> None:
         """Break off what is on its way of a study that was revoked, has failed or has ended."""
-        if digest in self._site.revocations.stopped():
+        if digest in self._site.revocations.list_stopped():
             raise _ended_here()
         _check_not_ended(self._site.state.study(digest))
 
@@ -377,7 +377,7 @@ class PeerService:
             self._site.state.forget_artifact(record.digest, item.unit)
             raise PeerFault("NOT_READY", f"unit {request.unit} is randomized again")
         # Each attempted send is in the ledger. A stream that goes on where another one broke off belongs to that one's.
-        if request.offset == 0 or not self._site.ledger.sent(record.digest, item.unit, caller, item.sha256):
+        if request.offset == 0 or not self._site.ledger.has_sent(record.digest, item.unit, caller, item.sha256):
             try:
                 enter_in_ledger(self._site, record, item, caller, self._node.clock())
             except StoppedError:

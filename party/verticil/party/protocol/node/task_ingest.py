@@ -175,7 +175,7 @@ def remember(
     is_reminded = fresh and is_stored and _remind_of_revocation(node, message, study.id)
     if is_stored and message.HasField("deletion"):
         site.revocations.take_deletion(
-            task.digest, study.id, message.deletion, authority=node.authority, at=at, revoked=node.revocations.since()
+            task.digest, study.id, message.deletion, authority=node.authority, at=at, deny_list=node.revocations.since()
         )
     verifier = Verifier(site=site, authority=node.authority, revoked=node.revocations.since())
     if message.HasField("approval") and verifier.has_approved(message.approval, task.digest):

@@ -80,7 +80,7 @@ def _from_peer(verifier: Verifier, peer: str, statement: peer_pb2.Held) -> Seque
         (unit, item)
         for unit, item in sorted(holding.columns.items())
         if unit in study.units_of(site.config.name)
-        and not site.ledger.sent(holding.study_digest, unit, peer, item.sha256)
+        and not site.ledger.has_sent(holding.study_digest, unit, peer, item.sha256)
     ]
     statistics = [item.event for item in planned(study, site.config.name) if item.unit is None]
     shared = [

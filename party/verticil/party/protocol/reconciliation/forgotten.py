@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from verticil.party.audit.log import Event, What
 from verticil.party.dataset.releases import Release
 from verticil.party.policy.ledger_recovery import OLDER_HINT, ROUND
-from verticil.party.policy.ledger_rows import Send, audited, line_of
+from verticil.party.policy.ledger_rows import Send, line_of, make_audit_fields
 from verticil.party.site import Site
 from verticil.shared.core.errors import Refusal
 from verticil.shared.federation.audit import DAEMON
@@ -156,12 +156,12 @@ def _write_back(site: Site, entry: Forgotten, row: MissingRow, at: dt.datetime) 
         "size": row.size,
         "at": at,
     }
-    audit_fields = audited(row.release, unit=row.unit, charged=row.charged)
+    audit_fields = make_audit_fields(row.release, unit=row.unit, charge=row.charged)
     if row.is_of_round:
         audit_fields |= {ROUND: row.artifact_sha256.hex()}
     detail = f"shown by {entry.holder}"
     site.audit.record(line_of(What.LEDGER_MENDED, row.release, row.charged, audit_fields, detail=detail, **send), at)
-    site.ledger.put_back(row.release, version_tag=b"", charged=row.charged, unit=row.unit, **send)
+    site.ledger.put_back(row.release, version_tag=b"", charge=row.charged, unit=row.unit, **send)
 
 
 def end_study(site: Site, digest: bytes, why: str, at: dt.datetime) -> None:
